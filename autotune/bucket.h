@@ -1,0 +1,45 @@
+// autotune/bucket.h -- the one function that maps a length to its bucket.
+// SPDX-License-Identifier: Apache-2.0
+//
+// {1} {2} {3..4} {5..8} {9..16}, then 8 buckets an octave: 69 buckets up to 4096, 77 up to 8192. Tuner, lookup, launch
+// and `prove` call this one function; data never changes it. The version is stored in every record.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace seqtile::autotune {
+
+constexpr int64_t kBucketVersion = 1;
+constexpr int64_t kMaxLength = int64_t{1} << 40;
+
+struct Bucket {
+  int64_t lo, hi;
+  bool operator==(const Bucket&) const = default;
+};
+
+/// The position of the bucket of `length` in the ladder, from 0. Requires: 1 <= length <= kMaxLength.
+constexpr int64_t bucket_index(int64_t length) {
+  if (length <= 2) return length - 1;
+  const int octave = std::bit_width(static_cast<uint64_t>(length - 1)) - 1;  // 2^octave < length <= 2^(octave + 1)
+  if (octave < 4) return octave + 1;                                         // {3..4} {5..8} {9..16}
+  const int64_t eighth = (length - 1 - (int64_t{1} << octave)) >> (octave - 3);
+  return 5 + (octave - 4) * 8 + eighth;
+}
+
+/// The bucket at a position of the ladder.
+constexpr Bucket bucket_at(int64_t index) {
+  if (index < 2) return {index + 1, index + 1};
+  if (index < 5) return {(int64_t{1} << (index - 1)) + 1, int64_t{1} << index};
+  const int64_t octave = 4 + (index - 5) / 8, eighth = (index - 5) % 8;
+  const int64_t base = int64_t{1} << octave, step = base / 8;
+  return {base + eighth * step + 1, base + (eighth + 1) * step};
+}
+
+/// The bucket that contains `length`.
+constexpr Bucket bucket(int64_t length) { return bucket_at(bucket_index(length)); }
+
+/// All buckets that hold a length of lo..hi, in order.
+std::vector<Bucket> buckets(int64_t lo, int64_t hi);
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,135 @@
+// autotune/engine.cpp -- see engine.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/engine.h"
+
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "autotune/engine/background.h"
+#include "autotune/engine/handle_state.h"
+#include "jit/compiler.h"
+#include "jit/error.h"
+
+namespace seqtile {
+namespace {
+
+using autotune::EngineCore;
+using autotune::EngineParts;
+
+class EngineImpl final : public Engine {
+ public:
+  explicit EngineImpl(std::shared_ptr<EngineCore> core) : core_(std::move(core)) {
+    if (core_->options.policy != MissPolicy::background) return;
+    background_ = std::make_unique<autotune::BackgroundTuner>([this] { return states(); });
+  }
+
+  Handle prepare(const autotune::Workload& workload) override {
+    const autotune::OpDef& op = core_->registry.find(workload.operation);
+    autotune::Workload threaded = workload;
+    threaded.threads = core_->parts.threads;
+    autotune::Workload normalized = op.normalize(threaded);
+    const std::string name = op.name + normalized.json();
+    std::lock_guard preparing(prepare_mutex_);
+    {
+      std::lock_guard lock(states_mutex_);
+      if (const auto known = states_.find(name); known != states_.end()) return Handle(known->second);
+    }
+    auto state = std::make_shared<Handle::State>(core_, op, std::move(normalized));
+    std::lock_guard lock(states_mutex_);
+    states_.emplace(name, state);
+    return Handle(std::move(state));
+  }
+
+  EngineCounters counters() const override { return core_->counters(); }
+  Device& device() override { return *core_->parts.device; }
+
+  void refresh() override {
+    core_->read_stores();
+    for (const auto& state : states()) state->reload();
+  }
+
+ private:
+  autotune::BackgroundTuner::States states() const {
+    autotune::BackgroundTuner::States all;
+    std::lock_guard lock(states_mutex_);
+    for (const auto& [name, state] : states_) all.push_back(state);
+    return all;
+  }
+
+  std::shared_ptr<EngineCore> core_;
+  std::mutex prepare_mutex_;  ///< one preparation at a time: each compiles on all cores
+  mutable std::mutex states_mutex_;
+  std::map<std::string, std::shared_ptr<Handle::State>> states_;
+  std::unique_ptr<autotune::BackgroundTuner> background_;  ///< last: stops before the states go
+};
+
+/// Threads of one launch: the executor's, the number in "cpu:2", the option, or all cores.
+int count_threads(const EngineOptions& options) {
+  if (options.executor) return options.executor->num_workers();
+  int number = 0;
+  if (options.device.starts_with("cpu:")) {
+    std::from_chars(options.device.data() + 4, options.device.data() + options.device.size(), number);
+  }
+  if (number > 0) return number;
+  if (options.threads > 0) return options.threads;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void check(const EngineOptions& options) {
+  const auto refuse = [](const std::string& message) { throw Error(ErrorCode::invalid_argument, message); };
+  if (options.threads < 0) {
+    refuse(fmt::format("threads is {}; it must be at least 1, or 0 for all cores", options.threads));
+  }
+  if (options.max_length < 0) {
+    refuse(fmt::format("max_length is {}; it must be at least 1, or 0 for no limit", options.max_length));
+  }
+  if (options.max_length > autotune::kMaxLength) {
+    refuse(fmt::format("max_length is {}; the limit is {}", options.max_length, autotune::kMaxLength));
+  }
+  if (options.executor && !options.device.starts_with("cpu")) {
+    refuse(fmt::format("device {} does not run on an executor; only cpu does", options.device));
+  }
+}
+
+}  // namespace
+
+MissPolicy parse_miss_policy(std::string_view name) {
+  if (name == "strict") return MissPolicy::strict;
+  if (name == "default") return MissPolicy::fallback;
+  if (name == "nearest") return MissPolicy::nearest;
+  if (name == "background") return MissPolicy::background;
+  if (name == "tune") return MissPolicy::tune;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("unknown miss policy '{}'; there are: strict, default, nearest, background, tune", name));
+}
+
+namespace autotune {
+
+EngineParts make_engine_parts(const EngineOptions& options) {
+  EngineParts parts;
+  parts.threads = count_threads(options);
+  parts.device = options.executor ? make_cpu_device(*options.executor) : open_device(options.device, parts.threads);
+  parts.compile = [](const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
+    return compile(*build_kernel(op, workload, config, target), target, OptLevel::full);
+  };
+  parts.tune = tune;
+  return parts;
+}
+
+std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts) {
+  check(options);
+  return std::make_unique<EngineImpl>(std::make_shared<EngineCore>(options, registry, std::move(parts)));
+}
+
+}  // namespace autotune
+
+std::unique_ptr<Engine> Engine::open(const EngineOptions& options, const autotune::Registry& registry) {
+  check(options);
+  return autotune::open_engine(options, registry, autotune::make_engine_parts(options));
+}
+
+}  // namespace seqtile

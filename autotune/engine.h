@@ -1,0 +1,126 @@
+// autotune/engine.h -- serve any length at once: bucket -> launch plan -> one launch.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Engine::open reads the stores once; prepare() fixes an operation's static part, loads or compiles every binary that its
+// records name (and the default's) and returns a handle. A call of the handle allocates nothing, takes no lock and
+// touches neither SQLite nor the file system up to the hand-off to the executor. Handles and engine are thread-safe:
+// many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them by generation. A handle
+// outlives its engine; only the background tuning ends with the engine.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/bucket.h"
+#include "autotune/op_def.h"
+#include "jit/device.h"
+
+namespace seqtile {
+
+/// What a call does when the bucket of its length has no record.
+enum class MissPolicy {
+  strict,      ///< throws
+  fallback,    ///< the operation's default configuration ("default")
+  nearest,     ///< the nearest recorded bucket's configuration
+  background,  ///< nearest now, tuned on a thread of the engine, swapped in when done
+  tune,        ///< tuned inside the call
+};
+/// "strict" "default" "nearest" "background" "tune". Errors: invalid_argument listing them.
+MissPolicy parse_miss_policy(std::string_view name);
+
+struct EngineOptions {
+  std::string device = "cpu";
+  int threads = 0;                           ///< 0: all cores this process may use; part of every key
+  Executor* executor = nullptr;              ///< a server's own pool; not owned
+  std::string cache;                         ///< tuning.db; empty: the user's default file
+  std::vector<std::string> system_caches;    ///< read-only files, searched after `cache`
+  std::string pinned;                        ///< a file whose records win over all others
+  std::string artifacts;                     ///< artifacts.db; empty: the user's default file
+  MissPolicy policy = MissPolicy::nearest;
+  int64_t max_length = 0;                    ///< lengths above: refused; 0: the ladder goes on
+};
+
+struct EngineCounters {
+  int64_t hits = 0, launches = 0;
+  int64_t misses_no_record = 0, misses_above_top = 0;
+  int64_t compiles = 0, compiles_at_load = 0, tunings = 0;
+  int64_t bad_rows = 0;
+};
+
+/// Which bucket, configuration and origin answer a length; for `explain` and tests.
+struct Explanation {
+  autotune::Bucket bucket;
+  /// tuned merged default modelled pinned; "nearest <origin>"; "default" when nothing is recorded; "none" when a call
+  /// would throw (strict) or tune first (tune).
+  std::string origin;
+  autotune::Config config;
+  double median_us = 0;
+  std::string reason;  ///< one line: the measurement and its file, or why there is no record
+};
+
+class Engine;
+
+/// A prepared operation. Copies share the same plans.
+class Handle {
+ public:
+  struct State;
+  Handle() = default;
+  explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  /// Tensors in schema order; `scalars` in schema order. `length` is the bucketed dimension.
+  /// Errors: invalid_argument (shape, dtype, stride, alignment, length < 1, no record under `strict`).
+  void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {}) const;
+  /// Bucket and plan only, counted as the call counts it; for measuring the lookup. Returns false on a miss, which is
+  /// neither tuned nor an error here. Errors: invalid_argument on a length < 1.
+  bool lookup(int64_t length) const;
+  Explanation explain(int64_t length) const;
+  const autotune::Workload& workload() const;
+  const autotune::Schema& schema() const;
+  /// Distinct configurations that serve lengths 1..top, as runs of adjacent buckets; top is the longest recorded
+  /// length. Buckets that nothing serves (strict, tune) end a run and are left out.
+  std::vector<std::pair<autotune::Bucket, autotune::Config>> ranges() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Handle with the operation's own argument struct: Op::Args -> tensors by Op::pack(args).
+template <class Op>
+class TypedHandle {
+ public:
+  TypedHandle() = default;
+  explicit TypedHandle(Handle handle) : handle_(std::move(handle)) {}
+  void operator()(const typename Op::Args& args) const {
+    const auto call = Op::pack(args, handle_.schema());
+    handle_(call.tensors(), call.length, call.scalars());
+  }
+  const Handle& handle() const { return handle_; }
+
+ private:
+  Handle handle_;
+};
+
+class Engine {
+ public:
+  /// `registry` outlives the engine and its handles.
+  /// Errors: unsupported (device), invalid_argument (options). A cache that cannot be read is a miss, not an error.
+  static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry);
+  virtual ~Engine() = default;
+
+  /// Fixes the static part; the workload's threads are the engine's. Equal workloads share their plans.
+  /// Errors: invalid_argument (unknown operation or field), compile_failed (the default configuration).
+  virtual Handle prepare(const autotune::Workload& workload) = 0;
+  template <class Op>
+  TypedHandle<Op> prepare(const Op& op) {
+    return TypedHandle<Op>(prepare(op.workload()));
+  }
+  virtual EngineCounters counters() const = 0;
+  virtual Device& device() = 0;
+  /// Reads the stores again and swaps the plans of every live handle.
+  virtual void refresh() = 0;
+};
+
+}  // namespace seqtile

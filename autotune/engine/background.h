@@ -1,0 +1,36 @@
+// autotune/engine/background.h -- the one thread that tunes what calls have missed (policy background).
+// SPDX-License-Identifier: Apache-2.0
+//
+// Callers only set a flag; the thread looks for flags ten times a second, so that no call ever wakes or waits for it.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "autotune/engine/handle_state.h"
+
+namespace seqtile::autotune {
+
+class BackgroundTuner {
+ public:
+  using States = std::vector<std::shared_ptr<Handle::State>>;
+  /// `states` returns the handles to look after, on any thread.
+  explicit BackgroundTuner(std::function<States()> states);
+  /// Interrupts a tuning under way and waits for the end of its round.
+  ~BackgroundTuner();
+
+ private:
+  void run();
+
+  std::function<States()> states_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace seqtile::autotune

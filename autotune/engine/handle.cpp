@@ -1,0 +1,161 @@
+// autotune/engine/handle.cpp -- the hot path: a call of a prepared operation; and what a handle says about itself.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "autotune/engine/handle_state.h"
+#include "jit/error.h"
+
+namespace seqtile {
+
+using autotune::Answer;
+using autotune::Bucket;
+using autotune::PlanEntry;
+
+namespace {
+
+Handle::State& required(const std::shared_ptr<Handle::State>& state) {
+  if (!state) throw Error(ErrorCode::invalid_argument, "the handle is empty; get one from Engine::prepare");
+  return *state;
+}
+
+std::string bucket_text(Bucket bucket) {
+  return bucket.lo == bucket.hi ? fmt::format("{}", bucket.lo) : fmt::format("{}..{}", bucket.lo, bucket.hi);
+}
+
+}  // namespace
+
+void Handle::operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars) const {
+  required(state_).call(tensors, length, scalars);
+}
+bool Handle::lookup(int64_t length) const { return required(state_).lookup(length); }
+Explanation Handle::explain(int64_t length) const { return required(state_).explain(length); }
+const autotune::Workload& Handle::workload() const { return required(state_).workload; }
+const autotune::Schema& Handle::schema() const { return required(state_).schema; }
+std::vector<std::pair<Bucket, autotune::Config>> Handle::ranges() const { return required(state_).ranges(); }
+
+void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars) {
+  if (length < 1 || length > max_length_) refuse_length(length);
+  autotune::KernelCall call;
+  layout_.bind(tensors, length, scalars, call);
+  const PlanEntry& found = entry(length);
+  autotune::CallCounters::Stripe& counters = core_->calls.mine();
+  const autotune::LaunchPlan* plan = found.plan;
+  if (found.answer == Answer::hit) [[likely]] {
+    autotune::count(counters.hits);
+  } else {
+    plan = &plan_after_miss(length, &found);
+  }
+  autotune::launch(*core_->parts.device, *plan, scalars, call);
+  autotune::count(counters.launches);
+}
+
+bool Handle::State::lookup(int64_t length) {
+  if (length < 1) refuse_length(length);
+  if (length > max_length_) {
+    autotune::count(core_->calls.mine().above_top);
+    return false;
+  }
+  const PlanEntry& found = entry(length);
+  if (found.answer != Answer::hit) {
+    count_miss(found);
+    return false;
+  }
+  autotune::count(core_->calls.mine().hits);
+  return true;
+}
+
+void Handle::State::count_miss(const PlanEntry& missed) const {
+  autotune::CallCounters::Stripe& counters = core_->calls.mine();
+  autotune::count(missed.answer == Answer::above_top ? counters.above_top : counters.no_record);
+}
+
+const autotune::LaunchPlan& Handle::State::plan_after_miss(int64_t length, const PlanEntry* missed) {
+  count_miss(*missed);
+  const int index = static_cast<int>(autotune::bucket_index(length));
+  // A flag, not a queue: the caller does no more than this for the thread that tunes.
+  if (core_->options.policy == MissPolicy::background) wanted_[index].store(true, std::memory_order_relaxed);
+  if (!missed->plan && core_->options.policy == MissPolicy::tune) {
+    tune_bucket(index, nullptr);
+    missed = &entry(length);
+  }
+  if (!missed->plan) refuse_miss(length);
+  return *missed->plan;
+}
+
+void Handle::State::refuse_length(int64_t length) const {
+  if (length < 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: length is {}; it must be at least 1", op_.name, length));
+  }
+  autotune::count(core_->calls.mine().above_top);
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: length {} is above the engine's max_length {}; split the input, or open the engine with "
+                          "a larger max_length",
+                          op_.name, length, max_length_));
+}
+
+void Handle::State::refuse_miss(int64_t length) const {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} at length {}: {}; tune it with `seqtile prewarm`, or open the engine with another miss "
+                          "policy",
+                          op_.name, length, miss_reason(length)));
+}
+
+std::string Handle::State::miss_reason(int64_t length) const {
+  const Bucket bucket = autotune::bucket(length);
+  std::lock_guard lock(mutex_);
+  const int top = top_recorded();
+  if (top >= 0) {
+    return fmt::format("bucket {} has no record (the longest recorded length is {})", bucket_text(bucket),
+                       autotune::bucket_at(top).hi);
+  }
+  if (!key_difference_) key_difference_ = core_->layers.key_difference(key_);
+  std::string fields;
+  for (const std::string& field : *key_difference_) fields += (fields.empty() ? "" : "; ") + field;
+  if (fields.empty()) {
+    return fmt::format("bucket {} has no record; no usable one is in {}", bucket_text(bucket), core_->layers.paths());
+  }
+  return fmt::format("bucket {} has no record; the nearest key in {} differs: {}", bucket_text(bucket),
+                     core_->layers.paths(), fields);
+}
+
+Explanation Handle::State::explain(int64_t length) {
+  if (length < 1 || length > max_length_) refuse_length(length);
+  const PlanEntry found = entry(length);
+  Explanation result{autotune::bucket(length), "none", {}, 0, ""};
+  if (found.plan) {
+    result.origin = "default";
+    result.config = found.plan->config;
+  }
+  if (found.answer != Answer::hit) result.reason = miss_reason(length);
+  if (found.record) {
+    const cache::Record& record = found.record->record;
+    const bool is_nearest = found.answer != Answer::hit;
+    result.origin = (is_nearest ? "nearest " : "") + std::string(cache::origin_name(record.origin));
+    result.median_us = record.median_us;
+    result.reason += fmt::format("{}{} {}: {:.2f} us, default {:.2f} us, at length {} ({} samples) in {}",
+                                 is_nearest ? "; bucket " : "bucket ", bucket_text({record.lo, record.hi}),
+                                 cache::origin_name(record.origin), record.median_us, record.default_us,
+                                 record.measured_length, record.samples, found.record->source);
+  }
+  return result;
+}
+
+std::vector<std::pair<Bucket, autotune::Config>> Handle::State::ranges() const {
+  const autotune::PlanTable& table = *table_.load(std::memory_order_acquire);
+  std::vector<std::pair<Bucket, autotune::Config>> runs;
+  int top = autotune::kNumBuckets - 1;
+  while (top >= 0 && table.entries[top].answer != Answer::hit) --top;
+  const autotune::LaunchPlan* previous = nullptr;
+  for (int i = 0; i <= top; ++i) {
+    const autotune::LaunchPlan* plan = table.entries[i].plan;
+    const Bucket bucket = autotune::bucket_at(i);
+    if (plan && plan == previous) runs.back().first.hi = bucket.hi;
+    else if (plan) runs.push_back({bucket, plan->config});
+    previous = plan;
+  }
+  return runs;
+}
+
+}  // namespace seqtile

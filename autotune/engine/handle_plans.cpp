@@ -1,0 +1,263 @@
+// autotune/engine/handle_plans.cpp -- from stored decisions to the plan table of a handle; tuning of single buckets.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "autotune/engine/handle_state.h"
+#include "jit/base/log.h"
+#include "jit/error.h"
+
+namespace seqtile {
+
+using autotune::Answer;
+using autotune::Bucket;
+using autotune::BucketRecord;
+using autotune::Config;
+using autotune::kNumBuckets;
+using autotune::LaunchPlan;
+using autotune::StoredRecord;
+
+Handle::State::State(std::shared_ptr<autotune::EngineCore> core, const autotune::OpDef& op,
+                     autotune::Workload normalized)
+    : workload(std::move(normalized)),
+      schema(op.schema(workload)),
+      core_(std::move(core)),
+      op_(op),
+      layout_(schema),
+      key_(autotune::make_key(op, workload, core_->parts.device->info(), autotune::TuneOptions{}.policy)),
+      max_length_(core_->options.max_length > 0 ? std::min(core_->options.max_length, autotune::kMaxLength)
+                                                : autotune::kMaxLength) {
+  reload();
+}
+
+void Handle::State::reload() {
+  const auto stored = core_->snapshot()->find(key_);
+  std::lock_guard lock(mutex_);
+  key_difference_.reset();
+  for (TuneState& state : tune_states_) {
+    if (state == TuneState::failed) state = TuneState::idle;
+  }
+  take_over(stored, core_->compiles_at_load);
+  publish(core_->compiles_at_load);
+}
+
+void Handle::State::reject(const StoredRecord& stored, const std::string& reason) {
+  autotune::count(core_->bad_records);
+  log_line(LogLevel::warning, fmt::format("{}: the record of {} for bucket {}..{} is not used: {}", stored.source,
+                                          op_.name, stored.record.lo, stored.record.hi, reason));
+}
+
+const BucketRecord* Handle::State::accept(const StoredRecord& stored) {
+  const cache::Record& record = stored.record;
+  const bool is_on_ladder = record.lo >= 1 && record.lo <= autotune::kMaxLength;
+  if (!is_on_ladder || autotune::bucket(record.lo) != Bucket{record.lo, record.hi}) {
+    reject(stored, "there is no such bucket");
+    return nullptr;
+  }
+  const BucketRecord* known = records_[autotune::bucket_index(record.lo)];
+  if (known && known->source == stored.source && known->record.config_json == record.config_json &&
+      known->record.origin == record.origin && known->record.median_us == record.median_us) {
+    return known;
+  }
+  try {
+    auto accepted = std::make_unique<BucketRecord>();
+    *accepted = {record, stored.source, Config::parse(record.config_json)};
+    // A configuration that is legal at one length may serve every length; it is checked against the space once.
+    if (!find_plan(accepted->config)) {
+      const auto space = op_.config_space(workload, record.hi, core_->parts.device->target());
+      if (const auto refusal = space.refusal(accepted->config)) {
+        reject(stored, "its configuration is not in the space: " + *refusal);
+        return nullptr;
+      }
+    }
+    accepted_.push_back(std::move(accepted));
+    return accepted_.back().get();
+  } catch (const std::exception& error) {
+    reject(stored, error.what());
+    return nullptr;
+  }
+}
+
+void Handle::State::take_over(const std::vector<StoredRecord>& stored, std::atomic<int64_t>& compiles) {
+  std::vector<const BucketRecord*> accepted;
+  std::vector<Config> configs;
+  for (const StoredRecord& one : stored) {
+    accepted.push_back(accept(one));
+    if (accepted.back()) configs.push_back(accepted.back()->config);
+  }
+  const auto errors = make_plans(configs, compiles);
+  records_.fill(nullptr);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (!accepted[i]) continue;
+    const auto error = errors.find(accepted[i]->config.json());
+    if (error != errors.end()) reject(stored[i], error->second);
+    else records_[autotune::bucket_index(stored[i].record.lo)] = accepted[i];
+  }
+}
+
+std::map<std::string, std::string> Handle::State::make_plans(const std::vector<Config>& configs,
+                                                             std::atomic<int64_t>& compiles) {
+  std::vector<Config> absent;
+  for (const Config& config : configs) {
+    if (!find_plan(config) && std::find(absent.begin(), absent.end(), config) == absent.end()) absent.push_back(config);
+  }
+  std::map<std::string, std::string> errors;
+  if (absent.empty()) return errors;
+  int64_t compiled = 0;
+  const auto loaded = core_->loader.load(op_, workload, absent, compiled);
+  compiles.fetch_add(compiled, std::memory_order_relaxed);
+  for (size_t i = 0; i < absent.size(); ++i) {
+    const std::string error = add_plan(absent[i], loaded[i]);
+    if (!error.empty()) errors[absent[i].json()] = error;
+  }
+  return errors;
+}
+
+std::string Handle::State::add_plan(const Config& config, const autotune::KernelLoader::Result& loaded) {
+  if (!loaded.kernel) return loaded.error;
+  auto plan = std::make_unique<LaunchPlan>();
+  plan->config = config;
+  plan->kernel = loaded.kernel;
+  try {
+    plan->grid = op_.grid(workload, config);
+    if (op_.workspaces) plan->workspaces = op_.workspaces(workload, config);
+  } catch (const std::exception& error) {  // the operation's own code
+    return error.what();
+  }
+  const int slots = layout_.num_slots(static_cast<int>(plan->workspaces.size()));
+  const auto kernel_slots = static_cast<int64_t>(loaded.kernel->binary().num_slots);
+  if (slots != kernel_slots || slots > autotune::kMaxSlots) {
+    return fmt::format(
+        "kernel {} takes {} argument slots, the schema with {} workspaces gives {} (limit {}); its "
+        "parameters must be the schema's tensors, the workspaces, the scalars",
+        loaded.kernel->binary().symbol, kernel_slots, plan->workspaces.size(), slots, autotune::kMaxSlots);
+  }
+  plans_[config.json()] = std::move(plan);
+  return "";
+}
+
+const LaunchPlan* Handle::State::find_plan(const Config& config) const {
+  const auto found = plans_.find(config.json());
+  return found == plans_.end() ? nullptr : found->second.get();
+}
+
+int Handle::State::top_recorded() const {
+  int top = kNumBuckets - 1;
+  while (top >= 0 && !records_[top]) --top;
+  return top;
+}
+
+const BucketRecord* Handle::State::nearest_record(int index) const {
+  for (int distance = 0; distance < kNumBuckets; ++distance) {
+    // The longer neighbour first: a kernel tuned for more rows wastes less than one tuned for fewer.
+    for (const int candidate : {index + distance, index - distance}) {
+      if (candidate >= 0 && candidate < kNumBuckets && records_[candidate]) return records_[candidate];
+    }
+  }
+  return nullptr;
+}
+
+bool Handle::State::is_open(int index) const {
+  const MissPolicy policy = core_->options.policy;
+  return policy == MissPolicy::strict || (policy == MissPolicy::tune && tune_states_[index] != TuneState::failed);
+}
+
+void Handle::State::publish(std::atomic<int64_t>& compiles) {
+  auto table = std::make_unique<autotune::PlanTable>();
+  const int top = top_recorded();
+  const int count = static_cast<int>(autotune::bucket_index(max_length_)) + 1;
+  const bool takes_nearest = core_->options.policy != MissPolicy::fallback;
+  std::map<int, Config> defaults;
+  for (int i = 0; i < count; ++i) {
+    autotune::PlanEntry& entry = table->entries[i];
+    entry.record = records_[i];
+    entry.answer = entry.record ? Answer::hit : top >= 0 && i > top ? Answer::above_top : Answer::no_record;
+    if (entry.record || is_open(i)) continue;
+    if (takes_nearest) entry.record = nearest_record(i);
+    if (!entry.record) {
+      defaults[i] = op_.default_config(workload, autotune::bucket_at(i).hi, core_->parts.device->target());
+    }
+  }
+  std::vector<Config> configs;
+  for (const auto& [index, config] : defaults) configs.push_back(config);
+  const auto errors = make_plans(configs, compiles);
+  if (!errors.empty()) {
+    throw Error(ErrorCode::compile_failed, fmt::format("{}: the default configuration {} cannot be used: {}", op_.name,
+                                                       errors.begin()->first, errors.begin()->second));
+  }
+  for (int i = 0; i < count; ++i) {
+    autotune::PlanEntry& entry = table->entries[i];
+    if (entry.record) entry.plan = find_plan(entry.record->config);
+    else if (const auto found = defaults.find(i); found != defaults.end()) entry.plan = find_plan(found->second);
+  }
+  if (!tables_.empty() && tables_.back()->entries == table->entries) return;
+  tables_.push_back(std::move(table));
+  table_.store(tables_.back().get(), std::memory_order_release);
+}
+
+void Handle::State::tune_bucket(int index, const std::atomic<bool>* interrupt) {
+  std::unique_lock lock(mutex_);
+  tuned_.wait(lock, [&] { return tune_states_[index] != TuneState::running; });
+  if (records_[index] || tune_states_[index] == TuneState::failed) return;
+  tune_states_[index] = TuneState::running;
+  lock.unlock();
+  std::string failure;
+  std::optional<StoredRecord> stored;
+  try {
+    stored = run_tuning(index, interrupt);
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  lock.lock();
+  if (stored) {
+    auto all = stored_records();
+    all.push_back(std::move(*stored));
+    take_over(all, core_->compiles);
+  }
+  const bool is_interrupted = interrupt && interrupt->load();
+  const bool is_failed = !records_[index] && !is_interrupted;
+  tune_states_[index] = is_failed ? TuneState::failed : TuneState::idle;
+  tuned_.notify_all();
+  if (is_failed) {
+    const Bucket bucket = autotune::bucket_at(index);
+    log_line(LogLevel::warning,
+             fmt::format("{} bucket {}..{} is served untuned: {}", op_.name, bucket.lo, bucket.hi, failure));
+  }
+  publish(core_->compiles);
+}
+
+std::optional<StoredRecord> Handle::State::run_tuning(int index, const std::atomic<bool>* interrupt) {
+  const Bucket bucket = autotune::bucket_at(index);
+  autotune::TuneOptions options;
+  options.merge = false;
+  options.interrupt = interrupt;
+  cache::TuningStore& store = core_->layers.user();
+  const auto report = core_->parts.tune(core_->registry, {{op_.name, workload, bucket.lo, bucket.hi}},
+                                        core_->options.device, store, *core_->artifacts, options);
+  core_->tunings.fetch_add(report.tunings, std::memory_order_relaxed);
+  for (const cache::Record& record : store.records(key_)) {
+    if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo) {
+      return StoredRecord{record, store.path()};
+    }
+  }
+  const std::string status = store.status();
+  throw Error(ErrorCode::io,
+              fmt::format("no record was stored in {}{}{}", store.path(), status.empty() ? "" : ": ", status));
+}
+
+std::vector<StoredRecord> Handle::State::stored_records() const {
+  std::vector<StoredRecord> stored;
+  for (const BucketRecord* record : records_) {
+    if (record) stored.push_back({record->record, record->source});
+  }
+  return stored;
+}
+
+void Handle::State::tune_wanted(const std::atomic<bool>& interrupt) {
+  for (int i = 0; i < kNumBuckets && !interrupt; ++i) {
+    if (wanted_[i].exchange(false, std::memory_order_relaxed)) tune_bucket(i, &interrupt);
+  }
+}
+
+}  // namespace seqtile

@@ -1,0 +1,92 @@
+// autotune/engine/handle_state.h -- a prepared operation: its layout, its decisions, and the plan table that calls
+// read. SPDX-License-Identifier: Apache-2.0
+//
+// Calls read `table_` and nothing else; everything that changes it holds `mutex_` and ends in publish(), which swaps in
+// a new table when it differs from the shown one. Plans, records and old tables live as long as the state.
+#pragma once
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autotune/engine/engine_core.h"
+
+namespace seqtile {
+
+struct Handle::State {
+ public:
+  /// Reads the decisions from the core's snapshot and makes them ready. Errors: see Engine::prepare.
+  State(std::shared_ptr<autotune::EngineCore> core, const autotune::OpDef& op, autotune::Workload workload);
+
+  void call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars);
+  bool lookup(int64_t length);
+  Explanation explain(int64_t length);
+  std::vector<std::pair<autotune::Bucket, autotune::Config>> ranges() const;
+
+  /// Takes the decisions of the core's current snapshot over.
+  void reload();
+  /// Tunes one bucket unless it has a record; one caller at a time works on a bucket, others wait for it. A tuning that
+  /// fails is logged once and the bucket is served without it.
+  void tune_bucket(int index, const std::atomic<bool>* interrupt);
+  /// Tunes the buckets that calls have missed since the last time (policy background).
+  void tune_wanted(const std::atomic<bool>& interrupt);
+
+  const autotune::Workload workload;
+  const autotune::Schema schema;
+
+ private:
+  enum class TuneState : uint8_t { idle, running, failed };
+
+  const autotune::PlanEntry& entry(int64_t length) const {
+    return table_.load(std::memory_order_acquire)->entries[autotune::bucket_index(length)];
+  }
+  [[noreturn]] void refuse_length(int64_t length) const;
+  [[noreturn]] void refuse_miss(int64_t length) const;
+  void count_miss(const autotune::PlanEntry& entry) const;
+  const autotune::LaunchPlan& plan_after_miss(int64_t length, const autotune::PlanEntry* missed);
+  std::string miss_reason(int64_t length) const;
+
+  // under mutex_
+  const autotune::BucketRecord* accept(const autotune::StoredRecord& stored);
+  void reject(const autotune::StoredRecord& stored, const std::string& reason);
+  /// Errors by configuration.
+  std::map<std::string, std::string> make_plans(const std::vector<autotune::Config>& configs,
+                                                std::atomic<int64_t>& compiles);
+  std::string add_plan(const autotune::Config& config, const autotune::KernelLoader::Result& loaded);
+  const autotune::LaunchPlan* find_plan(const autotune::Config& config) const;
+  void take_over(const std::vector<autotune::StoredRecord>& stored, std::atomic<int64_t>& compiles);
+  void publish(std::atomic<int64_t>& compiles);
+  const autotune::BucketRecord* nearest_record(int index) const;
+  /// True when a miss of the bucket is to reach the miss policy, not a plan.
+  bool is_open(int index) const;
+  int top_recorded() const;
+  std::vector<autotune::StoredRecord> stored_records() const;
+
+  // without mutex_
+  std::optional<autotune::StoredRecord> run_tuning(int index, const std::atomic<bool>* interrupt);
+
+  std::shared_ptr<autotune::EngineCore> core_;
+  const autotune::OpDef& op_;
+  const autotune::CallLayout layout_;
+  const cache::TuningKey key_;
+  const int64_t max_length_;
+
+  std::atomic<const autotune::PlanTable*> table_{nullptr};
+  std::array<std::atomic<bool>, autotune::kNumBuckets> wanted_{};
+
+  mutable std::mutex mutex_;
+  std::condition_variable tuned_;
+  mutable std::optional<std::vector<std::string>> key_difference_;  ///< asked for at the first miss
+  std::array<TuneState, autotune::kNumBuckets> tune_states_{};
+  std::array<const autotune::BucketRecord*, autotune::kNumBuckets> records_{};
+  std::map<std::string, std::unique_ptr<autotune::LaunchPlan>> plans_;  ///< by the configuration's JSON
+  std::vector<std::unique_ptr<const autotune::BucketRecord>> accepted_;
+  std::vector<std::unique_ptr<const autotune::PlanTable>> tables_;
+};
+
+}  // namespace seqtile

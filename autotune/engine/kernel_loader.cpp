@@ -1,0 +1,77 @@
+// autotune/engine/kernel_loader.cpp -- see kernel_loader.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/engine/kernel_loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "autotune/tuner.h"
+#include "jit/base/log.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+
+KernelLoader::Result KernelLoader::map(KernelBinary binary) {
+  try {
+    return {device_.load(std::move(binary)), ""};
+  } catch (const Error& error) {
+    return {nullptr, error.what()};
+  }
+}
+
+KernelLoader::Result KernelLoader::compile_one(const OpDef& op, const Workload& workload, const Config& config,
+                                               const ArtifactKey& key) {
+  // Runs on helper threads, which nothing may leave by an exception.
+  try {
+    KernelBinary binary = compile_(op, workload, config, device_.target());
+    artifacts_.store(key, binary);
+    return map(std::move(binary));
+  } catch (const std::exception& error) {
+    return {nullptr, error.what()};
+  }
+}
+
+std::vector<KernelLoader::Result> KernelLoader::load(const OpDef& op, const Workload& workload,
+                                                     std::span<const Config> configs, int64_t& compiles) {
+  std::vector<Result> results(configs.size());
+  std::vector<ArtifactKey> keys, wanted_keys;
+  std::vector<size_t> wanted, missing;
+  for (const Config& config : configs) keys.push_back(make_artifact_key(op, workload, config, device_.target()));
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const auto found = kernels_.find(keys[i].hash);
+      if (found != kernels_.end()) results[i].kernel = found->second;
+      else wanted.push_back(i);
+    }
+  }
+  for (size_t i : wanted) wanted_keys.push_back(keys[i]);
+  auto binaries = wanted.empty() ? std::vector<std::optional<KernelBinary>>{} : artifacts_.load_all(wanted_keys);
+  for (size_t w = 0; w < wanted.size(); ++w) {
+    if (binaries[w]) results[wanted[w]] = map(std::move(*binaries[w]));
+    if (!results[wanted[w]].kernel) missing.push_back(wanted[w]);
+  }
+
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < missing.size();) {
+      results[missing[i]] = compile_one(op, workload, configs[missing[i]], keys[missing[i]]);
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    for (size_t i = 1; i < std::min(cores, missing.size()); ++i) helpers.emplace_back(work);
+    work();
+  }
+  compiles += static_cast<int64_t>(missing.size());
+
+  std::lock_guard lock(mutex_);
+  for (size_t i : wanted) {
+    if (results[i].kernel) results[i].kernel = kernels_.try_emplace(keys[i].hash, results[i].kernel).first->second;
+  }
+  return results;
+}
+
+}  // namespace seqtile::autotune

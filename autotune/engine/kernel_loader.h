@@ -1,0 +1,46 @@
+// autotune/engine/kernel_loader.h -- binaries from the artifact store, or from the compiler where the store has none.
+// SPDX-License-Identifier: Apache-2.0
+//
+// One artifact is mapped once, however many handles use it. Missing binaries are compiled in parallel and stored back.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "jit/artifact_store.h"
+#include "jit/device.h"
+
+namespace seqtile::autotune {
+
+class KernelLoader {
+ public:
+  using Compile = std::function<KernelBinary(const OpDef&, const Workload&, const Config&, const Target&)>;
+  struct Result {
+    std::shared_ptr<const LoadedKernel> kernel;  ///< null: `error` says why
+    std::string error;
+  };
+
+  KernelLoader(Device& device, ArtifactStore& artifacts, Compile compile)
+      : device_(device), artifacts_(artifacts), compile_(std::move(compile)) {}
+
+  /// One result a configuration, in order. Adds the number of compilations to `compiles`. Thread-safe.
+  std::vector<Result> load(const OpDef& op, const Workload& workload, std::span<const Config> configs,
+                           int64_t& compiles);
+
+ private:
+  Result map(KernelBinary binary);
+  Result compile_one(const OpDef& op, const Workload& workload, const Config& config, const ArtifactKey& key);
+
+  Device& device_;
+  ArtifactStore& artifacts_;
+  Compile compile_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const LoadedKernel>> kernels_;  ///< by artifact hash
+};
+
+}  // namespace seqtile::autotune

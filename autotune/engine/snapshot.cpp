@@ -1,0 +1,93 @@
+// autotune/engine/snapshot.cpp -- see snapshot.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/engine/snapshot.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "autotune/bucket.h"
+#include "cache/artifact_db.h"
+#include "jit/base/log.h"
+
+namespace seqtile::autotune {
+
+std::string Snapshot::identity(const cache::TuningKey& key) {
+  // The texts hold no control characters, so that the separator cannot occur inside one.
+  std::string text;
+  text.reserve(key.env_json.size() + key.workload_json.size() + 128);
+  for (auto part : {&key.device_kind, &key.operation, &key.source_hash, &key.workload_json, &key.env_json}) {
+    text += *part;
+    text += '\n';
+  }
+  return text;
+}
+
+void Snapshot::add(const cache::KeyedRecord& keyed, const std::string& source, bool pinned) {
+  const cache::Record& record = keyed.record;
+  if (record.bucket_version != kBucketVersion) return;
+  std::vector<StoredRecord>& known = records_[identity(keyed.key)];
+  for (const StoredRecord& other : known) {
+    if (other.record.lo == record.lo) return;  // an earlier layer has answered this bucket
+  }
+  known.push_back({record, source});
+  if (pinned) known.back().record.origin = cache::Origin::pinned;
+}
+
+std::vector<StoredRecord> Snapshot::find(const cache::TuningKey& key) const {
+  const auto found = records_.find(identity(key));
+  if (found == records_.end()) return {};
+  std::vector<StoredRecord> records = found->second;
+  std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.record.lo < b.record.lo; });
+  return records;
+}
+
+StoreLayers::StoreLayers(const EngineOptions& options) {
+  const bool writes = options.policy == MissPolicy::tune || options.policy == MissPolicy::background;
+  if (!options.pinned.empty()) add_layer(options.pinned, cache::OpenMode::read_only, true, true);
+  add_layer(options.cache.empty() ? cache::default_tuning_path() : options.cache,
+            writes ? cache::OpenMode::read_write : cache::OpenMode::read_only, false, !options.cache.empty());
+  user_ = layers_.back().store.get();
+  for (const std::string& path : options.system_caches) add_layer(path, cache::OpenMode::read_only, false, true);
+}
+
+void StoreLayers::add_layer(const std::string& path, cache::OpenMode mode, bool is_pinned, bool is_named) {
+  layers_.push_back({cache::TuningStore::open(path, mode), is_pinned});
+  // A file that is there but cannot be used has been reported by the store itself.
+  std::error_code ignored;
+  const std::string status = layers_.back().store->status();
+  if (!status.empty() && !std::filesystem::exists(path, ignored)) {
+    log_line(is_named ? LogLevel::warning : LogLevel::info, status);
+  }
+}
+
+Snapshot StoreLayers::read() {
+  Snapshot snapshot;
+  for (const Layer& layer : layers_) {
+    for (const cache::KeyedRecord& keyed : layer.store->all_records()) {
+      snapshot.add(keyed, layer.store->path(), layer.is_pinned);
+    }
+  }
+  return snapshot;
+}
+
+std::vector<std::string> StoreLayers::key_difference(const cache::TuningKey& key) {
+  for (const Layer& layer : layers_) {
+    auto difference = cache::nearest_key_difference(*layer.store, key);
+    if (!difference.empty()) return difference;
+  }
+  return {};
+}
+
+int64_t StoreLayers::bad_rows() const {
+  int64_t count = 0;
+  for (const Layer& layer : layers_) count += layer.store->counters().bad_rows;
+  return count;
+}
+
+std::string StoreLayers::paths() const {
+  std::string text;
+  for (const Layer& layer : layers_) text += (text.empty() ? "" : ", ") + layer.store->path();
+  return text;
+}
+
+}  // namespace seqtile::autotune

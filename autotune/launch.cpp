@@ -1,0 +1,149 @@
+// autotune/launch.cpp -- see launch.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/launch.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/core.h>
+
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+int find_symbol(const std::vector<std::string>& names, const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
+}
+
+}  // namespace
+
+CallLayout::CallLayout(const Schema& schema) : symbol_names_(schema.symbols) {
+  num_bound_ = static_cast<int>(schema.symbols.size());
+  num_scalars_ = static_cast<int>(schema.scalars.size());
+  symbol_names_.insert(symbol_names_.end(), schema.scalars.begin(), schema.scalars.end());
+  if (symbol_names_.empty() || symbol_names_[0] != "length") fail("a schema's first symbol must be \"length\"");
+  if (symbol_names_.size() > kMaxSymbols) {
+    fail(fmt::format("the schema has {} symbols and scalars, the limit is {}", symbol_names_.size(), kMaxSymbols));
+  }
+  std::vector<bool> bound(symbol_names_.size(), false);
+  for (size_t i = 0; i < bound.size(); ++i) bound[i] = i == 0 || i >= schema.symbols.size();
+  for (size_t i = 0; i < symbol_names_.size(); ++i) {
+    if (find_symbol(symbol_names_, symbol_names_[i]) != static_cast<int>(i)) {
+      fail(fmt::format("the schema names symbol '{}' twice", symbol_names_[i]));
+    }
+  }
+  for (const ArgSpec& spec : schema.args) {
+    const int rank = static_cast<int>(spec.dims.size());
+    if (rank > kMaxRank) fail(fmt::format("argument '{}' has rank {}, the limit is {}", spec.name, rank, kMaxRank));
+    ArgRule rule{spec.dtype,
+                 static_cast<int8_t>(rank),
+                 spec.role == ArgRole::output,
+                 std::max<int64_t>(spec.alignment, dtype_bytes(spec.dtype)),
+                 {}};
+    if (!std::has_single_bit(static_cast<uint64_t>(rule.alignment))) {
+      fail(fmt::format("argument '{}' asks for alignment {}, which is not a power of two", spec.name, rule.alignment));
+    }
+    for (int d = 0; d < rank; ++d) {
+      DimRule& dim = rule.dims[d];
+      dim.size = spec.dims[d].size;
+      if (spec.dims[d].symbol.empty()) continue;
+      const int symbol = find_symbol(symbol_names_, spec.dims[d].symbol);
+      if (symbol < 0) fail(fmt::format("argument '{}' names unknown symbol '{}'", spec.name, spec.dims[d].symbol));
+      dim.symbol = static_cast<int16_t>(symbol);
+      dim.binds = !bound[symbol];
+      bound[symbol] = true;
+    }
+    tensor_slots_ += 1 + 2 * rank;
+    args_.push_back(rule);
+    arg_names_.push_back(spec.name);
+  }
+  for (size_t i = 0; i < bound.size(); ++i) {
+    if (!bound[i]) fail(fmt::format("no argument has a dimension that binds symbol '{}'", symbol_names_[i]));
+  }
+  // Workspaces are not known here; a quarter of the block is kept for them.
+  if (tensor_slots_ + num_scalars_ > kMaxSlots * 3 / 4) {
+    fail(fmt::format("the arguments take {} slots, the limit is {}; use fewer tensors or lower ranks",
+                     tensor_slots_ + num_scalars_, kMaxSlots * 3 / 4));
+  }
+}
+
+void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
+                      KernelCall& call) const {
+  if (length < 1) fail(fmt::format("length is {}; it must be at least 1", length));
+  if (tensors.size() != args_.size()) fail(fmt::format("{} tensors given, {} expected", tensors.size(), args_.size()));
+  if (scalars.size() != static_cast<size_t>(num_scalars_)) {
+    fail(fmt::format("{} scalars given, {} expected", scalars.size(), num_scalars_));
+  }
+  call.num_slots = 0;
+  call.num_symbols = num_bound_ + num_scalars_;
+  call.symbols[0] = length;
+  std::copy(scalars.begin(), scalars.end(), call.symbols.begin() + num_bound_);
+  for (size_t i = 0; i < args_.size(); ++i) bind_arg(i, tensors[i], call);
+}
+
+void CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const {
+  const ArgRule& rule = args_[index];
+  if (tensor.dtype != rule.dtype) {
+    refuse(index, fmt::format("dtype is {}, {} expected", dtype_name(tensor.dtype), dtype_name(rule.dtype)));
+  }
+  if (tensor.rank != rule.rank) refuse(index, fmt::format("rank is {}, {} expected", tensor.rank, int{rule.rank}));
+  bind_sizes(index, tensor, call);
+
+  uint64_t* slot = &call.slots[call.num_slots];
+  const auto base = reinterpret_cast<uintptr_t>(tensor.data);
+  if (base == 0 && tensor.num_elements() > 0) refuse(index, "data is null");
+  if (base & (rule.alignment - 1)) {
+    refuse(index, fmt::format("data is at {:#x}, {}-byte alignment expected; align the buffer", base, rule.alignment));
+  }
+  *slot++ = base;
+  for (int d = 0; d < rule.rank; ++d) *slot++ = static_cast<uint64_t>(tensor.sizes[d]);
+  const int64_t element = dtype_bytes(rule.dtype);
+  for (int d = 0; d < rule.rank; ++d) {
+    int64_t stride = tensor.strides[d];
+    const bool innermost = d == rule.rank - 1;
+    if (tensor.sizes[d] <= 1) {
+      stride = innermost ? 1 : stride;  // never multiplied by anything but 0
+    } else if (innermost && stride != 1) {
+      refuse(index, fmt::format("innermost stride is {}, 1 expected; make the tensor contiguous", stride));
+    } else if (!innermost && ((stride * element) & (rule.alignment - 1))) {
+      refuse(index, fmt::format("stride {} of dimension {} is {} bytes, a multiple of {} expected; pad the rows",
+                                stride, d, stride * element, rule.alignment));
+    } else if (stride == 0 && rule.is_output) {
+      refuse(index, fmt::format("stride of dimension {} is 0, so that the output's rows overlap", d));
+    }
+    *slot++ = static_cast<uint64_t>(stride);
+  }
+  call.num_slots += 1 + 2 * rule.rank;
+}
+
+void CallLayout::bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const {
+  const ArgRule& rule = args_[index];
+  for (int d = 0; d < rule.rank; ++d) {
+    const DimRule& dim = rule.dims[d];
+    if (dim.binds) call.symbols[dim.symbol] = tensor.sizes[d] - dim.size;
+    const int64_t expected = dim.symbol == kStatic ? dim.size : call.symbols[dim.symbol] + dim.size;
+    if (tensor.sizes[d] != expected || tensor.sizes[d] < std::max<int64_t>(dim.binds ? dim.size : 0, 0)) {
+      refuse_size(index, d, tensor, call);
+    }
+  }
+}
+
+void CallLayout::refuse_size(size_t index, int dim, const Tensor& tensor, const KernelCall& call) const {
+  const DimRule& rule = args_[index].dims[dim];
+  const int64_t size = tensor.sizes[dim];
+  const std::string what = fmt::format("size of dimension {} is {}, ", dim, size);
+  if (rule.binds) refuse(index, fmt::format("{}at least {} expected", what, rule.size));
+  if (rule.symbol == kStatic) refuse(index, fmt::format("{}{} expected", what, rule.size));
+  refuse(index, fmt::format("{}{} expected ({}{})", what, call.symbols[rule.symbol] + rule.size,
+                            symbol_names_[rule.symbol], rule.size ? fmt::format(" + {}", rule.size) : ""));
+}
+
+void CallLayout::refuse(size_t index, const std::string& problem) const {
+  fail(fmt::format("argument {} '{}': {}", index, arg_names_[index], problem));
+}
+
+}  // namespace seqtile::autotune

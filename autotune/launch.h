@@ -1,0 +1,99 @@
+// autotune/launch.h -- from a call's tensors to the argument block and grid of a launch.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A CallLayout is a schema flattened for the hot path. bind() checks a call against it and fills a KernelCall that
+// lives on the caller's stack; the workspaces of the chosen configuration, then the scalars, are appended to it.
+// Argument block: per tensor base, sizes, strides (in elements); per workspace base, size, stride 1; per scalar its
+// value.
+// Nothing here allocates unless it throws. Immutable after construction, so any thread may use it.
+//
+//   KernelCall call;
+//   layout.bind(tensors, length, scalars, call);
+//   for (each workspace) append_workspace(call, memory, workspace.elements.value(call.symbol_values()));
+//   append_scalars(call, scalars);
+//   device.launch(kernel, grid_of(axes, call.symbol_values()), call.block());
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "jit/kernel.h"
+#include "jit/tensor.h"
+
+namespace seqtile::autotune {
+
+constexpr int kMaxSymbols = 16;  ///< symbols and scalars of one operation
+constexpr int kMaxSlots = 256;   ///< 8-byte slots of one argument block
+constexpr int64_t kWorkspaceAlignment = 64;
+
+/// The argument block under construction. Only the counted parts of the arrays are set.
+struct KernelCall {
+  std::array<int64_t, kMaxSymbols> symbols;
+  std::array<uint64_t, kMaxSlots> slots;
+  int num_symbols = 0, num_slots = 0;
+
+  KernelCall() {}  // NOLINT: the arrays stay unset on purpose; clearing 2 KiB a call would cost more than filling it
+  /// Values of Schema::symbols, then of Schema::scalars: what a SizeExpr is evaluated with.
+  std::span<const int64_t> symbol_values() const { return {symbols.data(), static_cast<size_t>(num_symbols)}; }
+  std::span<const uint64_t> block() const { return {slots.data(), static_cast<size_t>(num_slots)}; }
+};
+
+class CallLayout {
+ public:
+  /// Errors: invalid_argument on a schema that cannot be called: too many arguments or symbols, a dimension of an
+  /// unknown symbol, a symbol that no dimension binds, a name used twice, an alignment that is not a power of two.
+  explicit CallLayout(const Schema& schema);
+
+  /// Checks the tensors and scalars, binds the symbols and fills the tensors' slots.
+  /// Errors: invalid_argument naming the argument: count, null data, dtype, rank, size, stride, alignment; length < 1.
+  void bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, KernelCall& call) const;
+
+  /// Slots of a whole argument block: KernelBinary::num_slots of a kernel that fits this schema.
+  int num_slots(int num_workspaces) const { return tensor_slots_ + 3 * num_workspaces + num_scalars_; }
+
+ private:
+  static constexpr int16_t kStatic = -1;
+  struct DimRule {
+    int64_t size = 0;  ///< the static size, or what is added to the symbol
+    int16_t symbol = kStatic;
+    bool binds = false;  ///< this is where the symbol gets its value
+  };
+  struct ArgRule {
+    DType dtype;
+    int8_t rank = 0;
+    bool is_output = false;
+    int64_t alignment = 1;  ///< bytes
+    std::array<DimRule, kMaxRank> dims;
+  };
+
+  void bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const;
+  void bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const;
+  [[noreturn]] void refuse_size(size_t index, int dim, const Tensor& tensor, const KernelCall& call) const;
+  [[noreturn]] void refuse(size_t index, const std::string& problem) const;
+
+  std::vector<ArgRule> args_;
+  std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
+  int num_bound_ = 0, num_scalars_ = 0, tensor_slots_ = 0;
+};
+
+/// A view of rank 1 over `data`, zeroed by whoever owns it. Requires: kWorkspaceAlignment.
+inline void append_workspace(KernelCall& call, void* data, int64_t elements) {
+  uint64_t* slot = &call.slots[call.num_slots];
+  slot[0] = reinterpret_cast<uintptr_t>(data);
+  slot[1] = static_cast<uint64_t>(elements);
+  slot[2] = 1;
+  call.num_slots += 3;
+}
+
+inline void append_scalars(KernelCall& call, std::span<const int64_t> scalars) {
+  for (int64_t value : scalars) call.slots[call.num_slots++] = static_cast<uint64_t>(value);
+}
+
+inline Grid grid_of(const std::array<SizeExpr, 3>& axes, std::span<const int64_t> symbols) {
+  return {axes[0].value(symbols), axes[1].value(symbols), axes[2].value(symbols)};
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,76 @@
+// autotune/op_def.cpp -- see op_def.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/op_def.h"
+
+#include <cctype>
+
+#include "jit/base/hash.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+void require(bool present, const OpDef& op, const char* member) {
+  if (!present) throw Error(ErrorCode::invalid_argument, "operation " + op.name + " lacks " + member);
+}
+
+/// Appends letters and digits only: kernel names are symbols.
+void append_word(std::string& name, std::string_view word) {
+  name += '_';
+  for (const char c : word)
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') name += c;
+    else if (c == '-') name += 'm';
+    else if (c == '.') name += 'p';
+}
+
+std::string kernel_name(const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
+  std::string name = op.name;
+  append_word(name, dtype_name(workload.dtype));
+  for (const auto& [key, value] : config.values()) {
+    if (const auto* text = std::get_if<std::string>(&value)) append_word(name, *text);
+    else if (const auto* integer = std::get_if<int64_t>(&value)) append_word(name, std::to_string(*integer));
+    else append_word(name, std::to_string(std::get<double>(value)));
+  }
+  append_word(name, target.name.substr(target.name.find(':') + 1));
+  return name;
+}
+
+}  // namespace
+
+std::string OpDef::source_hash() const { return sha256_hex(name + "\n" + std::to_string(version)); }
+
+void Registry::add(OpDef op) {
+  if (op.name.empty()) throw Error(ErrorCode::invalid_argument, "an operation needs a name");
+  for (const auto& known : ops_)
+    if (known->name == op.name) throw Error(ErrorCode::invalid_argument, "operation " + op.name + " is registered already");
+  require(op.normalize != nullptr, op, "normalize");
+  require(op.schema != nullptr, op, "schema");
+  require(op.config_space != nullptr, op, "config_space");
+  require(op.default_config != nullptr, op, "default_config");
+  require(op.build != nullptr, op, "build");
+  require(op.grid != nullptr, op, "grid");
+  require(op.cost != nullptr, op, "cost");
+  require(op.predict_us != nullptr, op, "predict_us");
+  require(op.reference != nullptr, op, "reference");
+  require(op.tolerance != nullptr, op, "tolerance");
+  ops_.push_back(std::make_unique<OpDef>(std::move(op)));
+}
+
+const OpDef& Registry::find(std::string_view name) const {
+  std::string names;
+  for (const auto& op : ops_) {
+    if (op->name == name) return *op;
+    names += (names.empty() ? "" : ", ") + op->name;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "no operation is called \"" + std::string(name) + "\"; there are: " + (names.empty() ? "none" : names));
+}
+
+std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,
+                                           const Target& target) {
+  KernelBuilder builder(kernel_name(op, workload, config, target));
+  op.build(builder, workload, config, target);
+  return builder.finish();
+}
+
+}  // namespace seqtile::autotune

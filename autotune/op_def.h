@@ -1,0 +1,138 @@
+// autotune/op_def.h -- an operation: schema, kernel, configuration space, cost, reference, tolerance.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library's own operations and a user's are defined the same way: fill in an OpDef and put it into a Registry. The
+// kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. Dimensions of
+// tensors are static numbers or named run-time symbols; symbol 0 is always "length", the bucketed dimension.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/config_space.h"
+#include "autotune/fields.h"
+#include "jit/builder.h"
+#include "jit/kernel.h"
+#include "jit/target.h"
+#include "jit/tensor.h"
+
+namespace seqtile::autotune {
+
+/// A dimension: a static size, or the run-time symbol `symbol` (with `size` added: {"batch", 1} is batch + 1).
+struct Dim {
+  std::string symbol;  ///< empty: static
+  int64_t size = 0;
+  Dim(int64_t static_size) : size(static_size) {}                                    // NOLINT
+  Dim(int static_size) : size(static_size) {}                                        // NOLINT
+  Dim(const char* name, int64_t plus = 0) : symbol(name), size(plus) {}              // NOLINT
+};
+
+enum class ArgRole { input, output, weight };
+
+struct ArgSpec {
+  std::string name;
+  ArgRole role = ArgRole::input;
+  DType dtype = DType::f32;
+  std::vector<Dim> dims;
+  int alignment = 0;  ///< bytes that base and row strides must keep; 0: the element size
+};
+
+/// constant * product over terms of ceil(symbol / divisor): one grid axis, or the elements of a workspace.
+struct SizeExpr {
+  struct Term {
+    int symbol = 0;       ///< index into Schema::symbols
+    int64_t divisor = 1;
+    int64_t plus = 0;     ///< added to the symbol before the division
+  };
+  int64_t constant = 1;
+  std::vector<Term> terms;
+  int64_t value(std::span<const int64_t> symbols) const {
+    int64_t result = constant;
+    for (const Term& t : terms) result *= (symbols[t.symbol] + t.plus + t.divisor - 1) / t.divisor;
+    return result;
+  }
+};
+
+/// Scratch memory of one call, zero when it is first handed out; the kernel leaves zero what it needs to be zero.
+struct Workspace {
+  std::string name;
+  DType dtype = DType::f32;
+  SizeExpr elements;  ///< the kernel sees a view of rank 1
+};
+
+/// What a workload fixes about its calls.
+struct Schema {
+  std::vector<std::string> symbols{"length"};  ///< run-time sizes, bound by the tensors' dims in order of appearance
+  std::vector<ArgSpec> args;
+  std::vector<std::string> scalars;            ///< further run-time i64 values of a call; each is also a symbol
+};
+
+/// A concrete call for tuning and tests: run-time symbol values, tensors in schema order.
+struct Problem {
+  const Workload* workload = nullptr;
+  const Schema* schema = nullptr;
+  std::vector<int64_t> symbols;     ///< in Schema::symbols order, scalars after them
+  std::vector<Tensor> tensors;
+};
+
+struct Cost {
+  double flops = 0;
+  double bytes_read = 0, bytes_written = 0;  ///< compulsory traffic
+};
+
+struct OpDef {
+  std::string name;
+  int64_t version = 1;  ///< part of the source hash: bump it when the kernel's IR changes (a golden test says so)
+  std::string summary;  ///< one line for people
+
+  /// Fills in defaults and checks the static fields. Errors: invalid_argument (unknown field, missing field, bad value).
+  std::function<Workload(const Workload&)> normalize;
+  std::function<Schema(const Workload&)> schema;
+  /// The space for lengths near `length` (a bucket's hi).
+  std::function<ConfigSpace(const Workload&, int64_t length, const Target&)> config_space;
+  /// A good choice without any measurement; must be in the space.
+  std::function<Config(const Workload&, int64_t length, const Target&)> default_config;
+  std::function<void(KernelBuilder&, const Workload&, const Config&, const Target&)> build;
+  std::function<std::array<SizeExpr, 3>(const Workload&, const Config&)> grid;
+  std::function<std::vector<Workspace>(const Workload&, const Config&)> workspaces;  ///< absent: none
+  std::function<Cost(const Workload&, std::span<const int64_t> symbols)> cost;
+  /// Predicted microseconds for ranking candidates; only the order matters.
+  std::function<double(const Workload&, const Config&, int64_t length, const Target&)> predict_us;
+
+  /// Run-time symbols (all but scalars included) of a representative call at `length`; absent: {length}.
+  std::function<std::vector<int64_t>(const Workload&, int64_t length)> symbols;
+  /// Fills input tensor `arg` of a problem; absent or returning false: normal random values (weights / sqrt(fan-in)).
+  std::function<bool(const Problem&, size_t arg, uint64_t seed)> fill;
+  /// High-precision result for some rows (dim 0) of every output: outputs[i][r * row_elements + e] for rows[r], outputs in
+  /// schema order. Plain loops in double over the tensors' exact stored values.
+  std::function<void(const Problem&, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs)> reference;
+  /// |got - want| <= absolute + relative * |want|.
+  struct Tolerance {
+    double absolute, relative;
+  };
+  std::function<Tolerance(const Workload&, std::span<const int64_t> symbols)> tolerance;
+
+  std::string source_hash() const;  ///< hex SHA-256 of name and version
+};
+
+/// An explicit ordered list of operations; no self-registration.
+class Registry {
+ public:
+  /// Errors: invalid_argument when the name is taken or a required member is empty.
+  void add(OpDef op);
+  /// Errors: invalid_argument listing the known names.
+  const OpDef& find(std::string_view name) const;
+  const std::vector<std::unique_ptr<OpDef>>& ops() const { return ops_; }
+
+ private:
+  std::vector<std::unique_ptr<OpDef>> ops_;
+};
+
+/// Builds and verifies the kernel of one configuration; its name is the specialisation string.
+std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,
+                                           const Target& target);
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,133 @@
+// autotune/tuner.cpp -- see tuner.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/tuner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "autotune/strategy.h"
+#include "autotune/tuning/session.h"
+#include "autotune/worker/process_runner.h"
+#include "cache/artifact_db.h"
+#include "cache/device_lock.h"
+#include "jit/base/log.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1;  // a bucket, for estimates
+
+void check_options(const TuneOptions& options) {
+  if (options.budget_s < 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("budget is {:g} s; it must be positive, or 0 for no limit", options.budget_s));
+  if (options.policy != "cold" && options.policy != "warm")
+    throw Error(ErrorCode::invalid_argument, "measurement policy \"" + options.policy + "\"; there are: cold, warm");
+  make_strategy(options.strategy, {}, options.seed);
+}
+
+bool is_done(const std::vector<Item>& items) {
+  for (const Item& item : items)
+    for (const BucketState& state : item.buckets)
+      if (!state.record || !state.is_resolved()) return false;
+  return true;
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+/// Waits for other measuring processes: as long as the budget allows, and no longer than the user does.
+std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, const TuneOptions& options,
+                                             const cache::TuningStore& store) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const auto timeout = options.budget_s > 0 ? std::chrono::milliseconds(static_cast<int64_t>(options.budget_s * 1e3))
+                                            : std::chrono::milliseconds(std::chrono::hours(24 * 365));
+  const auto on_wait = [&](const std::string& holder) {
+    if (options.progress)
+      options.progress({"waiting for " + holder + ", which measures on this device", 0, 0, 0, seconds(), 0});
+    return !(options.interrupt && options.interrupt->load());
+  };
+  for (const std::string& folder : {folder_of(cache::default_tuning_path()), folder_of(store.path())}) {
+    try {
+      auto lock = cache::DeviceLock::lock(folder, device.kind + " " + device.name, timeout, on_wait);
+      if (lock) return lock;
+      const bool stopped = options.interrupt && options.interrupt->load();
+      throw Error(stopped ? ErrorCode::aborted : ErrorCode::timeout,
+                  stopped ? "interrupted while waiting for the device"
+                          : fmt::format("{} was measuring on this device for the whole budget of {:g} s; try again later",
+                                        cache::device_lock_holder(folder, device.kind + " " + device.name), options.budget_s));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::io) throw;
+      log_line(LogLevel::info, std::string("device lock: ") + error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+TuneReport report_done(const std::vector<Item>& items) {
+  TuneReport report;
+  report.operations = static_cast<int64_t>(items.size());
+  for (const Item& item : items) report.buckets += static_cast<int64_t>(item.buckets.size());
+  report.ranges = count_ranges(items);
+  report.covered = report.complete = true;
+  return report;
+}
+
+}  // namespace
+
+TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& requests, const std::string& device,
+                cache::TuningStore& store, ArtifactStore& artifacts, const TuneOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  check_options(options);
+  const auto opened = open_device(device, 1);
+  const Target target = opened->target();
+  auto items = make_items(registry, requests, opened->info(), options.policy);
+  load_records(items, target, store);
+  if (is_done(items)) {
+    TuneReport report = report_done(items);
+    report.seconds = seconds();
+    return report;
+  }
+  if (!store.is_writable())
+    throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " + (store.status().empty() ? "it is read-only" : store.status()));
+
+  const auto lock = lock_device(opened->info(), options, store);
+  // Another process may have done part of the work while this one waited.
+  items = make_items(registry, requests, opened->info(), options.policy);
+  load_records(items, target, store);
+  TuneOptions remaining = options;
+  if (options.budget_s > 0) remaining.budget_s = std::max(1e-3, options.budget_s - seconds());
+  ProcessRunner runner(device, target, options.policy, artifacts);
+  TuneReport report = TuningSession(std::move(items), target, store, runner, remaining).run();
+  report.seconds = seconds();
+  return report;
+}
+
+std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRequest>& requests,
+                              const std::string& device, cache::TuningStore& store, const TuneOptions& options) {
+  check_options(options);
+  const auto opened = open_device(device, 1);
+  auto items = make_items(registry, requests, opened->info(), options.policy);
+  load_records(items, opened->target(), store);
+  std::vector<TunePlanRow> rows;
+  for (const Item& item : items) {
+    TunePlanRow row{item.label, item.op->name, static_cast<int64_t>(item.buckets.size())};
+    for (const BucketState& state : item.buckets) {
+      const auto count = item.op->config_space(item.workload, state.bucket.hi, opened->target()).enumerate().size();
+      row.candidates = std::max(row.candidates, static_cast<int64_t>(count));
+      row.recorded += state.record && state.is_resolved();
+      if (!state.record) row.estimated_s += kCoverageSeconds;
+      if (!state.is_resolved()) row.estimated_s += kTuneSeconds;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace seqtile::autotune

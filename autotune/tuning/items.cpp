@@ -1,0 +1,142 @@
+// autotune/tuning/items.cpp -- requests and the store's records as the work list of a session.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "autotune/tuning/session.h"
+#include "autotune/tuning/stats.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr double kNoisySpread = 1.25, kNoisySelf = 0.05;  // p80 / p20, A against A
+
+int64_t unix_us() {
+  using namespace std::chrono;
+  return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+void add_buckets(Item& item, int64_t lo, int64_t hi) {
+  for (const Bucket& bucket : buckets(lo, hi)) {
+    const auto at = std::lower_bound(item.buckets.begin(), item.buckets.end(), bucket.lo,
+                                     [](const BucketState& s, int64_t value) { return s.bucket.lo < value; });
+    if (at == item.buckets.end() || at->bucket != bucket) item.buckets.insert(at, BucketState{bucket, {}, false, false});
+  }
+}
+
+}  // namespace
+
+std::vector<Item> make_items(const Registry& registry, const std::vector<TuneRequest>& requests,
+                             const DeviceInfo& device, const std::string& policy) {
+  std::vector<Item> items;
+  for (const TuneRequest& request : requests) {
+    const OpDef& op = registry.find(request.workload.operation);
+    Workload workload = op.normalize(request.workload);
+    const auto known = std::find_if(items.begin(), items.end(), [&](const Item& i) { return i.workload == workload; });
+    if (known != items.end()) {
+      known->label += "+" + request.label;
+      add_buckets(*known, request.lo, request.hi);
+      continue;
+    }
+    Item item{request.label, &op, std::move(workload), {}, {}};
+    item.key = make_key(op, item.workload, device, policy);
+    add_buckets(item, request.lo, request.hi);
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store) {
+  for (Item& item : items) {
+    for (cache::Record& record : store.records(item.key)) {
+      if (record.bucket_version != kBucketVersion) continue;
+      for (BucketState& state : item.buckets) {
+        if (state.bucket != Bucket{record.lo, record.hi}) continue;
+        if (record.origin == cache::Origin::tuned)
+          state.space_changed =
+              record.space_hash != item.op->config_space(item.workload, state.bucket.hi, target).hash();
+        state.record = std::move(record);
+        break;
+      }
+    }
+  }
+}
+
+RankedSpace rank_space(const Item& item, int64_t length, const Target& target) {
+  const OpDef& op = *item.op;
+  const ConfigSpace space = op.config_space(item.workload, length, target);
+  RankedSpace result{space.enumerate(), space.hash(), op.default_config(item.workload, length, target)};
+  if (const auto reason = space.refusal(result.default_config))
+    throw Error(ErrorCode::invalid_argument, "operation " + op.name + ": the default configuration " +
+                                                 result.default_config.json() + " for length " +
+                                                 std::to_string(length) + " is not in its space: " + *reason);
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < result.configs.size(); ++i)
+    order.emplace_back(op.predict_us(item.workload, result.configs[i], length, target), i);
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Config> ranked;
+  for (const auto& [predicted, i] : order) ranked.push_back(std::move(result.configs[i]));
+  result.configs = std::move(ranked);
+  return result;
+}
+
+int64_t count_ranges(const std::vector<Item>& items) {
+  int64_t ranges = 0;
+  for (const Item& item : items) {
+    const cache::Record* last = nullptr;
+    for (const BucketState& state : item.buckets) {
+      if (state.record && (!last || last->config_json != state.record->config_json || last->hi + 1 != state.bucket.lo))
+        ++ranges;
+      last = state.record ? &*state.record : nullptr;
+    }
+  }
+  return ranges;
+}
+
+std::string describe(const Item& item, const Bucket& bucket) {
+  std::string text = item.label.empty() ? item.op->name : item.label + " " + item.op->name;
+  text += " " + std::string(dtype_name(item.workload.dtype)) + " t" + std::to_string(item.workload.threads);
+  return text + " [" + std::to_string(bucket.lo) + ".." + std::to_string(bucket.hi) + "]";
+}
+
+cache::TrialRow make_trial(const Bucket& bucket, const Config& config, const Verdict& verdict,
+                           const std::vector<double>& us) {
+  cache::TrialRow row;
+  row.bucket_version = kBucketVersion;
+  row.lo = bucket.lo;
+  row.hi = bucket.hi;
+  row.config_hash = config.hash();
+  row.config_json = config.json();
+  row.outcome = verdict.outcome;
+  row.detail = verdict.detail;
+  row.median_us = median(us);
+  row.p20_us = quantile(us, 0.2);
+  row.p80_us = quantile(us, 0.8);
+  row.samples = static_cast<int64_t>(us.size());
+  row.created_us = unix_us();
+  return row;
+}
+
+cache::Record make_record(const Bucket& bucket, const Config& config, const std::string& space_hash,
+                          cache::Origin origin, const std::vector<double>& us, const std::vector<double>& default_us) {
+  cache::Record record;
+  record.bucket_version = kBucketVersion;
+  record.lo = bucket.lo;
+  record.hi = bucket.hi;
+  record.origin = origin;
+  record.config_json = config.json();
+  record.space_hash = space_hash;
+  record.median_us = median(us);
+  record.p20_us = quantile(us, 0.2);
+  record.p80_us = quantile(us, 0.8);
+  record.default_us = median(default_us);
+  record.samples = static_cast<int64_t>(us.size());
+  record.noisy = record.p80_us > kNoisySpread * record.p20_us || self_noise(us) > kNoisySelf;
+  record.measured_length = bucket.hi;
+  record.created_us = unix_us();
+  return record;
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,232 @@
+// autotune/tuning/search.cpp -- a search among the candidates of one bucket.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The yardstick (the recorded configuration, at first the default) runs in every round beside the candidates; what counts
+// is the ratio of a candidate's time to the yardstick's in the same round. Candidates are compared at the bucket's hi; the
+// best two are then verified there and race the yardstick again, at the middle and at lo: fresh rounds, so that the
+// luck that made a candidate the best of many does not count. It replaces the yardstick only if it was faster by more
+// than 1 % in every fresh round (seven rounds: error below 1 %). Among winners within 1 % the smaller hash is taken.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "autotune/strategy.h"
+#include "autotune/tuning/session.h"
+#include "autotune/tuning/stats.h"
+#include "jit/base/log.h"
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr double kMargin = 0.01, kAlpha = 0.01;
+constexpr size_t kFinalists = 2;
+constexpr int kFinalRounds = 7;
+
+int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
+  uint64_t mixed = static_cast<uint64_t>(seed);
+  for (const char c : item.key.operation + item.key.workload_json) mixed = mixed * 1099511628211u + static_cast<unsigned char>(c);
+  return static_cast<int64_t>(mixed * 31 + static_cast<uint64_t>(bucket.lo));
+}
+
+struct Found {
+  Config config;
+  double relative = 1;  ///< time over the yardstick's
+  std::vector<double> us;
+  bool sliced = false;
+};
+
+}  // namespace
+
+/// What a search has learnt.
+struct TuningSession::Measured {
+  std::optional<Config> yardstick;  ///< absent while no candidate works
+  bool has_incumbent = false;       ///< the yardstick is recorded (and verified in this bucket)
+  std::vector<double> yardstick_us;
+  bool sliced = false;
+  std::map<std::string, Found> found;        ///< by config hash
+  std::map<std::string, cache::TrialRow> known;  ///< trials of earlier runs
+  std::set<std::string> tried;
+  std::string reasons;  ///< of all failures, for people
+};
+
+void TuningSession::search(Item& item, BucketState& state) {
+  const RankedSpace space = rank_space(item, state.bucket.hi, target_);
+  Measured measured;
+  for (auto& row : store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi))
+    measured.known.emplace(row.config_hash, row);
+  if (state.record) {
+    measured.yardstick = Config::parse(state.record->config_json);
+    measured.has_incumbent = compile_and_check(*measured.yardstick).ok();
+    if (!measured.has_incumbent) measured.yardstick.reset();
+  }
+  recall(state, space, measured);
+  // A search that was cut short stays open: its trials are stored and the next run goes on from them.
+  if (!search_batches(item, state, space, measured) && state.record) return;
+  decide(item, state, space, measured);
+}
+
+/// Trials of a search that was cut short compete again, by their stored medians.
+void TuningSession::recall(const BucketState& state, const RankedSpace& space, Measured& measured) const {
+  for (const auto& [hash, row] : measured.known) measured.tried.insert(hash);
+  if (!measured.yardstick || state.record->origin != cache::Origin::fallback) return;
+  const auto base = measured.known.find(measured.yardstick->hash());
+  if (base == measured.known.end() || base->second.median_us <= 0) return;
+  for (const Config& config : space.configs) {
+    const auto row = measured.known.find(config.hash());
+    if (row == measured.known.end() || row->second.outcome != "ok" || config == *measured.yardstick) continue;
+    const double relative = row->second.median_us / base->second.median_us;
+    measured.found.emplace(row->first, Found{config, relative, {row->second.median_us}, false});
+  }
+}
+
+bool TuningSession::search_batches(Item& item, BucketState& state, const RankedSpace& space, Measured& measured) {
+  const auto strategy = make_strategy(options_.strategy, space.configs, bucket_seed(options_.seed, item, state.bucket));
+  std::map<std::string, size_t> positions;
+  for (size_t i = 0; i < space.configs.size(); ++i) positions[space.configs[i].hash()] = i;
+  const std::string own = measured.yardstick ? measured.yardstick->hash() : "";
+  const auto yardstick_row = measured.known.find(own);
+  for (const auto& [hash, row] : measured.known) {
+    const auto at = positions.find(hash);
+    if (at == positions.end()) continue;
+    const double base = yardstick_row != measured.known.end() ? yardstick_row->second.median_us : 0;
+    strategy->tell(at->second, row.outcome == "ok" && base > 0 ? std::optional(row.median_us / base) : std::nullopt);
+  }
+  if (positions.contains(own)) strategy->tell(positions[own], 1.0);
+
+  while (true) {
+    const Batch batch = strategy->ask();
+    if (batch.candidates.empty()) return true;
+    if (is_over()) return false;
+    std::vector<Config> configs;
+    for (const size_t i : batch.candidates)
+      if (!measured.yardstick || space.configs[i] != *measured.yardstick) configs.push_back(space.configs[i]);
+    measure_batch(item, state, std::move(configs), batch.rounds, measured);
+    for (const size_t i : batch.candidates) {
+      const auto found = measured.found.find(space.configs[i].hash());
+      const bool is_own = measured.yardstick && space.configs[i] == *measured.yardstick;
+      strategy->tell(i, is_own                          ? std::optional(1.0)
+                        : found != measured.found.end() ? std::optional(found->second.relative)
+                                                        : std::nullopt);
+    }
+    flush();  // one transaction a round: a killed run loses this much at most
+  }
+}
+
+void TuningSession::measure_batch(Item& item, BucketState& state, std::vector<Config> batch, int rounds,
+                                  Measured& measured) {
+  const auto fail = [&](const Config& config, const Verdict& verdict) {
+    measured.reasons += fmt::format("; {}: {}, {}", config.json(), verdict.outcome, verdict.detail);
+    if (measured.tried.insert(config.hash()).second) note_trial(item, make_trial(state.bucket, config, verdict));
+    measured.found.erase(config.hash());
+  };
+  std::vector<Config> racing;
+  if (measured.yardstick) racing.push_back(*measured.yardstick);
+  const auto compiled = runner_.compile(batch);
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Verdict verdict = compiled[i].ok() ? runner_.check(batch[i]) : compiled[i];
+    if (verdict.ok()) racing.push_back(batch[i]);
+    else fail(batch[i], verdict);
+  }
+  if (racing.empty() || (racing.size() == 1 && measured.yardstick)) return;
+
+  const MeasurePlan plan{state.bucket.hi, rounds, std::max(15, rounds), 0.4, true};
+  const auto series = runner_.measure(racing, plan);
+  const bool first_is_new = !measured.yardstick;
+  if (first_is_new && series[0].verdict.ok()) measured.yardstick = racing[0];
+  if (series[0].verdict.ok()) {
+    measured.yardstick_us = series[0].us;
+    measured.sliced = series[0].sliced;
+  }
+  for (size_t i = first_is_new ? 0 : 1; i < racing.size(); ++i) {
+    if (!series[i].verdict.ok()) {
+      fail(racing[i], series[i].verdict);
+      continue;
+    }
+    const double relative = median(paired_ratios(series[i].us, series[0].us));
+    if (measured.tried.insert(racing[i].hash()).second)
+      note_trial(item, make_trial(state.bucket, racing[i], series[i].verdict, series[i].us));
+    if (!series[0].us.empty())
+      measured.found.insert_or_assign(racing[i].hash(), Found{racing[i], relative, series[i].us, series[i].sliced});
+  }
+}
+
+void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured) {
+  const Bucket& bucket = state.bucket;
+  std::vector<Found> order;
+  for (auto& [hash, found] : measured.found) order.push_back(found);
+  std::stable_sort(order.begin(), order.end(), [](const Found& a, const Found& b) { return a.relative < b.relative; });
+
+  // Finalists: verified in this very bucket.
+  std::vector<Found> finalists;
+  double max_rel_err = 0;
+  for (const Found& found : order) {
+    if (finalists.size() == kFinalists || (measured.has_incumbent && found.relative > 1 - kMargin / 2)) break;
+    Verdict verdict = compile_and_check(found.config);
+    if (verdict.ok()) verdict = runner_.check_bucket(found.config, bucket);
+    max_rel_err = std::max(max_rel_err, verdict.max_rel_err);
+    if (verdict.ok()) {
+      finalists.push_back(found);
+    } else {
+      measured.reasons += fmt::format("; {}: {}, {}", found.config.json(), verdict.outcome, verdict.detail);
+      --report_.trials;  // its trial is there already and changes its outcome
+      note_trial(item, make_trial(bucket, found.config, verdict, found.us));
+    }
+  }
+  if (finalists.empty() && !measured.has_incumbent) {
+    state.failed = true;
+    log_line(LogLevel::warning, describe(item, bucket) + ": no candidate works" + measured.reasons);
+    return;
+  }
+
+  const Found* winner = measured.has_incumbent ? nullptr : &finalists[0];
+  if (measured.has_incumbent && !finalists.empty()) {
+    std::vector<Config> racing{*measured.yardstick};
+    for (const Found& found : finalists) racing.push_back(found.config);
+    std::vector<std::vector<double>> ratios(finalists.size(), std::vector<double>(kFinalRounds, 1.0));
+    std::vector<double> broken(finalists.size(), 0);
+    std::set<int64_t> probes{bucket.lo + (bucket.hi - bucket.lo) / 2, bucket.lo};
+    for (const int64_t length : probes) {
+      const auto series = runner_.measure(racing, {length, kFinalRounds, kFinalRounds, 5.0, false});
+      for (size_t f = 0; f < finalists.size(); ++f) {
+        auto paired = paired_ratios(series[f + 1].us, series[0].us);
+        paired.resize(kFinalRounds, 2.0);  // a round that is missing was not won
+        for (int r = 0; r < kFinalRounds; ++r) ratios[f][r] *= std::pow(paired[r], 1.0 / static_cast<double>(probes.size()));
+        broken[f] += !series[f + 1].verdict.ok();
+      }
+    }
+    double best = 0;
+    for (size_t f = 0; f < finalists.size(); ++f) {
+      if (broken[f] > 0 || median_upper_bound(ratios[f], kAlpha) > 1 - kMargin) continue;
+      const double relative = std::sqrt(finalists[f].relative * median(ratios[f]));
+      const bool better = !winner || relative < best * (1 - kMargin) ||
+                          (relative < best * (1 + kMargin) && finalists[f].config.hash() < winner->config.hash());
+      if (!better) continue;
+      winner = &finalists[f];
+      best = relative;
+    }
+  }
+
+  ++report_.tunings;
+  if (!winner && state.record && measured.yardstick_us.empty()) {  // nothing new was measured: the record stands
+    cache::Record record = *state.record;
+    record.origin = cache::Origin::tuned;
+    record.space_hash = space.hash;
+    publish(item, state, std::move(record));
+    return;
+  }
+  const Config& config = winner ? winner->config : *measured.yardstick;
+  const auto& us = winner ? winner->us : measured.yardstick_us;
+  cache::Record record = make_record(bucket, config, space.hash, cache::Origin::tuned, us, measured.yardstick_us);
+  if (state.record && measured.yardstick && *measured.yardstick != space.default_config) {
+    // The yardstick was an earlier winner: the default's time is carried over by the ratio of the two.
+    record.default_us = state.record->default_us * record.default_us / state.record->median_us;
+  }
+  record.sliced = measured.sliced;
+  record.max_rel_err = winner || !state.record ? max_rel_err : state.record->max_rel_err;
+  runner_.keep(config);
+  publish(item, state, std::move(record));
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,113 @@
+// autotune/tuning/session.cpp -- the frame of a session: budget, progress, transactions.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/tuning/session.h"
+
+#include <fmt/format.h>
+
+#include "jit/base/log.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr size_t kFlushRows = 48;
+constexpr double kFlushSeconds = 0.25, kProgressSeconds = 0.2;
+
+}  // namespace
+
+TuningSession::TuningSession(std::vector<Item> items, const Target& target, cache::TuningStore& store, Runner& runner,
+                             const TuneOptions& options)
+    : items_(std::move(items)), target_(target), store_(store), runner_(runner), options_(options), start_s_(runner.now_s()) {}
+
+TuneReport TuningSession::run() {
+  for (const Item& item : items_) report_.buckets += static_cast<int64_t>(item.buckets.size());
+  report_.operations = static_cast<int64_t>(items_.size());
+  last_flush_s_ = runner_.now_s();
+  cover_all();
+  tune_all();
+  flush();
+  report_.covered = report_.complete = true;
+  for (const Item& item : items_)
+    for (const BucketState& state : item.buckets) {
+      if (!state.record) report_.covered = false;
+      if (!state.record || !state.is_resolved()) report_.complete = false;
+    }
+  report_.ranges = count_ranges(items_);
+  report_.seconds = runner_.now_s() - start_s_;
+  report_.interrupted = options_.interrupt && options_.interrupt->load();
+  if (!report_.covered && report_.trials == 0 && !report_.interrupted && options_.budget_s > 0)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("budget {:g} s is too small for one measurement, getting ready took {:.2f} s; give at least {:.0f} s",
+                            options_.budget_s, report_.seconds, std::max(1.0, 2 * report_.seconds + 0.5)));
+  report_progress("done", true);
+  return report_;
+}
+
+bool TuningSession::is_over() {
+  if (options_.interrupt && options_.interrupt->load()) return true;
+  return options_.budget_s > 0 && runner_.now_s() - start_s_ >= options_.budget_s;
+}
+
+void TuningSession::report_progress(const std::string& activity, bool always) {
+  const double now = runner_.now_s();
+  if (!options_.progress || (!always && now - last_progress_s_ < kProgressSeconds)) return;
+  last_progress_s_ = now;
+  TuneProgress progress{activity, 0, 2 * report_.buckets, report_.trials, now - start_s_, 0};
+  for (const Item& item : items_)
+    for (const BucketState& state : item.buckets) progress.done += (state.record || state.failed) + state.is_resolved();
+  if (progress.done > 0)
+    progress.left_s = progress.elapsed_s * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
+  if (options_.budget_s > 0) progress.left_s = std::min(progress.left_s, std::max(0.0, options_.budget_s - progress.elapsed_s));
+  options_.progress(progress);
+}
+
+Verdict TuningSession::compile_and_check(const Config& config) {
+  const Verdict verdict = runner_.compile({&config, 1})[0];
+  return verdict.ok() ? runner_.check(config) : verdict;
+}
+
+void TuningSession::note_trial(const Item& item, cache::TrialRow row) {
+  ++report_.trials;
+  if (row.outcome != "ok") {
+    ++report_.failed_trials;
+    if (log_enabled(LogLevel::trial))
+      log_line(LogLevel::trial, describe(item, {row.lo, row.hi}) + " " + row.config_json + ": " + row.outcome + ", " + row.detail);
+  }
+  pending_trials_.emplace_back(item.key, std::move(row));
+}
+
+void TuningSession::publish(Item& item, BucketState& state, cache::Record record) {
+  pending_lines_.push_back(fmt::format("{} {} {:.1f} us {}", describe(item, state.bucket),
+                                       cache::origin_name(record.origin), record.median_us, record.config_json));
+  pending_records_.push_back({item.key, record});
+  state.record = std::move(record);
+  state.space_changed = false;
+  if (pending_records_.size() >= kFlushRows || runner_.now_s() - last_flush_s_ > kFlushSeconds) flush();
+}
+
+/// Trials first: a record never stands without the trials that it was chosen from.
+void TuningSession::flush() {
+  bool stored = true;
+  for (size_t begin = 0, end; begin < pending_trials_.size() && stored; begin = end) {
+    std::vector<cache::TrialRow> rows;
+    const cache::TuningKey& key = pending_trials_[begin].first;
+    for (end = begin; end < pending_trials_.size() && pending_trials_[end].first.operation == key.operation &&
+                      pending_trials_[end].first.workload_json == key.workload_json;
+         ++end)
+      rows.push_back(std::move(pending_trials_[end].second));
+    stored = store_.add_trials(key, rows);
+  }
+  if (stored && !pending_records_.empty()) stored = store_.publish_all(pending_records_);
+  if (!stored)
+    throw Error(ErrorCode::io, "cannot write to " + store_.path() + ": " +
+                                   (store_.status().empty() ? "locked or no space" : store_.status()) +
+                                   "; everything that was acknowledged is kept");
+  for (const std::string& line : pending_lines_)
+    if (options_.acknowledged) options_.acknowledged(line);
+  pending_trials_.clear();
+  pending_records_.clear();
+  pending_lines_.clear();
+  last_flush_s_ = runner_.now_s();
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,113 @@
+// autotune/tuning/session.h -- one run of the tuner: what is there, what is missing, in which order it is measured.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The session decides and records; all work on candidates goes through a Runner, so that tests drive it with a fake one
+// on a fake clock. Order: coverage.cpp (the default everywhere), then schedule.cpp picks buckets for search.cpp (a
+// search among candidates) and merge.cpp (a neighbour's winner on probation). docs/tuning.md has the rules.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autotune/runner.h"
+#include "autotune/tuner.h"
+
+namespace seqtile::autotune {
+
+/// One bucket of an item with what the store knows about it.
+struct BucketState {
+  Bucket bucket;
+  std::optional<cache::Record> record;
+  bool failed = false;       ///< no candidate works
+  bool space_changed = false;  ///< a tuned record of another configuration space
+
+  bool is_resolved() const { return failed || (record && record->origin != cache::Origin::fallback && !space_changed); }
+};
+
+/// One key with its buckets, ascending. Requests of equal workloads share an item.
+struct Item {
+  std::string label;
+  const OpDef* op = nullptr;
+  Workload workload;
+  cache::TuningKey key;
+  std::vector<BucketState> buckets;
+
+  int64_t max_length() const { return buckets.back().bucket.hi; }
+};
+
+/// The legal configurations for a bucket, best predicted first.
+struct RankedSpace {
+  std::vector<Config> configs;
+  std::string hash;
+  Config default_config;
+};
+
+/// Normalised requests as items. Errors: invalid_argument naming the request.
+std::vector<Item> make_items(const Registry& registry, const std::vector<TuneRequest>& requests,
+                             const DeviceInfo& device, const std::string& policy);
+/// Reads the store: fills records and flags of every bucket.
+void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store);
+/// Errors: invalid_argument when the default is not in the space.
+RankedSpace rank_space(const Item& item, int64_t length, const Target& target);
+/// Runs of adjacent buckets with one configuration.
+int64_t count_ranges(const std::vector<Item>& items);
+
+class TuningSession {
+ public:
+  /// `items` come with their records loaded. All references must outlive the session.
+  TuningSession(std::vector<Item> items, const Target& target, cache::TuningStore& store, Runner& runner,
+                const TuneOptions& options);
+
+  /// Works until everything is resolved, the budget is spent or the interrupt flag is set.
+  /// Errors: invalid_argument (a budget too small for one measurement), io (the store refuses to write).
+  TuneReport run();
+
+ private:
+  struct Measured;  // search.cpp
+
+  void cover_all();
+  void cover(Item& item);
+  void cover_bucket(Item& item, BucketState& state, const RankedSpace& space);
+  void tune_all();
+  std::vector<std::pair<size_t, size_t>> order_level(int level) const;
+  void tune_bucket(Item& item, size_t index, int level);
+  bool try_merge(Item& item, size_t index);
+  void search(Item& item, BucketState& state);
+  bool search_batches(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
+  void recall(const BucketState& state, const RankedSpace& space, Measured& measured) const;
+  void measure_batch(Item& item, BucketState& state, std::vector<Config> batch, int rounds, Measured& measured);
+  void decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
+
+  void begin(Item& item) { runner_.begin(*item.op, item.workload, item.max_length()); }
+  Verdict compile_and_check(const Config& config);
+  bool is_over();  ///< budget spent or interrupted
+  void report_progress(const std::string& activity, bool always = false);
+
+  void note_trial(const Item& item, cache::TrialRow row);
+  void publish(Item& item, BucketState& state, cache::Record record);
+  void flush();
+
+  std::vector<Item> items_;
+  const Target& target_;
+  cache::TuningStore& store_;
+  Runner& runner_;
+  const TuneOptions& options_;
+  TuneReport report_;
+  double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
+
+  // Rows that wait for the next transaction.
+  std::vector<cache::KeyedRecord> pending_records_;
+  std::vector<std::pair<cache::TuningKey, cache::TrialRow>> pending_trials_;
+  std::vector<std::string> pending_lines_;
+};
+
+/// "qkv linear k=576 n=960 [129..144]".
+std::string describe(const Item& item, const Bucket& bucket);
+cache::TrialRow make_trial(const Bucket& bucket, const Config& config, const Verdict& verdict,
+                           const std::vector<double>& us = {});
+/// Median and spread of `us`, and of the default in the same rounds.
+cache::Record make_record(const Bucket& bucket, const Config& config, const std::string& space_hash,
+                          cache::Origin origin, const std::vector<double>& us, const std::vector<double>& default_us);
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,132 @@
+// autotune/worker/process.cpp -- see process.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/worker/process.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "autotune/worker/worker_flag.h"
+#include "jit/base/env.h"
+#include "jit/error.h"
+
+extern char** environ;
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr double kGreetingLimit = 20;
+
+[[noreturn]] void fail_start(const std::string& program, const std::string& why) {
+  throw Error(ErrorCode::out_of_resources, "cannot start the tuning worker " + program + ": " + why);
+}
+
+/// Starts `program` with the two descriptors open in it and no other of ours.
+int spawn(const std::string& program, int socket, int shared, pid_t& pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // A descriptor duplicated onto itself loses its close-on-exec flag in the child only.
+  posix_spawn_file_actions_adddup2(&actions, socket, socket);
+  posix_spawn_file_actions_adddup2(&actions, shared, shared);
+  std::string flag = kWorkerFlag, socket_text = std::to_string(socket), shared_text = std::to_string(shared);
+  std::string name = program;
+  char* argv[] = {name.data(), flag.data(), socket_text.data(), shared_text.data(), nullptr};
+  const int failed = posix_spawn(&pid, program.c_str(), &actions, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  return failed;
+}
+
+}  // namespace
+
+std::string worker_program() {
+  if (auto program = env::worker_program()) return *program;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string arguments{std::istreambuf_iterator<char>(file), {}};
+  if (arguments.find(std::string("\0", 1) + kWorkerFlag) != std::string::npos)
+    throw Error(ErrorCode::unsupported,
+                "this program was started as a tuning worker but does not serve as one; call "
+                "seqtile::autotune::run_worker() first thing in main(), or set SEQTILE_WORKER to a program that does");
+  return "/proc/self/exe";
+}
+
+WorkerProcess::WorkerProcess(const std::string& program) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail_start(program, std::strerror(errno));
+  shared_fd_ = memfd_create("seqtile-worker", MFD_CLOEXEC);
+  channel_ = Channel(ends[0]);
+  void* page = MAP_FAILED;
+  if (shared_fd_ >= 0 && ftruncate(shared_fd_, 4096) == 0)
+    page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd_, 0);
+  const int failed = page == MAP_FAILED ? errno : spawn(program, ends[1], shared_fd_, pid_);
+  close(ends[1]);
+  if (page != MAP_FAILED) shared_ = static_cast<volatile int64_t*>(page);
+  if (failed) {
+    pid_ = -1;
+    end(false);
+    fail_start(program, std::strerror(failed));
+  }
+  *shared_ = -1;
+  Message greeting;
+  if (channel_.receive(greeting, kGreetingLimit) != Channel::Status::ok) {
+    end(true);
+    throw Error(ErrorCode::unsupported, "the program " + program + " does not serve as a tuning worker (" + cause_ +
+                                            "); call seqtile::autotune::run_worker() first thing in main(), or set "
+                                            "SEQTILE_WORKER to a program that does");
+  }
+}
+
+WorkerProcess::~WorkerProcess() {
+  end(false);
+  if (shared_) munmap(const_cast<int64_t*>(shared_), 4096);
+  if (shared_fd_ >= 0) close(shared_fd_);
+}
+
+WorkerProcess::Status WorkerProcess::ask(const std::string& request, std::span<const std::byte> payload,
+                                         Message& reply, double limit_s) {
+  *shared_ = -1;
+  Channel::Status status = Channel::Status::closed;
+  if (channel_.send(request, payload)) status = channel_.receive(reply, limit_s);
+  if (status == Channel::Status::ok) return Status::ok;
+  end(status == Channel::Status::closed);
+  if (status == Channel::Status::closed) return Status::crashed;
+  cause_ = "no answer within " + std::to_string(static_cast<int>(limit_s + 0.999)) + " s";
+  return Status::hung;
+}
+
+int64_t WorkerProcess::current() const { return shared_ ? *shared_ : -1; }
+
+/// Reaps the process and notes how it ended. One that crashed has closed the connection already and gets a moment to
+/// die of its own cause; any other is killed.
+void WorkerProcess::end(bool crashed) {
+  if (pid_ > 0) {
+    int state = 0;
+    pid_t reaped = 0;
+    for (int waits = 0; crashed && reaped == 0 && waits < 50; ++waits) {
+      reaped = waitpid(pid_, &state, WNOHANG);
+      if (reaped == 0) usleep(1000);
+    }
+    if (reaped <= 0) {
+      kill(pid_, SIGKILL);
+      while (waitpid(pid_, &state, 0) < 0 && errno == EINTR) {
+      }
+    }
+    pid_ = -1;
+    if (WIFSIGNALED(state))
+      cause_ = "signal " + std::to_string(WTERMSIG(state)) + " (" + strsignal(WTERMSIG(state)) + ")";
+    else
+      cause_ = "exit status " + std::to_string(WEXITSTATUS(state));
+  }
+  if (channel_.fd() >= 0) close(channel_.fd());
+  channel_ = Channel();
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,288 @@
+// autotune/worker/process_runner.cpp -- see process_runner.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/worker/process_runner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "autotune/tuner.h"
+#include "autotune/worker/problem.h"
+#include "jit/base/log.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kCheckFlops = 4e8;    // one launch of the three that check() makes is kept to about this
+constexpr double kCheapFlops = 5e7;    // a bucket is checked on three input sets up to this, else on one
+constexpr int64_t kCheckLengths[] = {197, 65, 7};
+
+std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json describe(const KernelBinary& binary) {
+  return {{"symbol", binary.symbol},      {"target", binary.target},     {"stage", binary.stage},
+          {"entry", binary.entry_offset}, {"arena", binary.arena_bytes}, {"slots", binary.num_slots},
+          {"bytes", binary.code.size()}};
+}
+
+Verdict verdict_of(const Json& reply) {
+  return {reply.at("outcome"), reply.value("detail", ""), reply.value("max_rel_err", 0.0)};
+}
+
+int num_compilers() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 32); }
+
+}  // namespace
+
+ProcessRunner::ProcessRunner(std::string device, const Target& target, std::string policy, ArtifactStore& artifacts,
+                             RunnerLimits limits)
+    : device_(std::move(device)),
+      target_(target),
+      policy_(std::move(policy)),
+      artifacts_(artifacts),
+      limits_(limits),
+      program_(worker_program()),
+      compilers_(static_cast<size_t>(num_compilers())),
+      compiler_needs_problem_(compilers_.size(), true) {}
+
+ProcessRunner::~ProcessRunner() = default;
+
+double ProcessRunner::now_s() {
+  using namespace std::chrono;
+  return duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+void ProcessRunner::begin(const OpDef& op, const Workload& workload, int64_t max_length) {
+  if (op_ == &op && workload_ == workload && max_length <= max_length_) return;
+  op_ = &op;
+  workload_ = workload;
+  max_length_ = max_length;
+  current_ = &entries_[op.name + workload.json()];
+  loaded_.clear();
+  measurer_needs_problem_ = true;
+  compiler_needs_problem_.assign(compilers_.size(), true);
+}
+
+ProcessRunner::Entry& ProcessRunner::entry(const Config& config) {
+  const auto [it, added] = current_->try_emplace(config.json());
+  if (added) {
+    it->second.id = next_id_++;
+    it->second.config = config;
+  }
+  return it->second;
+}
+
+Verdict ProcessRunner::failure(WorkerProcess::Status status, const WorkerProcess& worker, bool compiling) const {
+  if (status == WorkerProcess::Status::hung) return {compiling ? "compile_timeout" : "hang", worker.cause()};
+  return {"crash", (compiling ? "the compiler ended by " : "ended by ") + worker.cause()};
+}
+
+Verdict ProcessRunner::give_problem(WorkerProcess& worker) const {
+  const Json request{{"do", "problem"},
+                     {"operation", workload_.operation},
+                     {"dtype", std::string(dtype_name(workload_.dtype))},
+                     {"threads", workload_.threads},
+                     {"fields", workload_.fields.json()},
+                     {"max_length", max_length_},
+                     {"device", device_},
+                     {"policy", policy_}};
+  Message reply;
+  const auto status = worker.ask(text(request), {}, reply, limits_.verify_s);
+  if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
+  return verdict_of(Json::parse(reply.line));
+}
+
+void ProcessRunner::compile_entry(Slot& slot, Entry& entry, char& needs_problem) {
+  if (!slot || !slot->is_alive()) {
+    slot = std::make_unique<WorkerProcess>(program_);
+    needs_problem = 1;
+  }
+  if (needs_problem) {
+    if (entry.verdict = give_problem(*slot); !entry.verdict.ok()) return;
+    needs_problem = 0;
+  }
+  Message reply;
+  const auto status = slot->ask(text({{"do", "compile"}, {"config", entry.config.json()}}), {}, reply, limits_.compile_s);
+  if (status != WorkerProcess::Status::ok) {
+    entry.verdict = failure(status, *slot, true);
+    return;
+  }
+  const Json json = Json::parse(reply.line);
+  entry.verdict = verdict_of(json);
+  if (entry.verdict.outcome == "error") entry.verdict.outcome = "compile_error";
+  if (!entry.verdict.ok()) return;
+  entry.binary = {json.at("symbol"), json.at("target"), json.at("stage"), std::move(reply.payload),
+                  json.at("entry"),  json.at("arena"),  json.at("slots")};
+}
+
+std::vector<Verdict> ProcessRunner::compile(std::span<const Config> candidates) {
+  std::vector<Entry*> wanted;
+  for (const Config& config : candidates) {
+    Entry& e = entry(config);
+    if (!e.compiled && std::find(wanted.begin(), wanted.end(), &e) == wanted.end()) wanted.push_back(&e);
+  }
+  std::vector<ArtifactKey> keys;
+  for (const Entry* e : wanted) keys.push_back(make_artifact_key(*op_, workload_, e->config, target_));
+  auto stored = artifacts_.load_all(keys);
+  std::vector<Entry*> missing;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    wanted[i]->compiled = true;
+    if (!stored[i]) {
+      missing.push_back(wanted[i]);
+      continue;
+    }
+    wanted[i]->binary = std::move(*stored[i]);
+    wanted[i]->stored = true;
+  }
+
+  std::atomic<size_t> next{0};
+  std::vector<std::exception_ptr> errors(compilers_.size());
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < std::min(compilers_.size(), missing.size()); ++t)
+    threads.emplace_back([&, t] {
+      try {
+        for (size_t i; (i = next++) < missing.size();)
+          compile_entry(compilers_[t], *missing[i], compiler_needs_problem_[t]);
+      } catch (...) {
+        errors[t] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+
+  std::vector<Verdict> verdicts;
+  for (const Config& config : candidates) verdicts.push_back(entry(config).verdict);
+  return verdicts;
+}
+
+WorkerProcess& ProcessRunner::measurer() {
+  if (!measurer_ || !measurer_->is_alive()) {
+    measurer_ = std::make_unique<WorkerProcess>(program_);
+    measurer_needs_problem_ = true;
+  }
+  if (measurer_needs_problem_) {
+    loaded_.clear();
+    if (const Verdict verdict = give_problem(*measurer_); !verdict.ok())
+      throw Error(ErrorCode::out_of_resources, "the tuning worker cannot set up " + workload_.operation + ": " +
+                                                   verdict.outcome + ", " + verdict.detail);
+    measurer_needs_problem_ = false;
+  }
+  return *measurer_;
+}
+
+Verdict ProcessRunner::ensure_loaded(Entry& entry) {
+  SEQTILE_ASSERT(entry.compiled);
+  if (!entry.verdict.ok()) return entry.verdict;
+  WorkerProcess& worker = measurer();
+  if (loaded_.contains(entry.id)) return {};
+  Json request = describe(entry.binary);
+  request["do"] = "load";
+  request["id"] = entry.id;
+  request["config"] = entry.config.json();
+  Message reply;
+  const auto status = worker.ask(text(request), entry.binary.code, reply, limits_.verify_s);
+  if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
+  Verdict verdict = verdict_of(Json::parse(reply.line));
+  if (verdict.outcome == "error") verdict.outcome = "compile_error";
+  if (verdict.ok()) loaded_.insert(entry.id);
+  return verdict;
+}
+
+Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool repeat) {
+  if (Verdict verdict = ensure_loaded(entry); !verdict.ok()) return verdict;
+  WorkerProcess& worker = measurer();
+  const Json request{{"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}};
+  Message reply;
+  const auto status = worker.ask(text(request), {}, reply, limits_.verify_s);
+  if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
+  Verdict verdict = verdict_of(Json::parse(reply.line));
+  if (verdict.outcome == "error")  // the operation's own functions failed, not the candidate
+    throw Error(ErrorCode::invalid_argument, "operation " + workload_.operation + ": " + verdict.detail);
+  return verdict;
+}
+
+double ProcessRunner::flops(int64_t length) const {
+  return op_->cost(workload_, call_symbols(*op_, workload_, op_->schema(workload_), length)).flops;
+}
+
+Verdict ProcessRunner::check(const Config& candidate) {
+  Entry& e = entry(candidate);
+  if (e.checked || !e.verdict.ok()) return e.verdict;
+  Json probes = Json::array();
+  int set = 0;
+  for (int64_t length : kCheckLengths) {
+    length = std::min(length, max_length_);
+    while (length > 8 && flops(length) > kCheckFlops) length /= 2;
+    probes.push_back({length, set++});
+  }
+  e.verdict = run_check(e, text(probes), true);
+  e.checked = true;
+  return e.verdict;
+}
+
+Verdict ProcessRunner::check_bucket(const Config& candidate, const Bucket& bucket) {
+  Json probes = Json::array();
+  probes.push_back({bucket.hi, 0});
+  if (flops(bucket.hi) <= kCheapFlops) {
+    const int64_t middle = bucket.lo + (bucket.hi - bucket.lo) / 2;
+    probes.push_back({middle, 1});
+    probes.push_back({bucket.lo, 2});
+  }
+  return run_check(entry(candidate), text(probes), false);
+}
+
+std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, const MeasurePlan& plan) {
+  std::vector<Series> result(candidates.size());
+  // A candidate that ends the worker is taken out and the others are measured anew.
+  while (true) {
+    std::vector<int64_t> ids;
+    std::vector<size_t> positions;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (!result[i].verdict.ok()) continue;
+      Entry& e = entry(candidates[i]);
+      if (result[i].verdict = ensure_loaded(e); !result[i].verdict.ok()) continue;
+      ids.push_back(e.id);
+      positions.push_back(i);
+    }
+    if (ids.empty() || !result[0].verdict.ok()) return result;
+    WorkerProcess& worker = measurer();
+    if (loaded_.empty()) continue;  // it was restarted while candidates were being loaded
+    const Json request{{"do", "measure"},
+                       {"ids", ids},
+                       {"length", plan.length},
+                       {"min_rounds", plan.min_rounds},
+                       {"max_rounds", plan.max_rounds},
+                       {"limit_s", plan.limit_s},
+                       {"stop_losers", plan.stop_losers}};
+    Message reply;
+    const auto status = worker.ask(text(request), {}, reply, limits_.measure_s + plan.limit_s);
+    if (status != WorkerProcess::Status::ok) {
+      const int64_t culprit = std::clamp<int64_t>(worker.current(), 0, static_cast<int64_t>(ids.size()) - 1);
+      result[positions[static_cast<size_t>(culprit)]].verdict = failure(status, worker, false);
+      continue;
+    }
+    const Json json = Json::parse(reply.line);
+    if (json.at("outcome") != "ok")
+      throw Error(ErrorCode::out_of_resources, "measuring " + workload_.operation + ": " + json.value("detail", ""));
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const Json& one = json.at("series").at(i);
+      result[positions[i]] = {verdict_of(one), one.at("us").get<std::vector<double>>(), one.at("sliced")};
+    }
+    return result;
+  }
+}
+
+void ProcessRunner::keep(const Config& candidate) {
+  Entry& e = entry(candidate);
+  if (e.stored || !e.compiled || e.binary.code.empty()) return;
+  artifacts_.store(make_artifact_key(*op_, workload_, candidate, target_), e.binary);
+  e.stored = true;
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,78 @@
+// autotune/worker/process_runner.h -- the real Runner: candidates in worker processes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// One worker per core compiles, one more loads, verifies and measures; the two kinds never work at the same time. The
+// process that measures keeps the operands of the current workload, so the buckets of one workload share them. After a
+// crash or a hang a new process takes over and gets the problem again, and candidates when they are next asked for.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+
+#include "autotune/runner.h"
+#include "autotune/worker/process.h"
+#include "jit/artifact_store.h"
+#include "jit/device.h"
+
+namespace seqtile::autotune {
+
+struct RunnerLimits {
+  double compile_s = 30, verify_s = 10, measure_s = 20;  ///< until a worker counts as hung
+};
+
+class ProcessRunner final : public Runner {
+ public:
+  /// `target`: of the device, which the workers open by name.
+  ProcessRunner(std::string device, const Target& target, std::string policy, ArtifactStore& artifacts,
+                RunnerLimits limits = {});
+  ~ProcessRunner() override;
+
+  void begin(const OpDef& op, const Workload& workload, int64_t max_length) override;
+  std::vector<Verdict> compile(std::span<const Config> candidates) override;
+  Verdict check(const Config& candidate) override;
+  Verdict check_bucket(const Config& candidate, const Bucket& bucket) override;
+  std::vector<Series> measure(std::span<const Config> candidates, const MeasurePlan& plan) override;
+  void keep(const Config& candidate) override;
+  double now_s() override;
+
+ private:
+  struct Entry {
+    int64_t id = 0;
+    Config config;
+    Verdict verdict;  ///< of compiling, then of check()
+    bool compiled = false, checked = false, stored = false;
+    KernelBinary binary;
+  };
+  using Slot = std::unique_ptr<WorkerProcess>;
+
+  Entry& entry(const Config& config);
+  void compile_entry(Slot& slot, Entry& entry, char& needs_problem);
+  WorkerProcess& measurer();
+  Verdict ensure_loaded(Entry& entry);
+  Verdict run_check(Entry& entry, const std::string& probes, bool repeat);
+  Verdict failure(WorkerProcess::Status status, const WorkerProcess& worker, bool compiling) const;
+  Verdict give_problem(WorkerProcess& worker) const;
+  double flops(int64_t length) const;
+
+  std::string device_;
+  Target target_;
+  std::string policy_;
+  ArtifactStore& artifacts_;
+  RunnerLimits limits_;
+  std::string program_;
+
+  const OpDef* op_ = nullptr;
+  Workload workload_;
+  int64_t max_length_ = 1;
+  /// By workload, then by configuration, both as text. Kept over changes of workload: a binary is compiled once a run.
+  std::map<std::string, std::map<std::string, Entry>> entries_;
+  std::map<std::string, Entry>* current_ = nullptr;
+  int64_t next_id_ = 1;
+  std::vector<Slot> compilers_;
+  std::vector<char> compiler_needs_problem_;  ///< flags; each is written by one thread
+  Slot measurer_;
+  bool measurer_needs_problem_ = true;
+  std::set<int64_t> loaded_;  ///< ids that the measuring process holds
+};
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,135 @@
+// autotune/worker/serve.cpp -- see serve.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/worker/serve.h"
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <new>
+
+#include "jit/compiler.h"
+#include "jit/error.h"
+
+namespace seqtile::autotune {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address space
+#else
+constexpr bool kLimitMemory = true;
+#endif
+constexpr rlim_t kHeadroom = rlim_t{3} << 30;
+
+/// Bytes of address space in use.
+rlim_t address_space() {
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  return pages * 4096;
+}
+
+}  // namespace
+
+/// A candidate (or the compiler working on it) may take some gigabytes more than what is there, not the machine.
+void WorkerServer::limit_memory() {
+  if (!kLimitMemory) return;
+  const rlimit limit{address_space() + kHeadroom, RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+Device& WorkerServer::device(const std::string& name, int threads) {
+  auto& device = devices_[{name, threads}];
+  if (!device) device = open_device(name, threads);
+  return *device;
+}
+
+void WorkerServer::serve() {
+  Message request;
+  while (channel_.receive(request, -1) == Channel::Status::ok) {
+    std::vector<std::byte> payload;
+    Json reply;
+    try {
+      reply = answer(request, payload);
+    } catch (const Error& error) {
+      const bool memory = error.code() == ErrorCode::out_of_resources;
+      reply = {{"outcome", memory ? "oom" : error.code() == ErrorCode::compile_failed ? "compile_error" : "error"},
+               {"detail", error.what()}};
+    } catch (const std::bad_alloc&) {
+      reply = {{"outcome", "oom"}, {"detail", "out of memory"}};
+    } catch (const std::exception& error) {
+      reply = {{"outcome", "error"}, {"detail", error.what()}};
+    }
+    if (!payload.empty()) reply["bytes"] = payload.size();
+    if (!channel_.send(reply.dump(-1, ' ', false, Json::error_handler_t::replace), payload)) return;
+  }
+}
+
+nlohmann::json WorkerServer::answer(const Message& message, std::vector<std::byte>& payload) {
+  const Json request = Json::parse(message.line);
+  const std::string what = request.at("do");
+  if (what == "problem") return set_problem(request);
+  if (!state_) throw Error(ErrorCode::internal, "worker: " + what + " before problem");
+  if (what == "compile") return compile_one(request, payload);
+  if (what == "load") return load(request, message.payload);
+  if (what == "check") return check(request);
+  if (what == "measure") return measure(request);
+  throw Error(ErrorCode::internal, "worker: unknown command " + what);
+}
+
+nlohmann::json WorkerServer::set_problem(const Json& request) {
+  const OpDef& op = registry_.find(request.at("operation").get<std::string>());
+  Workload workload{op.name, *parse_dtype(request.at("dtype").get<std::string>()), request.at("threads"),
+                    Fields::parse(request.at("fields").get<std::string>())};
+  Device& where = device(request.at("device"), workload.threads);
+  state_.reset();
+  state_ = std::make_unique<Current>(Current{&op, std::move(workload), request.at("max_length"), &where, {}, {}, {}});
+  if (!regions_) regions_ = std::make_unique<OperandRegions>(request.at("policy") == "cold", where.target().l3_bytes);
+  limit_memory();
+  return {{"outcome", "ok"}};
+}
+
+nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::byte>& payload) {
+  const Config config = Fields::parse(request.at("config").get<std::string>());
+  const Target& target = state_->device->target();
+  const auto function = build_kernel(*state_->op, state_->workload, config, target);
+  KernelBinary binary = compile(*function, target, OptLevel::fast);
+  payload = std::move(binary.code);
+  return {{"outcome", "ok"},       {"symbol", binary.symbol},       {"target", binary.target},
+          {"stage", binary.stage}, {"entry", binary.entry_offset}, {"arena", binary.arena_bytes},
+          {"slots", binary.num_slots}};
+}
+
+nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> code) {
+  KernelBinary binary{request.at("symbol"), request.at("target"), request.at("stage"), std::move(code),
+                      request.at("entry"),  request.at("arena"),  request.at("slots")};
+  const Config config = Fields::parse(request.at("config").get<std::string>());
+  const OpDef& op = *state_->op;
+  LoadedCandidate candidate{config, state_->device->load(std::move(binary)), op.grid(state_->workload, config),
+                            op.workspaces ? op.workspaces(state_->workload, config) : std::vector<Workspace>{}};
+  state_->candidates.insert_or_assign(request.at("id").get<int64_t>(), std::move(candidate));
+  return {{"outcome", "ok"}};
+}
+
+nlohmann::json WorkerServer::check(const Json& request) {
+  if (!state_->checker)
+    state_->checker = std::make_unique<Checker>(*state_->op, state_->workload, *state_->device, state_->max_length);
+  std::vector<Probe> probes;
+  for (const Json& probe : request.at("probes")) probes.push_back({probe.at(0), probe.at(1)});
+  const auto verdict = state_->checker->check(state_->candidates.at(request.at("id")), probes, request.at("repeat"));
+  return {{"outcome", verdict.outcome}, {"detail", verdict.detail}, {"max_rel_err", verdict.max_rel_err}};
+}
+
+nlohmann::json WorkerServer::measure(const Json& request) {
+  if (!state_->meter)
+    state_->meter = std::make_unique<Meter>(*state_->op, state_->workload, *state_->device, *regions_);
+  std::vector<const LoadedCandidate*> candidates;
+  for (const int64_t id : request.at("ids")) candidates.push_back(&state_->candidates.at(id));
+  const MeasurePlan plan{request.at("length"), request.at("min_rounds"), request.at("max_rounds"),
+                         request.at("limit_s"), request.at("stop_losers")};
+  Json series = Json::array();
+  for (const Series& one : state_->meter->measure(candidates, plan, current_))
+    series.push_back({{"outcome", one.verdict.outcome}, {"detail", one.verdict.detail}, {"us", one.us}, {"sliced", one.sliced}});
+  return {{"outcome", "ok"}, {"series", series}};
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,56 @@
+// autotune/worker/serve.h -- what a worker process does with the commands that it gets.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Commands (field "do"): problem, compile, load, check, measure. Each is answered with one object whose field "outcome" is
+// "ok" or the reason of a failure. tuning decisions are made on the other side.
+#pragma once
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "autotune/worker/channel.h"
+#include "autotune/worker/measure.h"
+#include "autotune/worker/verify.h"
+
+namespace seqtile::autotune {
+
+class WorkerServer {
+ public:
+  /// `current`: shared with the tuner; see Meter::measure.
+  WorkerServer(const Registry& registry, Channel& channel, volatile int64_t* current)
+      : registry_(registry), channel_(channel), current_(current) {}
+  /// Serves until the other end closes.
+  void serve();
+
+ private:
+  using Json = nlohmann::json;
+
+  /// The state of one workload.
+  struct Current {
+    const OpDef* op;
+    Workload workload;
+    int64_t max_length;
+    Device* device;
+    std::unique_ptr<Checker> checker;
+    std::unique_ptr<Meter> meter;
+    std::map<int64_t, LoadedCandidate> candidates;
+  };
+
+  Json answer(const Message& request, std::vector<std::byte>& payload);
+  Json set_problem(const Json& request);
+  Json compile_one(const Json& request, std::vector<std::byte>& payload);
+  Json load(const Json& request, std::vector<std::byte> code);
+  Json check(const Json& request);
+  Json measure(const Json& request);
+  Device& device(const std::string& name, int threads);
+  void limit_memory();
+
+  const Registry& registry_;
+  Channel& channel_;
+  volatile int64_t* current_;
+  std::map<std::pair<std::string, int>, std::unique_ptr<Device>> devices_;
+  std::unique_ptr<OperandRegions> regions_;
+  std::unique_ptr<Current> state_;
+};
+
+}  // namespace seqtile::autotune

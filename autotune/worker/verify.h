@@ -1,0 +1,46 @@
+// autotune/worker/verify.h -- is a candidate's result right? On poisoned outputs, against the plain reference.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checked for every input set: nothing written outside of the outputs, no element left unwritten, values within the
+// operation's tolerance (all rows at short lengths; first, last, tile edges and some others at long ones), and the
+// same bits from a second run. Reference rows are computed once and serve every candidate. docs/tuning.md has the rules.
+#pragma once
+#include <map>
+
+#include "autotune/runner.h"
+#include "autotune/worker/launcher.h"
+#include "autotune/worker/problem.h"
+
+namespace seqtile::autotune {
+
+/// One input set at one length.
+struct Probe {
+  int64_t length = 1;
+  int set = 0;
+};
+
+class Checker {
+ public:
+  Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length);
+  /// Every probe in turn, up to the first failure. `repeat`: the first probe runs twice and must give the same bits.
+  Verdict check(const LoadedCandidate& candidate, std::span<const Probe> probes, bool repeat);
+
+ private:
+  using Rows = std::map<int64_t, std::vector<std::vector<double>>>;  ///< row -> its elements in every output
+
+  Verdict check_probe(const LoadedCandidate& candidate, const Probe& probe, bool repeat);
+  double run(const LoadedCandidate& candidate, const Problem& problem, const std::vector<WorkspaceView>& workspaces);
+  Verdict compare(const Problem& problem, Rows& known, const std::vector<int64_t>& rows, bool whole);
+  std::vector<int64_t> pick_rows(const Problem& problem, int set, bool whole) const;
+  void add_reference(const Problem& problem, Rows& known, const std::vector<int64_t>& rows);
+
+  const OpDef& op_;
+  const Workload& workload_;
+  Device& device_;
+  CheckBuffers buffers_;
+  CallLayout layout_;
+  std::vector<size_t> outputs_;  ///< positions of the outputs in the schema
+  std::map<std::pair<int64_t, int>, Rows> reference_;
+};
+
+}  // namespace seqtile::autotune

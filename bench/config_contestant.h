@@ -1,0 +1,20 @@
+// bench/config_contestant.h -- one configuration of an operation, compiled and launched without records or engine.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "bench/harness.h"
+#include "jit/device.h"
+
+namespace seqtile::bench {
+
+/// Compiles `config` as the tuner compiles a winner and launches it on `copies` (tensors in schema order).
+/// Errors: compile_failed.
+std::unique_ptr<Contestant> make_config_contestant(const autotune::OpDef& op, const autotune::Workload& workload,
+                                                   const autotune::Config& config, int64_t length,
+                                                   std::vector<std::vector<Tensor>> copies,
+                                                   std::shared_ptr<Device> device);
+
+}  // namespace seqtile::bench

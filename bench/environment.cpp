@@ -1,0 +1,110 @@
+// bench/environment.cpp -- tuning on first use, peers on first use.
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bench/peers/onednn.h"
+#include "cache/artifact_db.h"
+#include "cache/tuning_store.h"
+#include "jit/error.h"
+#include "kernels/registry.h"
+
+namespace seqtile::bench {
+namespace {
+
+/// A record that a search has confirmed, as opposed to the default that the coverage pass stores.
+bool is_tuned(const cache::Record& record) {
+  return record.origin == cache::Origin::tuned || record.origin == cache::Origin::merged ||
+         record.origin == cache::Origin::pinned;
+}
+
+std::string default_cache() {
+  return (std::filesystem::path(cache::default_tuning_path()).parent_path() / "bench.db").string();
+}
+
+}  // namespace
+
+Environment::Environment(Options options)
+    : options_(std::move(options)), registry_(kernels::make_registry()), openblas_(open_openblas()) {
+  if (options_.cache.empty()) options_.cache = default_cache();
+  const auto folder = std::filesystem::absolute(options_.cache).parent_path();
+  std::error_code ignored;  // a folder that cannot be made shows when the store is written
+  std::filesystem::create_directories(folder, ignored);
+}
+
+void Environment::tune(const std::vector<autotune::TuneRequest>& requests, double budget_s) const {
+  const auto store = cache::TuningStore::open(options_.cache, cache::OpenMode::read_write);
+  const auto artifacts = cache::ArtifactDb::open(artifacts_path(), cache::default_key_path());
+  if (!store->is_writable()) {
+    throw Error(ErrorCode::io, "bench: no tuning records can be written: " + store->status() +
+                                   "; give --cache a writable file");
+  }
+  autotune::TuneOptions options;
+  options.budget_s = budget_s;
+  autotune::tune(registry_, requests, "cpu", *store, *artifacts, options);
+}
+
+std::vector<cache::Record> Environment::records(const autotune::Workload& normal) const {
+  const auto device = open_device("cpu", normal.threads);
+  const auto key = autotune::make_key(registry_.find(normal.operation), normal, device->info(),
+                                      autotune::TuneOptions{}.policy);
+  return cache::TuningStore::open(options_.cache, cache::OpenMode::read_only)->records(key);
+}
+
+void Environment::tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const {
+  const autotune::Workload& first = requests.front().workload;
+  if (!records(registry_.find(first.operation).normalize(first)).empty()) return;
+  fmt::print(stderr, "tuning {} operations for {} s\n", requests.size(), budget_s);
+  tune(requests, budget_s);
+}
+
+TunedHandle Environment::prepare(const autotune::Workload& workload) const {
+  EngineOptions options;
+  options.threads = workload.threads;
+  options.cache = options_.cache;
+  options.artifacts = artifacts_path();
+  TunedHandle tuned{Engine::open(options, registry_), {}};
+  tuned.handle = tuned.engine->prepare(workload);
+  return tuned;
+}
+
+TunedHandle Environment::prepare_tuned(const autotune::Workload& workload, int64_t length) const {
+  const autotune::Workload normal = registry_.find(workload.operation).normalize(workload);
+  const autotune::Bucket bucket = autotune::bucket(length);
+  const auto known = records(normal);
+  const bool is_known = std::any_of(known.begin(), known.end(), [&](const cache::Record& record) {
+    return record.lo == bucket.lo && record.hi == bucket.hi && is_tuned(record);
+  });
+  if (!is_known) {
+    fmt::print(stderr, "tuning {} {} for lengths {}..{}\n", normal.operation, normal.json(), bucket.lo, bucket.hi);
+    tune({{"bench", normal, bucket.lo, bucket.hi}}, options_.budget_s);
+  }
+  return prepare(normal);
+}
+
+bool Environment::has_onednn() const { return !onednn_version().empty(); }
+
+Blas& Environment::mkl() {
+  if (!mkl_) mkl_ = open_mkl(options_.mkl);
+  return *mkl_;
+}
+
+TorchPeer& Environment::torch() {
+  if (!torch_) torch_ = start_torch(options_.torch);
+  return *torch_;
+}
+
+std::vector<std::pair<std::string, std::string>> Environment::peer_versions() const {
+  std::vector<std::pair<std::string, std::string>> versions;
+  if (openblas_) versions.emplace_back("openblas", openblas_->version());
+  if (has_onednn()) versions.emplace_back("onednn", onednn_version());
+  if (mkl_) versions.emplace_back("mkl", mkl_->version());
+  if (torch_) versions.emplace_back("torch", torch_->version());
+  return versions;
+}
+
+}  // namespace seqtile::bench

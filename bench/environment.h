@@ -1,0 +1,65 @@
+// bench/environment.h -- what every suite needs: our own engines with tuned records, and the peers of this machine.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autotune/engine.h"
+#include "autotune/tuner.h"
+#include "bench/peers/blas.h"
+#include "bench/peers/torch.h"
+
+namespace seqtile::bench {
+
+struct Options {
+  std::vector<int> threads;
+  std::string cache;       ///< tuning.db of the benchmarks; its binaries lie beside it
+  double budget_s = 10;    ///< for tuning a bucket that has no tuned record yet
+  std::string model;       ///< config.json whose operations the regret suite tunes; empty: no regret cases
+  std::string mkl, torch;  ///< libmkl_rt.so and a Python with PyTorch; empty: not raced
+};
+
+/// A handle with the engine whose workers it runs on.
+struct TunedHandle {
+  std::unique_ptr<Engine> engine;
+  Handle handle;
+};
+
+/// Peers are opened when they are first raced. Not thread-safe.
+class Environment {
+ public:
+  explicit Environment(Options options);
+  const Options& options() const { return options_; }
+  const autotune::Registry& registry() const { return registry_; }
+  std::string artifacts_path() const { return options_.cache + ".artifacts"; }
+
+  /// A handle that serves what is recorded, any length from the nearest record.
+  TunedHandle prepare(const autotune::Workload& workload) const;
+  /// The same after tuning the bucket of `length` if the benchmarks' records lack it.
+  TunedHandle prepare_tuned(const autotune::Workload& workload, int64_t length) const;
+  /// Tunes the requests as one run unless the first of them has records already.
+  void tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const;
+
+  bool has_openblas() const { return openblas_ != nullptr; }
+  bool has_onednn() const;
+  bool has_mkl() const { return !options_.mkl.empty(); }
+  bool has_torch() const { return !options_.torch.empty(); }
+  Blas& openblas() { return *openblas_; }
+  Blas& mkl();
+  TorchPeer& torch();
+  /// Of the peers opened so far, for the context of the results.
+  std::vector<std::pair<std::string, std::string>> peer_versions() const;
+
+ private:
+  void tune(const std::vector<autotune::TuneRequest>& requests, double budget_s) const;
+  std::vector<cache::Record> records(const autotune::Workload& normal) const;
+
+  Options options_;
+  autotune::Registry registry_;
+  std::unique_ptr<Blas> openblas_, mkl_;
+  std::unique_ptr<TorchPeer> torch_;
+};
+
+}  // namespace seqtile::bench

@@ -1,0 +1,142 @@
+// bench/main.cpp -- the command line of the benchmarks (`seqtile bench` runs this program).
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "autotune/runner.h"
+#include "bench/machine.h"
+#include "bench/report.h"
+#include "bench/suites.h"
+#include "jit/error.h"
+#include "kernels/registry.h"
+
+namespace seqtile::bench {
+namespace {
+
+struct Arguments {
+  std::string filter = ".";
+  int threads = 0;
+  bool list = false, json = false;
+  std::string out;
+  RunOptions run;
+  Options options;
+};
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  seqtile bench --list\n"
+    "  seqtile bench --filter 'linear/f32/m(16|64)_n4096_k4096' --threads 2\n"
+    "  seqtile bench --filter attention --torch ~/venv/bin/python --out attention.json";
+
+void declare(CLI::App& app, Arguments& arguments) {
+  app.footer(kFooter);
+  app.add_option("--filter", arguments.filter, "Regular expression on <op>/<dtype>/<shape>/<impl>/t<threads>");
+  app.add_option("--threads", arguments.threads, "Only this thread count (default: 1 and 2)")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--list", arguments.list, "Print the names and measure nothing");
+  app.add_flag("--json", arguments.json, "One JSON object on the last line of standard output");
+  app.add_option("--out", arguments.out, "File for the results in Google Benchmark's JSON format");
+  app.add_option("--rounds", arguments.run.rounds, "Interleaved rounds (default 15)")->check(CLI::PositiveNumber);
+  app.add_option("--cache", arguments.options.cache, "Tuning records of the benchmarks (default: bench.db in the user's cache)");
+  app.add_option("--budget", arguments.options.budget_s, "Seconds to tune a bucket that has no record yet (default 10)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--model", arguments.options.model, "A model's config.json: adds the regret cases of its operations");
+  app.add_option("--mkl", arguments.options.mkl, "Race MKL: the path of libmkl_rt.so.N (PyPI package mkl)");
+  app.add_option("--torch", arguments.options.torch, "Race PyTorch: a Python that imports torch");
+}
+
+/// The implementations of `item` whose names match.
+std::vector<std::string> selected(const Case& item, const std::regex& filter) {
+  std::vector<std::string> names;
+  for (const auto& implementation : item.implementations) {
+    if (std::regex_search(item.name(implementation), filter)) names.push_back(implementation);
+  }
+  return names;
+}
+
+void print_facts() {
+  for (const auto& [name, value] : machine_facts()) fmt::print("{}: {}\n", name, value);
+  fmt::print("\n");
+}
+
+std::vector<Case> all_cases(Environment& environment) {
+  std::vector<Case> cases;
+  add_linear_cases(cases, environment);
+  add_attention_cases(cases, environment);
+  add_row_cases(cases, environment);
+  add_host_cases(cases, environment);
+  add_regret_cases(cases, environment);
+  return cases;
+}
+
+int list(const std::vector<Case>& cases, const std::regex& filter, bool as_json) {
+  nlohmann::json names = nlohmann::json::array();
+  for (const Case& item : cases) {
+    for (const auto& implementation : selected(item, filter)) names.push_back(item.name(implementation));
+  }
+  if (as_json) {
+    fmt::print("{}\n", nlohmann::json{{"names", names}}.dump());
+    return 0;
+  }
+  for (const auto& name : names) fmt::print("{}\n", name.get<std::string>());
+  return 0;
+}
+
+int run(const Arguments& arguments) {
+  const std::regex filter(arguments.filter);
+  Environment environment(arguments.options);
+  const std::vector<Case> cases = all_cases(environment);
+  if (arguments.list) return list(cases, filter, arguments.json);
+  print_facts();
+  std::vector<CaseResults> done;
+  bool all_right = true;
+  for (const Case& item : cases) {
+    const auto names = selected(item, filter);
+    if (names.empty()) continue;
+    done.push_back({item, item.run(item, names, arguments.run)});
+    for (const auto& result : done.back().results) all_right = all_right && result.failure.empty();
+    print_case(done.back());
+    // Written after every case: a run that is stopped keeps what it has measured.
+    if (!arguments.out.empty()) write_json(arguments.out, done, environment.peer_versions());
+  }
+  if (done.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                "bench: no case matches --filter " + arguments.filter + "; --list prints all names");
+  }
+  print_summary(done);
+  for (const auto& [name, version] : environment.peer_versions()) fmt::print("{}: {}\n", name, version);
+  if (arguments.json) fmt::print("{}\n", json_line(done));
+  return all_right ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace seqtile::bench
+
+int main(int argc, char** argv) {
+  using namespace seqtile;
+  int exit_code = 0;
+  if (autotune::run_worker(argc, argv, kernels::make_registry(), exit_code)) return exit_code;
+  CLI::App app("Measures seqtile, its peers and the machine's limits", "seqtile bench");
+  bench::Arguments arguments;
+  bench::declare(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  arguments.options.threads = arguments.threads > 0 ? std::vector{arguments.threads} : std::vector{1, 2};
+  try {
+    return bench::run(arguments);
+  } catch (const std::regex_error& error) {
+    fmt::print(stderr, "seqtile bench: --filter {}: {}; give an ECMAScript regular expression\n", arguments.filter,
+               error.what());
+    return 2;
+  } catch (const Error& error) {
+    fmt::print(stderr, "seqtile bench: {}\n", error.what());
+    return error.code() == ErrorCode::invalid_argument ? 2 : 3;
+  }
+}

@@ -1,0 +1,174 @@
+// bench/op_arena.cpp -- see op_arena.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/op_arena.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "jit/error.h"
+
+namespace seqtile::bench {
+namespace {
+
+constexpr double kPeerTolerances = 8;
+
+std::vector<int64_t> call_symbols(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length) {
+  return op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
+}
+
+std::vector<int64_t> sizes_of(const autotune::ArgSpec& arg, const autotune::Schema& schema,
+                              const std::vector<int64_t>& symbols) {
+  std::vector<int64_t> sizes;
+  for (const autotune::Dim& dim : arg.dims) {
+    const auto found = std::find(schema.symbols.begin(), schema.symbols.end(), dim.symbol);
+    sizes.push_back(dim.size + (dim.symbol.empty() ? 0 : symbols[found - schema.symbols.begin()]));
+  }
+  return sizes;
+}
+
+int64_t bytes_of(const autotune::Schema& schema, const std::vector<int64_t>& symbols) {
+  int64_t bytes = 0;
+  for (const auto& arg : schema.args) {
+    int64_t count = dtype_bytes(arg.dtype);
+    for (int64_t size : sizes_of(arg, schema, symbols)) count *= size;
+    bytes += count;
+  }
+  return bytes;
+}
+
+/// Ours: the handle with its engine, called with the arena's tensors.
+class OurContestant : public Contestant {
+ public:
+  OurContestant(TunedHandle tuned, std::vector<std::vector<Tensor>> copies, int64_t length)
+      : tuned_(std::move(tuned)), copies_(std::move(copies)), length_(length) {}
+  void run(int copy) override { tuned_.handle(copies_[copy], length_); }
+
+ private:
+  TunedHandle tuned_;
+  std::vector<std::vector<Tensor>> copies_;
+  int64_t length_;
+};
+
+}  // namespace
+
+OpArena::OpArena(Environment& environment, const autotune::Workload& workload, int64_t length, EnterOther enter_other)
+    : environment_(environment),
+      op_(environment.registry().find(workload.operation)),
+      workload_(op_.normalize(workload)),
+      length_(length),
+      schema_(op_.schema(workload_)),
+      enter_other_(std::move(enter_other)) {
+  problem_.workload = &workload_;
+  problem_.schema = &schema_;
+  problem_.symbols = call_symbols(op_, workload_, length_);
+  const int count = num_copies(bytes_of(schema_, problem_.symbols));
+  for (int copy = 0; copy < count; ++copy) {
+    auto& operands = copies_.emplace_back();
+    for (const auto& arg : schema_.args) operands.emplace_back(arg.dtype, sizes_of(arg, schema_, problem_.symbols));
+  }
+  for (const Operand& operand : copies_[0]) problem_.tensors.push_back(operand.tensor());
+  for (size_t arg = 0; arg < schema_.args.size(); ++arg) fill(arg);
+  compute_reference();
+}
+
+void OpArena::fill(size_t arg) {
+  const auto& spec = schema_.args[arg];
+  if (spec.role == autotune::ArgRole::output) return;
+  Operand& first = copies_[0][arg];
+  if (!(op_.fill && op_.fill(problem_, arg, 1)) && is_float(spec.dtype)) {
+    const Tensor& tensor = first.tensor();
+    const bool is_matrix = spec.role == autotune::ArgRole::weight && tensor.rank > 1;
+    const double fan_in = is_matrix ? static_cast<double>(tensor.num_elements() / tensor.sizes[0]) : 1;
+    first.fill(arg + 1, std::sqrt(3 / fan_in));  // variance 1 / fan-in
+  }
+  for (size_t copy = 1; copy < copies_.size(); ++copy) {
+    std::memcpy(copies_[copy][arg].as<char>(), first.as<char>(), first.bytes());
+  }
+}
+
+void OpArena::compute_reference() {
+  for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
+    if (schema_.args[arg].role != autotune::ArgRole::output) continue;
+    const int64_t rows = problem_.tensors[arg].sizes[0];
+    rows_ = {0, rows / 2, rows - 1};
+    rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
+    break;
+  }
+  op_.reference(problem_, rows_, reference_);
+}
+
+void OpArena::poison(int copy) {
+  for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
+    if (schema_.args[arg].role == autotune::ArgRole::output) copies_[copy][arg].fill_nan();
+  }
+}
+
+double OpArena::max_error(int copy) {
+  const auto tolerance = op_.tolerance(workload_, problem_.symbols);
+  double largest = 0;
+  // Peers compute the first output only; ours are verified in full by the tuner and the tests.
+  for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
+    if (schema_.args[arg].role != autotune::ArgRole::output) continue;
+    const Operand& output = copies_[copy][arg];
+    const int64_t width = output.tensor().num_elements() / output.tensor().sizes[0];
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      for (int64_t e = 0; e < width; ++e) {
+        const double want = reference_[0][r * width + e];
+        const double error = std::abs(output.value(rows_[r] * width + e) - want);
+        const double counted = error / (tolerance.absolute + tolerance.relative * std::abs(want));
+        if (!(counted <= largest)) largest = counted;  // a NaN enters and stays
+      }
+    }
+    return largest;
+  }
+  return largest;
+}
+
+double OpArena::error_limit(const std::string& implementation) const {
+  return implementation.rfind("seqtile", 0) == 0 ? 1 : kPeerTolerances;
+}
+
+const Operand& OpArena::operand(int copy, std::string_view name) const {
+  for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
+    if (schema_.args[arg].name == name) return copies_[copy][arg];
+  }
+  throw Error(ErrorCode::internal, "bench: " + op_.name + " has no operand " + std::string(name));
+}
+
+std::unique_ptr<Contestant> OpArena::enter(const std::string& implementation) {
+  if (implementation != "seqtile") return enter_other_(*this, implementation);
+  return std::make_unique<OurContestant>(environment_.prepare_tuned(workload_, length_), tensors(), length_);
+}
+
+std::vector<std::vector<Tensor>> OpArena::tensors() const {
+  std::vector<std::vector<Tensor>> result;
+  for (const auto& operands : copies_) {
+    auto& list = result.emplace_back();
+    for (const Operand& operand : operands) list.push_back(operand.tensor());
+  }
+  return result;
+}
+
+Case make_op_case(Environment& environment, const autotune::Workload& workload, int64_t length, std::string shape,
+                  const std::vector<std::string>& others, EnterOther enter_other) {
+  const autotune::OpDef& op = environment.registry().find(workload.operation);
+  const autotune::Workload normal = op.normalize(workload);
+  const autotune::Cost cost = op.cost(normal, call_symbols(op, normal, length));
+  Case item;
+  item.operation = workload.operation;
+  item.dtype = std::string(dtype_name(workload.dtype));
+  item.shape = std::move(shape);
+  item.threads = workload.threads;
+  item.work = {cost.flops, cost.bytes_read, cost.bytes_written, workload.dtype};
+  item.implementations = {"seqtile"};
+  item.implementations.insert(item.implementations.end(), others.begin(), others.end());
+  item.run = [&environment, normal, length, enter_other](const Case& self, const std::vector<std::string>& selected,
+                                                        const RunOptions& options) {
+    OpArena arena(environment, normal, length, enter_other);
+    return race(arena, self, selected, options);
+  };
+  return item;
+}
+
+}  // namespace seqtile::bench

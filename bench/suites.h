@@ -1,0 +1,20 @@
+// bench/suites.h -- the benchmark suites, in the order in which they are listed and run.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "bench/environment.h"
+#include "bench/harness.h"
+
+namespace seqtile::bench {
+
+/// Each appends its cases; the environment must outlive them.
+void add_linear_cases(std::vector<Case>& cases, Environment& environment);
+void add_attention_cases(std::vector<Case>& cases, Environment& environment);
+void add_row_cases(std::vector<Case>& cases, Environment& environment);
+/// Lookup, call to hand-off, compile time, opening an engine.
+void add_host_cases(std::vector<Case>& cases, Environment& environment);
+/// What a bucket's record costs against exhaustive search at lengths that were not tuned.
+void add_regret_cases(std::vector<Case>& cases, Environment& environment);
+
+}  // namespace seqtile::bench

@@ -1,0 +1,215 @@
+// cache/artifact_db.cpp -- ArtifactDb over one SQLite file.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/artifact_db.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "cache/checksum.h"
+#include "cache/database_file.h"
+#include "cache/key_file.h"
+
+namespace seqtile::cache {
+namespace {
+
+constexpr int kMaxBinaryBytes = 256 << 20;
+constexpr int64_t kTouchIntervalUs = 24ll * 3600 * 1000000;
+
+int64_t unix_time_us() {
+  using namespace std::chrono;
+  return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+class SqliteArtifactDb final : public ArtifactDb {
+ public:
+  SqliteArtifactDb(const std::string& path, const std::string& key_file, int64_t max_file_bytes)
+      : mac_key_(load_or_create_key(key_file, key_problem_)),
+        file_("artifact store", path,
+              {.schema = &kArtifactSchema,
+               .is_private = true,
+               .synchronous = kSynchronousNormal,
+               .max_value_bytes = kMaxBinaryBytes}),
+        max_file_bytes_(max_file_bytes) {
+    if (!mac_key_) file_.report(key_problem_);
+  }
+  ~SqliteArtifactDb() override;
+
+  std::optional<KernelBinary> load(const ArtifactKey& key) override { return std::move(load_all({key}).front()); }
+  void store(const ArtifactKey& key, const KernelBinary& binary) override;
+  std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override;
+  std::string status() const override { return mac_key_ ? file_.status() : key_problem_; }
+  ArtifactCounters counters() const override;
+
+ private:
+  enum class Answer { found, absent, rejected };
+  Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
+  std::string mac(const ArtifactKey& key, const KernelBinary& binary) const;
+  void insert(Connection& connection, const ArtifactKey& key, const KernelBinary& binary);
+  void evict(Connection& connection, const std::string& kept_hash);
+  void touch(Connection& connection, const std::set<std::string>& hashes);
+  std::set<std::string> take_used();
+
+  std::string key_problem_;
+  const std::optional<MacKey> mac_key_;
+  mutable DatabaseFile file_;
+  const int64_t max_file_bytes_;
+  mutable std::mutex mutex_;  ///< of the two members below
+  ArtifactCounters counters_;
+  std::set<std::string> used_;  ///< loaded rows whose time of use is a day old; written with the next store
+};
+
+SqliteArtifactDb::~SqliteArtifactDb() {
+  const auto used = take_used();
+  if (used.empty() || !file_.is_writable()) return;
+  file_.write([&](Connection& connection) { touch(connection, used); });
+}
+
+std::set<std::string> SqliteArtifactDb::take_used() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(used_, {});
+}
+
+void SqliteArtifactDb::touch(Connection& connection, const std::set<std::string>& hashes) {
+  const int64_t now = unix_time_us();
+  for (const auto& hash : hashes) {
+    Statement statement = connection.prepare(kTouchArtifact);
+    statement.bind(hash);
+    statement.bind(now);
+    statement.run();
+  }
+}
+
+std::string SqliteArtifactDb::mac(const ArtifactKey& key, const KernelBinary& binary) const {
+  FieldSum sum(kMacBytes, *mac_key_);
+  sum.add("artifact").add(key.hash).add(key.manifest).add(binary.symbol).add(binary.target).add(binary.stage);
+  sum.add(static_cast<int64_t>(binary.entry_offset)).add(static_cast<int64_t>(binary.arena_bytes));
+  sum.add(static_cast<int64_t>(binary.num_slots)).add_blob(binary.code);
+  return sum.finish();
+}
+
+SqliteArtifactDb::Answer SqliteArtifactDb::load_row(Connection& connection, const ArtifactKey& key,
+                                                    KernelBinary& binary) {
+  Statement statement = connection.prepare(kSelectArtifact);
+  statement.bind(key.hash);
+  if (!statement.step()) return Answer::absent;
+  std::string manifest;
+  int64_t entry_offset = 0, arena_bytes = 0, num_slots = 0, used_us = 0;
+  std::span<const std::byte> stored_mac, code;
+  const bool is_typed =
+      statement.read(0, manifest) && statement.read(1, binary.symbol) && statement.read(2, binary.target) &&
+      statement.read(3, binary.stage) && statement.read(4, entry_offset) && statement.read(5, arena_bytes) &&
+      statement.read(6, num_slots) && statement.read(7, used_us) && statement.read_blob(8, stored_mac) &&
+      stored_mac.size() == kMacBytes && statement.read_blob(9, code);
+  if (!is_typed || manifest != key.manifest) return Answer::rejected;
+  binary.entry_offset = static_cast<uint64_t>(entry_offset);
+  binary.arena_bytes = static_cast<uint64_t>(arena_bytes);
+  binary.num_slots = static_cast<uint32_t>(num_slots);
+  // The private copy is what is verified and what is returned: nobody can change it in between.
+  binary.code.assign(code.begin(), code.end());
+  if (sodium_memcmp(mac(key, binary).data(), stored_mac.data(), kMacBytes) != 0) return Answer::rejected;
+  if (unix_time_us() - used_us > kTouchIntervalUs) {
+    const std::lock_guard lock(mutex_);
+    used_.insert(key.hash);
+  }
+  return Answer::found;
+}
+
+std::vector<std::optional<KernelBinary>> SqliteArtifactDb::load_all(const std::vector<ArtifactKey>& keys) {
+  std::vector<std::optional<KernelBinary>> found(keys.size());
+  int64_t hits = 0, rejected = 0;
+  if (mac_key_) {
+    file_.read([&](Connection& connection) {
+      for (size_t i = 0; i < keys.size(); ++i) {
+        KernelBinary binary;
+        const Answer answer = load_row(connection, keys[i], binary);
+        rejected += answer == Answer::rejected;
+        hits += answer == Answer::found;
+        if (answer == Answer::found) found[i] = std::move(binary);
+      }
+    });
+  }
+  if (rejected > 0) {
+    file_.report(fmt::format(
+        "{} binaries ignored: not written under this user's key, or damaged; they are compiled anew", rejected));
+  }
+  const std::lock_guard lock(mutex_);
+  counters_.hits += hits;
+  counters_.misses += static_cast<int64_t>(keys.size()) - hits;
+  counters_.rejected += rejected;
+  return found;
+}
+
+void SqliteArtifactDb::insert(Connection& connection, const ArtifactKey& key, const KernelBinary& binary) {
+  const int64_t now = unix_time_us();
+  const std::string row_mac = mac(key, binary);
+  Statement statement = connection.prepare(kInsertArtifact);
+  for (const std::string& text : {key.hash, key.manifest, binary.symbol, binary.target, binary.stage})
+    statement.bind(text);
+  statement.bind(static_cast<int64_t>(binary.entry_offset));
+  statement.bind(static_cast<int64_t>(binary.arena_bytes));
+  statement.bind(static_cast<int64_t>(binary.num_slots));
+  statement.bind(now);
+  statement.bind(now);
+  statement.bind_blob(std::as_bytes(std::span(row_mac)));
+  statement.bind_blob(binary.code);
+  statement.run();
+}
+
+/// Drops the rows that were not used for longest until the file's live pages fit, down to the row just stored.
+void SqliteArtifactDb::evict(Connection& connection, const std::string& kept_hash) {
+  while (true) {
+    int64_t pages = 0, page_bytes = 0;
+    {
+      Statement statement = connection.prepare(kPagesInUse);
+      if (statement.step()) statement.read(0, pages), statement.read(1, page_bytes);
+    }
+    if (pages * page_bytes <= max_file_bytes_) return;
+    {
+      Statement statement = connection.prepare(kEvictArtifacts);
+      statement.bind(kept_hash);
+      statement.run();
+    }
+    if (sqlite3_changes(connection.get()) == 0) return;
+  }
+}
+
+void SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary) {
+  if (!mac_key_) {
+    const std::lock_guard lock(mutex_);
+    counters_.write_failures++;
+    return;
+  }
+  const auto limit = static_cast<size_t>(std::min<int64_t>(kMaxBinaryBytes / 2, max_file_bytes_));
+  if (binary.code.size() > limit) {
+    file_.refuse_write(
+        fmt::format("{} has {} bytes of code, at most {} are kept", binary.symbol, binary.code.size(), limit));
+    return;
+  }
+  const auto used = take_used();
+  file_.write([&](Connection& connection) {
+    touch(connection, used);
+    insert(connection, key, binary);
+    evict(connection, key.hash);
+  });
+}
+
+ArtifactCounters SqliteArtifactDb::counters() const {
+  const int64_t file_failures = file_.counters().write_failures;
+  const std::lock_guard lock(mutex_);
+  ArtifactCounters sum = counters_;
+  sum.write_failures += file_failures;
+  return sum;
+}
+
+}  // namespace
+
+std::unique_ptr<ArtifactDb> ArtifactDb::open(const std::string& path, const std::string& key_file,
+                                             int64_t max_file_bytes) {
+  return std::make_unique<SqliteArtifactDb>(path, key_file, max_file_bytes);
+}
+
+}  // namespace seqtile::cache

@@ -1,0 +1,40 @@
+// cache/artifact_db.h -- compiled binaries in SQLite, per user, under a keyed MAC.
+// SPDX-License-Identifier: Apache-2.0
+//
+// `artifacts.db` holds machine code, so it is authenticated: every row carries a BLAKE2b MAC under a random key that
+// lives in a 0600 file outside the cache folder. A row whose MAC, key echo or target does not match is a miss. Anyone
+// who can write as the same user is outside the threat model. Schema: docs/cache_format.md.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "jit/artifact_store.h"
+
+namespace seqtile::cache {
+
+struct ArtifactCounters {
+  int64_t hits = 0, misses = 0;  ///< every load is one of the two
+  int64_t rejected = 0;          ///< the misses whose row failed its MAC or key echo
+  int64_t write_failures = 0;
+};
+
+inline constexpr int64_t kMaxArtifactFileBytes = int64_t{2} << 30;
+
+class ArtifactDb : public ArtifactStore {
+ public:
+  /// `path`: the database; `key_file`: created (0600) when absent. Never throws for content; a store that cannot be
+  /// used always misses and `status()` says why. Beyond `max_file_bytes` the binaries that were not used for longest
+  /// go.
+  static std::unique_ptr<ArtifactDb> open(const std::string& path, const std::string& key_file,
+                                          int64_t max_file_bytes = kMaxArtifactFileBytes);
+  virtual std::string status() const = 0;
+  virtual ArtifactCounters counters() const = 0;
+};
+
+/// Where the files live unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR says otherwise (XDG base
+/// directories).
+std::string default_tuning_path();
+std::string default_artifacts_path();
+std::string default_key_path();
+
+}  // namespace seqtile::cache

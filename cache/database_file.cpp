@@ -1,0 +1,343 @@
+// cache/database_file.cpp -- see database_file.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/database_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "cache/files.h"
+#include "cache/text.h"
+#include "jit/base/log.h"
+
+namespace seqtile::cache {
+namespace {
+
+using std::chrono::milliseconds;
+// A reader gives up soon (the caller serves a miss), a writer has a measurement to lose.
+// Once a reader gave up, the next ones hardly wait until one gets through, so that many lookups cost one wait.
+constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000};
+
+bool is_same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
+         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+constexpr size_t kMaxReasonBytes = 200;
+// SQLite takes a file of one byte for an empty one, which it would overwrite; none of its databases is that short.
+constexpr off_t kMinDatabaseBytes = 512;
+constexpr const char* kReadOnlyProblem = "cannot be written (read-only file); stored rows are used, nothing is added";
+
+/// The folder's own symlinks are resolved (a linked home is common), so that NOFOLLOW then refuses only the file's.
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const auto folder = std::filesystem::canonical(parent_folder(path), error);
+  if (error) throw DatabaseError(SQLITE_CANTOPEN, fmt::format("folder {}: {}", parent_folder(path), error.message()));
+  return (folder / std::filesystem::path(path).filename()).string();
+}
+
+/// Empty when it may be a database or an empty file, else what it is and what to do.
+std::string refusal_by_kind(const struct stat& info) {
+  if (S_ISREG(info.st_mode)) {
+    const bool is_short = info.st_size > 0 && info.st_size < kMinDatabaseBytes;
+    return is_short ? "not a SQLite database; it is left as it is; name another file" : "";
+  }
+  if (S_ISLNK(info.st_mode)) return "is a symbolic link, which is not followed; name the file it points to";
+  if (S_ISDIR(info.st_mode)) return "is a folder; name a file in it";
+  return "is not a regular file; name another path";
+}
+
+}  // namespace
+
+DatabaseFile::DatabaseFile(std::string subject, std::string path, const FileOptions& options)
+    : subject_(std::move(subject)), path_(std::move(path)), options_(options) {
+  // Opened now so that status() speaks at once and a writable store exists as a file from the start.
+  struct stat info {};
+  const bool is_new = lstat(path_.c_str(), &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
+  run(is_new && !options_.is_read_only ? Purpose::write : Purpose::read, [](Connection&) {});
+  counters_.write_failures = 0;  // no row was refused yet
+}
+
+DatabaseFile::~DatabaseFile() { disconnect(); }
+
+bool DatabaseFile::read(const Body& body) {
+  const std::lock_guard lock(mutex_);
+  return run(Purpose::read, body);
+}
+
+bool DatabaseFile::write(const Body& body) {
+  const std::lock_guard lock(mutex_);
+  if (options_.is_read_only) {
+    counters_.write_failures++;
+    report_locked("is open for reading only; nothing is stored");
+    return false;
+  }
+  return run(Purpose::write, body);
+}
+
+void DatabaseFile::refuse_write(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  counters_.write_failures++;
+  report_locked("not stored: " + reason);
+}
+
+void DatabaseFile::report(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  report_locked(line);
+}
+
+void DatabaseFile::report_locked(const std::string& line) {
+  if (line == last_line_) return;
+  last_line_ = line;
+  log_line(LogLevel::warning, fmt::format("{} {}: {}", subject_, path_, line));
+}
+
+bool DatabaseFile::run(Purpose purpose, const Body& body) {
+  const bool is_write = purpose == Purpose::write;
+  patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
+  busy_deadline_ = std::chrono::steady_clock::now() + patience_;
+  try {
+    if (!open(purpose)) {
+      counters_.write_failures += is_write;
+      return false;
+    }
+    connection_->execute(is_write ? kBeginWrite : kBeginRead);
+    body(*connection_);
+    connection_->execute(kCommit);
+    is_locked_ = false;
+    if (!is_damaged_) problem_.clear();
+    if (is_write) write_problem_.clear();
+    return true;
+  } catch (const DatabaseError& error) {
+    fail(purpose, error);
+    return false;
+  }
+}
+
+void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
+  const bool is_write = purpose == Purpose::write;
+  counters_.write_failures += is_write;
+  if (connection_ && !sqlite3_get_autocommit(connection_->get())) {
+    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
+  }
+  std::string& problem = is_write ? write_problem_ : problem_;
+  if (error.is_busy()) {
+    counters_.busy++;
+    is_locked_ = true;
+    problem = fmt::format("locked by another process; {} after {} ms; try again when it is done",
+                          is_write ? "nothing is stored" : "a miss", patience_.count());
+  } else if (error.is_damage()) {
+    counters_.bad_files++;
+    is_damaged_ = true;
+    problem_ = fmt::format(
+        "damaged ({}); rows that can still be read are used, nothing is written; move it away to start a "
+        "new one",
+        one_line(error.what(), kMaxReasonBytes));
+    report_locked(problem_);
+    return;
+  } else {
+    if (!is_write) counters_.bad_files++;
+    problem = fmt::format("cannot be {} ({}, SQLite code {}); check the folder, its permissions and the free space",
+                          is_write ? "written" : "read", one_line(error.what(), kMaxReasonBytes), error.code());
+  }
+  report_locked(problem);
+}
+
+void DatabaseFile::condemn(const std::string& reason) {
+  disconnect();
+  struct stat info {};
+  if (!path_.empty() && lstat(path_.c_str(), &info) == 0) condemned_ = info;
+  problem_ = reason;
+  counters_.bad_files++;
+  report_locked(reason);
+}
+
+void DatabaseFile::disconnect() {
+  // The parent's connection must not be used, nor even closed, in a forked child.
+  if (connection_ && owner_ != getpid()) static_cast<void>(connection_.release());
+  connection_.reset();
+  is_damaged_ = false;
+}
+
+bool DatabaseFile::open(Purpose purpose) {
+  if (connection_ && (owner_ != getpid() || connection_->has_moved())) disconnect();
+  if (!connection_ && !connect(purpose)) return false;
+  if (purpose == Purpose::read) return true;
+  if (is_damaged_) return false;
+  if (!connection_->is_read_only()) return true;
+  report_locked(write_problem_);
+  return false;
+}
+
+bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& info) {
+  if (condemned_ && exists && is_same_file(*condemned_, info)) return false;
+  condemned_.reset();
+  if (path_.empty()) {
+    problem_ = "no path: neither a folder variable nor HOME is set; name a file";
+    report_locked(problem_);
+    return false;
+  }
+  if (!exists && (purpose == Purpose::read || options_.is_read_only)) {
+    problem_ = "does not exist; name another file, or prewarm into this one";
+    return false;
+  }
+  if (const std::string refusal = exists ? refusal_by_kind(info) : ""; !refusal.empty()) {
+    condemn(refusal);
+    return false;
+  }
+  return true;
+}
+
+bool DatabaseFile::connect(Purpose purpose) {
+  struct stat info {};
+  const bool exists = lstat(path_.c_str(), &info) == 0;
+  if (!may_connect(purpose, exists, info)) return false;
+  if (!exists) make_parent_folders(path_);
+  try {
+    const std::string path = absolute_path(path_);
+    if (!exists && options_.is_private) create_private_file(path);
+    const int access = options_.is_read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    const int create = exists ? 0 : SQLITE_OPEN_CREATE;
+    connection_ = std::make_unique<Connection>(path, access | create | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW);
+    owner_ = getpid();
+    harden();
+    if (!verify_identity(purpose)) return false;
+    write_problem_ = connection_->is_read_only() && !options_.is_read_only ? kReadOnlyProblem : "";
+    return true;
+  } catch (const DatabaseError& error) {
+    disconnect();
+    if (!error.is_damage()) throw;
+    condemn(
+        fmt::format("not a SQLite database, or one damaged beyond use ({}); it is left as it is; move it away or name "
+                    "another file",
+                    one_line(error.what(), kMaxReasonBytes)));
+    return false;
+  }
+}
+
+void DatabaseFile::create_private_file(const std::string& path) const {
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
+}
+
+void DatabaseFile::harden() {
+  sqlite3* handle = connection_->get();
+  sqlite3_busy_handler(handle, on_busy, this);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
+  sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, options_.max_value_bytes);
+  sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
+  sqlite3_limit(handle, SQLITE_LIMIT_TRIGGER_DEPTH, 1);
+  connection_->execute(kConnectionSetup);
+  connection_->execute(options_.synchronous);
+}
+
+bool DatabaseFile::verify_identity(Purpose purpose) {
+  connection_->execute(kBeginRead);
+  bool is_ours = identity_is_ours();
+  connection_->execute(kCommit);
+  if (!is_ours && connection_ && problem_.empty() && purpose == Purpose::write && !connection_->is_read_only()) {
+    create_schema();
+    is_ours = true;
+  }
+  if (is_ours) {
+    // A browser may have left the file in WAL mode, which a read-only folder cannot serve.
+    // Refused while others have it open, which does no harm.
+    if (!connection_->is_read_only()) sqlite3_exec(connection_->get(), kRollbackJournal, nullptr, nullptr, nullptr);
+    return true;
+  }
+  if (problem_.empty()) {
+    disconnect();
+    problem_ = "is empty; name another file, or prewarm into this one";
+    return false;
+  }
+  condemn(std::string(problem_));
+  return false;
+}
+
+/// False with an empty `problem_` means an empty database.
+bool DatabaseFile::identity_is_ours() {
+  problem_.clear();
+  const auto number = [&](const char* pragma) {
+    Statement statement = connection_->prepare(pragma);
+    int64_t value = 0;
+    if (statement.step()) statement.read(0, value);
+    return value;
+  };
+  std::vector<std::string> texts;
+  {
+    Statement statement = connection_->prepare(kSchemaTexts);
+    while (statement.step()) statement.read(0, texts.emplace_back());
+  }
+  const int64_t application = number(kApplicationId), version = number(kUserVersion);
+  if (texts.empty() && application == 0 && version == 0) return false;
+  const Schema& schema = *options_.schema;
+  if (application != schema.application_id) {
+    problem_ = fmt::format(
+        "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
+        "another file",
+        application, schema.application_id);
+  } else if (version > schema.user_version) {
+    problem_ = fmt::format(
+        "written by a newer release (schema {}, this one reads {}); it is left as it is; update, or name "
+        "another file",
+        version, schema.user_version);
+  } else if (version != schema.user_version ||
+             !std::all_of(schema.tables.begin(), schema.tables.end(), [&](const char* table) {
+               return std::find(texts.begin(), texts.end(), table) != texts.end();
+             })) {
+    problem_ =
+        fmt::format("its tables are not those of schema {}; it is left as it is; move it away to start a new one",
+                    schema.user_version);
+  }
+  return problem_.empty();
+}
+
+void DatabaseFile::create_schema() {
+  connection_->execute(kBeginWrite);
+  if (!identity_is_ours()) {  // else another process was faster
+    if (!problem_.empty()) throw DatabaseError(SQLITE_CORRUPT, problem_);
+    const Schema& schema = *options_.schema;
+    for (const char* table : schema.tables) connection_->execute(table);
+    for (const char* view : schema.views) connection_->execute(view);
+    connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
+    connection_->execute(fmt::format("PRAGMA user_version = {}", schema.user_version).c_str());
+  }
+  connection_->execute(kCommit);
+}
+
+int DatabaseFile::on_busy(void* self, int) {
+  // Short pauses of scattered length: SQLite's own growing ones let late comers overtake a writer that has waited long.
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= static_cast<DatabaseFile*>(self)->busy_deadline_) return 0;
+  std::this_thread::sleep_for(std::chrono::microseconds(500 + now.time_since_epoch().count() / 64 % 3000));
+  return 1;
+}
+
+bool DatabaseFile::is_writable() {
+  const std::lock_guard lock(mutex_);
+  if (options_.is_read_only || is_damaged_ || !connection_ || connection_->is_read_only()) return false;
+  return access(parent_folder(path_).c_str(), W_OK) == 0;
+}
+
+std::string DatabaseFile::status() {
+  const std::lock_guard lock(mutex_);
+  const std::string& problem = problem_.empty() ? write_problem_ : problem_;
+  return problem.empty() ? "" : fmt::format("{} {}: {}", subject_, path_, problem);
+}
+
+FileCounters DatabaseFile::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace seqtile::cache

@@ -1,0 +1,24 @@
+// cache/files.cpp -- see files.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/files.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+
+namespace seqtile::cache {
+
+std::string parent_folder(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+void make_parent_folders(const std::string& path) {
+  std::filesystem::path folder;
+  for (const auto& part : std::filesystem::path(parent_folder(path))) {
+    folder /= part;
+    mkdir(folder.c_str(), 0700);
+  }
+}
+
+}  // namespace seqtile::cache

@@ -1,0 +1,89 @@
+// cache/key_file.cpp -- see key_file.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/key_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cache/files.h"
+
+namespace seqtile::cache {
+namespace {
+
+std::string system_message(const std::string& action, const std::string& path) {
+  return fmt::format("key file {}: cannot be {} ({}); check the folder and its permissions", path, action,
+                     std::strerror(errno));
+}
+
+std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!file.is_open() || fstat(file.get(), &info) != 0) {
+    problem = system_message("opened", path);
+    return std::nullopt;
+  }
+  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    problem = fmt::format(
+        "key file {}: a regular file of user {} with mode 0600 is needed, this one has owner {} and mode "
+        "{:#o}; remove it, a new one is made",
+        path, geteuid(), info.st_uid, info.st_mode & 07777);
+    return std::nullopt;
+  }
+  MacKey key{};
+  // One byte more than a key has, so that a longer file is noticed.
+  unsigned char bytes[sizeof key + 1] = {};
+  const ssize_t count = read(file.get(), bytes, sizeof bytes);
+  if (count != static_cast<ssize_t>(key.size())) {
+    problem = fmt::format("key file {}: {} bytes are needed, it has {}; remove it, a new one is made", path, key.size(),
+                          static_cast<long long>(info.st_size));
+    return std::nullopt;
+  }
+  std::memcpy(key.data(), bytes, key.size());
+  sodium_memzero(bytes, sizeof bytes);
+  return key;
+}
+
+bool create_key(const std::string& path, std::string& problem) {
+  make_parent_folders(path);
+  MacKey key;
+  randombytes_buf(key.data(), key.size());
+  const std::string aside = fmt::format("{}.{}.{:08x}", path, getpid(), randombytes_random());
+  bool is_written = false;
+  {
+    const Descriptor file(open(aside.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
+    is_written = file.is_open() && write(file.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) &&
+                 fsync(file.get()) == 0;
+  }
+  sodium_memzero(key.data(), key.size());
+  // A key that another process has just put there is as good.
+  const bool is_linked = is_written && (link(aside.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  if (!is_linked) problem = system_message("made", path);
+  unlink(aside.c_str());
+  const Descriptor folder(open(parent_folder(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.is_open()) fsync(folder.get());
+  return is_linked;
+}
+
+}  // namespace
+
+std::optional<MacKey> load_or_create_key(const std::string& path, std::string& problem) {
+  if (sodium_init() < 0) {
+    problem = "libsodium has no source of random numbers on this machine";
+    return std::nullopt;
+  }
+  if (path.empty()) {
+    problem = "key file: no path, neither a folder variable nor HOME is set; name a file";
+    return std::nullopt;
+  }
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 && errno == ENOENT && !create_key(path, problem)) return std::nullopt;
+  return load_key(path, problem);
+}
+
+}  // namespace seqtile::cache

@@ -1,0 +1,82 @@
+// cache/nearest_key.cpp -- why a key has no record: the fields in which the nearest stored key differs.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "cache/tuning_store.h"
+
+namespace seqtile::cache {
+namespace {
+
+using Json = nlohmann::json;
+
+void compare_texts(std::string_view name, const std::string& wanted, const std::string& stored,
+                   std::vector<std::string>& differences) {
+  if (wanted != stored) differences.push_back(fmt::format("{}: {} wanted, {} stored", name, wanted, stored));
+}
+
+std::string field_text(const Json& object, const std::string& name) {
+  const auto field = object.find(name);
+  if (field == object.end()) return "nothing";
+  return field->is_string() ? field->get<std::string>() : field->dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Field by field where both are JSON objects, else as whole texts.
+void compare_json(const std::string& prefix, const std::string& wanted, const std::string& stored,
+                  std::vector<std::string>& differences) {
+  if (wanted == stored) return;
+  const Json wanted_object = Json::parse(wanted, nullptr, false), stored_object = Json::parse(stored, nullptr, false);
+  if (!wanted_object.is_object() || !stored_object.is_object())
+    return compare_texts(prefix, wanted, stored, differences);
+  std::set<std::string> names;
+  for (const auto& [name, value] : wanted_object.items()) names.insert(name);
+  for (const auto& [name, value] : stored_object.items()) names.insert(name);
+  const size_t before = differences.size();
+  for (const auto& name : names) {
+    const auto a = wanted_object.find(name), b = stored_object.find(name);
+    if (a != wanted_object.end() && b != stored_object.end() && *a == *b) continue;
+    compare_texts(prefix + "." + name, field_text(wanted_object, name), field_text(stored_object, name), differences);
+  }
+  // The same fields written differently: the text is hashed, so the spelling is what differs.
+  if (differences.size() == before) compare_texts(prefix, wanted, stored, differences);
+}
+
+std::vector<std::string> key_differences(const TuningKey& wanted, const TuningKey& stored) {
+  std::vector<std::string> differences;
+  compare_texts("operation", wanted.operation, stored.operation, differences);
+  compare_texts("source_hash", wanted.source_hash, stored.source_hash, differences);
+  compare_json("workload", wanted.workload_json, stored.workload_json, differences);
+  compare_texts("device_kind", wanted.device_kind, stored.device_kind, differences);
+  compare_json("env", wanted.env_json, stored.env_json, differences);
+  return differences;
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_key_difference(TuningStore& store, const TuningKey& wanted) {
+  std::optional<std::vector<std::string>> nearest;
+  bool nearest_is_same_operation = false;
+  const TuningKey* previous = nullptr;
+  const std::vector<KeyedRecord> records = store.all_records();
+  for (const auto& [key, record] : records) {
+    // Records come ordered by key, so each key is compared once.
+    if (previous && previous->operation == key.operation && previous->workload_json == key.workload_json &&
+        previous->source_hash == key.source_hash && previous->env_json == key.env_json &&
+        previous->device_kind == key.device_kind) {
+      continue;
+    }
+    previous = &key;
+    auto differences = key_differences(wanted, key);
+    const bool is_same_operation = wanted.operation == key.operation;
+    // The same operation is nearer than another one, whatever else differs.
+    const bool is_nearer = !nearest || is_same_operation > nearest_is_same_operation ||
+                           (is_same_operation == nearest_is_same_operation && differences.size() < nearest->size());
+    if (is_nearer) nearest = std::move(differences), nearest_is_same_operation = is_same_operation;
+  }
+  return nearest.value_or(std::vector<std::string>{});
+}
+
+}  // namespace seqtile::cache

@@ -1,0 +1,20 @@
+// cache/paths.cpp -- where the files live when nobody names them.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/artifact_db.h"
+#include "jit/base/env.h"
+
+namespace seqtile::cache {
+namespace {
+
+/// Empty without a folder; opening an empty path gives a store that always misses and says so.
+std::string in_folder(const std::optional<std::string>& folder, const char* name) {
+  return folder ? *folder + "/" + name : "";
+}
+
+}  // namespace
+
+std::string default_tuning_path() { return in_folder(env::cache_dir(), "tuning.db"); }
+std::string default_artifacts_path() { return in_folder(env::cache_dir(), "artifacts.db"); }
+std::string default_key_path() { return in_folder(env::config_dir(), "artifacts.key"); }
+
+}  // namespace seqtile::cache

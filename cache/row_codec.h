@@ -1,0 +1,44 @@
+// cache/row_codec.h -- rows of tuning.db to and from structs, under a checksum that echoes the key.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Private to cache/. The sum of a record or trial covers the table's name, the hashes of its environment and workload,
+// and every field; so a row that was damaged, edited, or moved under another key does not pass. -0.0 is stored as 0.0,
+// since SQLite keeps a whole-numbered real as an integer.
+#pragma once
+#include <string>
+
+#include "cache/checksum.h"
+#include "cache/sqlite.h"
+#include "cache/tuning_store.h"
+
+namespace seqtile::cache {
+
+/// The two hashes that a record is found by.
+struct KeyHashes {
+  std::string env, workload;
+};
+KeyHashes hash_key(const TuningKey& key);
+
+enum class RowState {
+  good,
+  damaged,  ///< the sum does not match
+  foreign,  ///< the sum matches, but a value is one that this release does not know
+};
+
+/// Each insert_ function binds the columns that follow what the caller has bound (ids, hash) and runs the statement;
+/// each read_ function starts at `column`.
+void insert_env(Statement& statement, const TuningKey& key);
+void insert_workload(Statement& statement, const TuningKey& key);
+void insert_record(Statement& statement, const KeyHashes& hashes, const Record& record);
+void insert_trial(Statement& statement, const KeyHashes& hashes, const TrialRow& trial);
+RowState read_env(Statement& statement, int column, TuningKey& key);
+RowState read_workload(Statement& statement, int column, TuningKey& key);
+RowState read_record(Statement& statement, int column, const KeyHashes& hashes, Record& record);
+RowState read_trial(Statement& statement, int column, const KeyHashes& hashes, TrialRow& trial);
+
+/// Empty when the key, record or trial can be stored, else what is wrong with which value.
+std::string why_not_storable(const TuningKey& key);
+std::string why_not_storable(const Record& record);
+std::string why_not_storable(const TrialRow& trial);
+
+}  // namespace seqtile::cache

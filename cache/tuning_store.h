@@ -1,0 +1,120 @@
+// cache/tuning_store.h -- tuning decisions and trials in SQLite: the file that ships and that people open.
+// SPDX-License-Identifier: Apache-2.0
+//
+// One TuningStore is one file (`tuning.db`): data only, rollback journal, STRICT tables, a checksum with key echo in
+// every row. A damaged, foreign or newer row or file is a miss with one log line and a counter, never an error; a
+// write that cannot be made (read-only file, full disk, lock held too long) is dropped with one log line and a counter.
+// Schema and rules: docs/cache_format.md. Thread-safe (one mutex inside). All strings are UTF-8 without control
+// characters.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace seqtile::cache {
+
+/// Everything that decides whether a stored decision applies, except the length.
+/// `env` = device and its facts, toolchain, measurement policy; `workload` = operation and static fields, dtype,
+/// threads. All four are canonical JSON texts (keys sorted, no spaces) or plain names; hashes are hex SHA-256 of the
+/// texts.
+struct TuningKey {
+  std::string device_kind;    ///< "cpu", "cuda", "sim"
+  std::string device_name;    ///< CPU model or GPU name, for people
+  std::string env_json;       ///< the readable manifest of the environment
+  std::string operation;      ///< "linear"
+  std::string source_hash;    ///< of the operation's name and version
+  std::string workload_json;  ///< {"dtype":"bf16","k":4096,"n":4096,"threads":2,...}
+};
+
+enum class Origin { tuned, merged, fallback, modelled, pinned };  ///< fallback is stored as "default"
+std::string_view origin_name(Origin origin);
+
+/// The decision for one (key, bucket).
+struct Record {
+  int64_t bucket_version = 0, lo = 0, hi = 0;
+  Origin origin = Origin::fallback;
+  std::string config_json;  ///< named parameters, self-describing
+  std::string space_hash;   ///< of the declared configuration space at the time; not part of the identity
+  double median_us = 0, p20_us = 0, p80_us = 0;
+  double default_us = 0;  ///< median of the default configuration in the same rounds
+  int64_t samples = 0;
+  double max_rel_err = 0;  ///< of the verification against the reference
+  bool noisy = false;
+  bool sliced = false;  ///< measured on a slice of the grid
+  int64_t measured_length = 0;
+  int64_t created_us = 0;  ///< Unix time, for people; never used for ordering
+};
+
+/// Outcomes beside "ok" also appear in v_quarantine.
+struct TrialRow {
+  int64_t bucket_version = 0, lo = 0, hi = 0;
+  std::string config_hash, config_json;
+  std::string
+      outcome;         ///< ok compile_error compile_timeout crash hang wrong_result oob_write nondeterministic oom slow
+  std::string detail;  ///< one line; at most 2000 bytes are kept
+  double median_us = 0, p20_us = 0, p80_us = 0;
+  int64_t samples = 0;
+  int64_t created_us = 0;
+};
+
+struct Counters {
+  int64_t bad_rows = 0, bad_files = 0, write_failures = 0, busy = 0, foreign_rows = 0;
+};
+
+enum class OpenMode {
+  read_write,  ///< created when absent; falls back to read_only when it cannot be written
+  read_only,   ///< never writes; works on a read-only file in a read-only folder
+};
+
+struct KeyedRecord {
+  TuningKey key;
+  Record record;
+};
+
+/// Row counts and damage found by a full check of every row.
+struct CheckReport {
+  int64_t rows = 0, bad_rows = 0;
+  std::vector<std::string> problems;  ///< one line each
+  bool ok() const { return bad_rows == 0 && problems.empty(); }
+};
+
+class TuningStore {
+ public:
+  /// Never throws for the file's content. A path that cannot be used gives a store that always misses; `status()`
+  /// says why in one line.
+  static std::unique_ptr<TuningStore> open(const std::string& path, OpenMode mode);
+  virtual ~TuningStore() = default;
+
+  virtual const std::string& path() const = 0;
+  virtual bool is_writable() const = 0;
+  /// Empty when all is well, else one line: what, value, next step.
+  virtual std::string status() const = 0;
+
+  /// All valid records of the key, ordered by lo.
+  virtual std::vector<Record> records(const TuningKey& key) = 0;
+  /// Every valid record in the file (for `cache ls`, and for naming the nearest key on a miss).
+  virtual std::vector<KeyedRecord> all_records() = 0;
+  /// All valid trials of one (key, bucket).
+  virtual std::vector<TrialRow> trials(const TuningKey& key, int64_t bucket_version, int64_t lo, int64_t hi) = 0;
+
+  /// Inserts or replaces the record and the trials, in one transaction; when it returns true the rows are durable. A
+  /// pinned record is never replaced by another origin: then false, with the trials stored. Otherwise false means
+  /// nothing stored.
+  virtual bool publish(const TuningKey& key, const Record& record, const std::vector<TrialRow>& trials) = 0;
+  virtual bool add_trials(const TuningKey& key, const std::vector<TrialRow>& trials) = 0;
+  /// One transaction for many records of many keys (prewarm's coverage pass). A default or modelled record here never
+  /// replaces a tuned, merged or pinned one, which another prewarm may have stored meanwhile.
+  virtual bool publish_all(const std::vector<KeyedRecord>& records) = 0;
+
+  virtual CheckReport check() = 0;
+  virtual Counters counters() const = 0;
+};
+
+/// Names the fields in which `wanted` differs from the stored key that is nearest to it (fewest differing fields), e.g.
+/// "workload.threads: 2 wanted, 4 stored"; empty when the file has no record.
+std::vector<std::string> nearest_key_difference(TuningStore& store, const TuningKey& wanted);
+
+}  // namespace seqtile::cache

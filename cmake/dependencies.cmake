@@ -1,0 +1,42 @@
+# cmake/dependencies.cmake -- the packages the library is built from.
+# SPDX-License-Identifier: Apache-2.0
+if(SEQTILE_STATIC_LLVM)
+  # Only archives are found from here on, so a dist build cannot depend on a package's shared library by accident.
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+endif()
+find_package(Threads REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(fmt REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+
+# LLVM's CMake package names optional tools that the development packages do not bring, so only llvm-config is asked.
+find_program(LLVM_CONFIG NAMES llvm-config-19 REQUIRED)
+function(seqtile_llvm_config variable)
+  execute_process(COMMAND ${LLVM_CONFIG} ${ARGN} OUTPUT_VARIABLE output OUTPUT_STRIP_TRAILING_WHITESPACE
+                  COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(output)
+  set(${variable} ${output} PARENT_SCOPE)
+endfunction()
+
+seqtile_llvm_config(LLVM_INCLUDE_DIR --includedir)
+seqtile_llvm_config(LLVM_LIBRARY_DIR --libdir)
+add_library(seqtile_llvm INTERFACE)
+target_include_directories(seqtile_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIR})
+target_compile_definitions(seqtile_llvm INTERFACE __STDC_CONSTANT_MACROS __STDC_FORMAT_MACROS __STDC_LIMIT_MACROS)
+if(SEQTILE_STATIC_LLVM)
+  seqtile_llvm_config(llvm_libraries --link-static --libs passes object mc x86 nvptx)
+  find_library(ZSTD_ARCHIVE zstd REQUIRED)
+  find_library(Z_ARCHIVE z REQUIRED)
+  target_link_directories(seqtile_llvm INTERFACE ${LLVM_LIBRARY_DIR})
+  target_link_libraries(seqtile_llvm INTERFACE ${llvm_libraries} ${ZSTD_ARCHIVE} ${Z_ARCHIVE})
+  target_compile_definitions(seqtile_llvm INTERFACE SEQTILE_LLVM_AARCH64=0)
+else()
+  # The distribution's library has every target: AArch64 code is made with it, and tested under qemu.
+  target_link_libraries(seqtile_llvm INTERFACE ${LLVM_LIBRARY_DIR}/libLLVM-19.so)
+  target_compile_definitions(seqtile_llvm INTERFACE SEQTILE_LLVM_AARCH64=1)
+endif()
+
+set(SEQTILE_LIBRARIES seqtile_llvm SQLite::SQLite3 PkgConfig::SODIUM Threads::Threads ${CMAKE_DL_LIBS} m)

@@ -1,0 +1,31 @@
+# cmake/install.cmake -- the library, its public headers, the program, and the package that find_package(seqtile) reads.
+# SPDX-License-Identifier: Apache-2.0
+include(CMakePackageConfigHelpers)
+set(seqtile_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/seqtile)
+
+install(TARGETS seqtile EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS seqtile_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
+set(seqtile_public_headers
+  jit/artifact_store.h jit/builder.h jit/compiler.h jit/device.h jit/dtype.h jit/error.h jit/executor.h jit/kernel.h
+  jit/target.h jit/tensor.h jit/ir/function.h jit/ir/ops.def jit/ir/types.h
+  cache/artifact_db.h cache/tuning_store.h
+  autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/launch.h autotune/op_def.h
+  autotune/runner.h autotune/tuner.h
+  kernels/activation.h kernels/attention_forward.h kernels/call.h kernels/embedding.h kernels/layer_norm.h
+  kernels/linear.h kernels/registry.h kernels/rms_norm.h kernels/rope.h kernels/silu_and_mul.h kernels/softmax.h)
+foreach(header IN LISTS seqtile_public_headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})
+endforeach()
+
+install(EXPORT seqtileTargets NAMESPACE seqtile:: DESTINATION ${seqtile_package_dir})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/seqtileConfig.cmake.in ${CMAKE_BINARY_DIR}/seqtileConfig.cmake
+                              INSTALL_DESTINATION ${seqtile_package_dir})
+# Before version 1 every minor version may change the interface.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/seqtileConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/seqtileConfig.cmake ${CMAKE_BINARY_DIR}/seqtileConfigVersion.cmake
+        DESTINATION ${seqtile_package_dir})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/seqtile)

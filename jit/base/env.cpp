@@ -1,0 +1,35 @@
+// jit/base/env.cpp -- see env.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/base/env.h"
+
+#include <cstdlib>
+
+namespace seqtile::env {
+namespace {
+
+std::optional<std::string> get(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return std::string(value);
+}
+
+std::optional<std::string> user_dir(const char* own, const char* xdg, const char* home_suffix) {
+  if (auto path = get(own)) return path;
+  if (auto path = get(xdg)) return *path + "/seqtile";
+  if (auto path = get("HOME")) return *path + home_suffix;
+  return std::nullopt;
+}
+
+}  // namespace
+
+int log_verbosity() {
+  const auto text = get("SEQTILE_LOG");
+  return text ? std::atoi(text->c_str()) : 0;
+}
+
+std::optional<std::string> cpu_target() { return get("SEQTILE_CPU_TARGET"); }
+std::optional<std::string> cache_dir() { return user_dir("SEQTILE_CACHE_DIR", "XDG_CACHE_HOME", "/.cache/seqtile"); }
+std::optional<std::string> config_dir() { return user_dir("SEQTILE_CONFIG_DIR", "XDG_CONFIG_HOME", "/.config/seqtile"); }
+std::optional<std::string> worker_program() { return get("SEQTILE_WORKER"); }
+
+}  // namespace seqtile::env

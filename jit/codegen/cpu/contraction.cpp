@@ -1,0 +1,356 @@
+// jit/codegen/cpu/contraction.cpp -- loops `acc = dot(load x, trans(load w), acc)` over the whole of k.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop nest is replaced by one that is built around the registers (micro_kernel.h). Outer-product form:
+//
+//   for each block of kc:  copy x[rows, kc] into rows of the compute type               (stays in L2)
+//     for each panel of nr columns:  transpose w[nr, kc] into the panel                 (stays in L1)
+//       for each mr rows:  kernel                                                       (registers)
+//
+// Packing w costs about 8 / rows of the arithmetic (one transposition for every `rows` multiplications), so it pays from a few
+// dozen rows. Dot-product form: x is copied once, w is read where it lies, once. The result stays in the arena; what
+// follows the loop (bias, activation, residual) reads it from there, row by row.
+#include <algorithm>
+
+#include "jit/codegen/cpu/micro_kernel.h"
+#include "jit/codegen/cpu/program.h"
+#include "jit/error.h"
+
+namespace seqtile::cpu {
+
+using ir::Op;
+using ir::OpKind;
+using llvm::Value;
+
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+bool is_defined_in(const ir::Value* value, const ir::Block* block) {
+  for (const ir::Block* b = value->def ? value->def->parent : value->block; b; b = b->parent ? b->parent->parent : nullptr)
+    if (b == block) return true;
+  return false;
+}
+
+bool is_zero(const ir::Value* tile) {
+  if (!tile->def || tile->def->kind != OpKind::full) return false;
+  const Op* scalar = tile->def->operands[0]->def;
+  return scalar && scalar->kind == OpKind::constant && scalar->float_attr("value", 1) == 0 &&
+         scalar->int_attr("value", 0) == 0;
+}
+
+std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers) {
+  std::string name = form;
+  for (int64_t n : numbers) name += "_" + std::to_string(n);
+  return name;
+}
+
+}  // namespace
+
+llvm::Function* Program::outer_kernel(const OuterKernel& k) {
+  const std::string name = kernel_name("outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
+                                                 static_cast<int>(k.compute)});
+  llvm::Function*& fn = kernels_[name];
+  if (!fn) fn = emit_outer_kernel(e_, k, name);
+  return fn;
+}
+
+llvm::Function* Program::dot_kernel(const DotKernel& k) {
+  const std::string name = kernel_name("dot", {k.mr, k.nr, k.a_stride, k.c_stride, static_cast<int>(k.w_dtype),
+                                               static_cast<int>(k.compute), k.has_tail});
+  llvm::Function*& fn = kernels_[name];
+  if (!fn) fn = emit_dot_kernel(e_, k, name);
+  return fn;
+}
+
+// Packed weights: reshape(trans(load(w [n / nr, k, nr]), {1, 0, 2})).
+bool Program::is_packed_weight(const Op& reshape) const {
+  const Op* trans = reshape.operands[0]->def;
+  if (!trans || trans->kind != OpKind::trans || reshape.results[0]->type.rank != 2) return false;
+  if (std::get<std::vector<int64_t>>(trans->attributes.at("perm")) != std::vector<int64_t>{1, 0, 2}) return false;
+  const Op* load = trans->operands[0]->def;
+  if (!load || load->kind != OpKind::load || load->operands[0]->type.rank != 3) return false;
+  const auto it = users_.find(reshape.results[0]);
+  return it != users_.end() && it->second.size() == 1 && it->second[0]->kind == OpKind::dot;
+}
+
+bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& found) const {
+  Weight weight;
+  const Op* op = b->def;
+  if (!op) return false;
+  weight.packed = op->kind == OpKind::reshape && is_packed_weight(*op);
+  if (weight.packed) op = op->operands[0]->def;
+  if (op->kind != OpKind::trans) return false;
+  weight.load = op->operands[0]->def;
+  if (!weight.load || weight.load->kind != OpKind::load || weight.load->float_attr("fill") != 0) return false;
+  const ir::Value* view = weight.load->operands[0];
+  const int k_axis = 1, rank = weight.packed ? 3 : 2;
+  if (view->type.rank != rank || !view->type.contiguous || view->type.shape[k_axis] != found.k) return false;
+  if (weight.load->operands[1 + k_axis] != loop.regions[0]->arguments[0]) return false;
+  const ir::Block* body = loop.regions[0];
+  if (is_defined_in(view, body) || is_defined_in(weight.load->operands[1], body)) return false;
+  if (weight.packed && view->type.shape[2] != weight.load->results[0]->type.shape[2]) return false;
+  found.weights.push_back(weight);
+  return true;
+}
+
+bool Program::match(const Op& loop, Contraction& found) const {
+  const ir::Block& body = *loop.regions[0];
+  const auto lo = constant_int(loop.operands[0]), hi = constant_int(loop.operands[1]), step = constant_int(loop.operands[2]);
+  if (!lo || *lo != 0 || !hi || !step || body.arguments.size() < 2) return false;
+  found.loop = &loop, found.k = *hi;
+  const auto& yielded = body.yielded();
+  for (size_t i = 0; i < yielded.size(); ++i) {
+    const Op* dot = yielded[i]->def;
+    const ir::Value* carried = body.arguments[i + 1];
+    if (!dot || dot->kind != OpKind::dot || dot->operands[2] != carried) return false;
+    if (users_.at(carried).size() != 1 || users_.at(yielded[i]).size() != 1) return false;
+    const Op* a = dot->operands[0]->def;
+    if (!a || a->kind != OpKind::load || (found.a && found.a != a) || a->float_attr("fill") != 0) return false;
+    found.a = a;
+    if (!match_weight(dot->operands[1], loop, found)) return false;
+    if (found.weights[i].packed != found.weights[0].packed || dot->results[0]->type != yielded[0]->type) return false;
+  }
+  for (const Op* op : body.ops)  // nothing else may happen in the loop
+    if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield) return false;
+  const ir::Value* view = found.a->operands[0];
+  if (view->type.rank != 2 || !view->type.contiguous || view->type.shape[1] != found.k) return false;
+  if (found.a->operands[2] != body.arguments[0] || is_defined_in(found.a->operands[1], &body) || is_defined_in(view, &body))
+    return false;
+  if (view->type.dtype == DType::f64) return false;
+  found.block_m = yielded[0]->type.shape[0], found.block_n = yielded[0]->type.shape[1];
+  found.compute = compute_dtype(found.a->results[0], found.weights[0].load->results[0], found.k);
+  return true;
+}
+
+// The loop's attributes carry the schedule; where they are absent or do not fit the target a plain choice is made.
+void Program::choose_schedule(Contraction& c) const {
+  const Op& loop = *c.loop;
+  const int64_t lanes = e_.lanes, weights = static_cast<int64_t>(c.weights.size());
+  c.dot_form = loop.string_attr("form", "outer") == "dot" && !c.weights[0].packed;
+  c.mr = static_cast<int>(loop.int_attr("mr", 4));
+  c.nr = static_cast<int>(loop.int_attr("nr", c.dot_form ? 4 : 2 * lanes));
+  c.kc = std::min(round_up(loop.int_attr("kc", 256), 4 * vector_elements(e_, c.compute)), c.k);
+  if (c.weights[0].packed) c.nr = static_cast<int>(c.weights[0].load->operands[0]->type.shape[2]);
+  if (!c.dot_form) c.nr = static_cast<int>(std::min(round_up(c.nr, lanes), round_up(c.block_n, lanes)));
+  c.mr = std::clamp<int>(c.mr, 1, static_cast<int>(c.block_m));
+  const int64_t vectors = c.dot_form ? c.nr : c.nr / lanes * weights;
+  while (c.mr > 1 && c.mr * vectors + std::min<int64_t>(vectors, c.mr) > target_registers()) --c.mr;
+}
+
+bool Program::lower_contraction(const Op& loop) {
+  Contraction c;
+  if (!match(loop, c)) return false;
+  choose_schedule(c);
+  for (size_t i = 0; i < c.weights.size(); ++i) c.accumulate |= !is_zero(loop.operands[3 + i]);
+  const int64_t rows = round_up(c.block_m, c.mr), columns = round_up(c.block_n, c.dot_form ? e_.lanes : c.nr) + e_.lanes;
+  for (size_t i = 0; i < c.weights.size(); ++i) {
+    Buffer& buffer = c.weights[i].c;
+    buffer = {e_.reserve(rows * columns * 4), DType::f32, {columns, 1}};
+    if (c.accumulate) copy_to(loop.operands[3 + i], buffer);
+    buffers_[loop.results[i]] = buffer;
+  }
+  c.dot_form ? contract_dot(c) : contract_outer(c);
+  return true;
+}
+
+// Copies rows of x into the arena in compute type: columns first_k .. first_k + count_k, zeros up to whole vectors, and rows
+// of zeros up to a multiple of mr.
+void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Value* rows) {
+  const ir::Value* view = c.a->operands[0];
+  const ViewRef& x = views_.at(view);
+  const DType dtype = view->type.dtype;
+  const int width = vector_elements(e_, c.compute);
+  Value* first_row = scalars_.at(c.a->operands[1]);
+  Value* valid = e_.min_i64(rows, e_.b.CreateSub(x.sizes[0], first_row));
+  Value* padded = e_.b.CreateMul(e_.b.CreateUDiv(e_.b.CreateAdd(rows, e_.i64(c.mr - 1)), e_.i64(c.mr)), e_.i64(c.mr));
+  Value* whole = e_.b.CreateAnd(count_k, e_.i64(-width));
+  Value* arena = e_.arena_ptr(c.a_offset);
+  const auto target = [&](Value* r, Value* k) {
+    return e_.element_ptr(arena, e_.b.CreateAdd(e_.b.CreateMul(r, e_.i64(c.a_stride)), k), c.compute);
+  };
+  llvm::Type* type = llvm::FixedVectorType::get(e_.type_of(c.compute), static_cast<unsigned>(width));
+  const auto put = [&](Value* value, Value* r, Value* k) { e_.b.CreateAlignedStore(value, target(r, k), llvm::Align(4)); };
+  e_.loop(e_.i64(0), valid, 1, [&](Value* r) {
+    Value* row = e_.b.CreateMul(e_.b.CreateAdd(first_row, r), x.strides[0]);
+    Value* source = e_.element_ptr(x.base, e_.b.CreateAdd(row, first_k), dtype);
+    e_.loop(e_.i64(0), whole, width, [&](Value* k) {
+      put(load_compute(e_, dtype, c.compute, e_.element_ptr(source, k, dtype), nullptr), r, k);
+    });
+    if (c.k % width == 0) return;
+    e_.loop(whole, count_k, width, [&](Value* k) {
+      Value* mask = e_.lanes_below(e_.b.CreateSub(count_k, k), width);
+      put(load_compute(e_, dtype, c.compute, e_.element_ptr(source, k, dtype), mask), r, k);
+    });
+  });
+  e_.loop(e_.max_i64(valid, e_.i64(0)), padded, 1, [&](Value* r) {
+    e_.loop(e_.i64(0), count_k, width, [&](Value* k) { put(llvm::Constant::getNullValue(type), r, k); });
+  });
+}
+
+// One block of `lanes` rows of w by `lanes` units of k, transposed into the panel. Rows after `last` repeat it.
+void Program::transpose_block(DType dtype, DType compute, Value* base, Value* stride, Value* first, Value* last, Value* k,
+                              Value* k_left, Value* panel, int64_t step_bytes) {
+  const int width = vector_elements(e_, compute);
+  Value* mask = k_left ? e_.lanes_below(k_left, width) : nullptr;
+  auto* units = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
+  std::vector<Value*> rows;
+  for (int i = 0; i < e_.lanes; ++i) {
+    Value* row = e_.b.CreateAdd(first, e_.i64(i));
+    if (last) row = e_.max_i64(e_.i64(0), e_.min_i64(row, last));
+    Value* source = e_.element_ptr(base, e_.b.CreateAdd(e_.b.CreateMul(row, stride), k), dtype);
+    rows.push_back(e_.b.CreateBitCast(load_compute(e_, dtype, compute, source, mask), units));
+  }
+  if (last)
+    for (int i = 0; i < e_.lanes; ++i) {
+      Value* inside = e_.b.CreateICmpSLE(e_.b.CreateAdd(first, e_.i64(i)), last);
+      rows[static_cast<size_t>(i)] = e_.b.CreateSelect(inside, rows[static_cast<size_t>(i)], llvm::Constant::getNullValue(units));
+    }
+  const std::vector<Value*> columns = transpose(e_, rows);
+  for (int i = 0; i < e_.lanes; ++i) {
+    Value* address = e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), panel, static_cast<uint64_t>(i * step_bytes));
+    e_.b.CreateAlignedStore(columns[static_cast<size_t>(i)], address, llvm::Align(4));
+  }
+}
+
+void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Value* count_k, Value* column,
+                          int64_t panel_offset) {
+  const Weight& weight = c.weights[which];
+  if (weight.packed) return copy_packed_weight(c, which, first_k, count_k, column, panel_offset);
+  const ir::Value *view = weight.load->operands[0], *offset = weight.load->operands[1];
+  const ViewRef& w = views_.at(view);
+  const DType dtype = view->type.dtype;
+  const int width = vector_elements(e_, c.compute);
+  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4, units = elements_per_unit(c.compute);
+  const int64_t n = view->type.shape[0];
+  const bool aligned = n != ir::kDynamic && n % c.nr == 0 && c.block_n % c.nr == 0 && known_divisor(offset) % c.nr == 0;
+  Value* last = aligned ? nullptr : e_.b.CreateSub(w.sizes[0], e_.i64(1));
+  Value* first_row = e_.b.CreateAdd(scalars_.at(offset), column);
+  Value* base = e_.element_ptr(w.base, first_k, dtype);
+  Value* panel = e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4);
+  e_.loop(e_.i64(0), e_.i64(c.nr), e_.lanes, [&](Value* j) {
+    Value* row = e_.b.CreateAdd(first_row, j);
+    Value* columns = e_.element_ptr(panel, j, DType::f32);
+    const auto block = [&](Value* k, Value* left) {
+      Value* step = e_.b.CreateMul(e_.b.CreateUDiv(k, e_.i64(units)), e_.i64(step_bytes));
+      transpose_block(dtype, c.compute, base, w.strides[0], row, last, k, left,
+                      e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), columns, step), step_bytes);
+    };
+    Value* whole = e_.b.CreateAnd(count_k, e_.i64(-width));
+    e_.loop(e_.i64(0), whole, width, [&](Value* k) { block(k, nullptr); });
+    if (c.k % width != 0)
+      e_.loop(whole, count_k, width, [&](Value* k) { block(k, e_.b.CreateSub(count_k, k)); });
+  });
+}
+
+// Weights that were packed when the handle was made: rows of nr columns are copied (and converted) as they are.
+void Program::copy_packed_weight(const Contraction& c, size_t which, Value* first_k, Value* count_k, Value* column,
+                                 int64_t panel_offset) {
+  const ir::Value* view = c.weights[which].load->operands[0];
+  const ViewRef& w = views_.at(view);
+  const DType dtype = view->type.dtype;
+  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4, units = elements_per_unit(c.compute);
+  Value* index = e_.b.CreateAdd(scalars_.at(c.weights[which].load->operands[1]), e_.b.CreateUDiv(column, e_.i64(c.nr)));
+  Value* source = e_.element_ptr(w.base, e_.b.CreateMul(index, w.strides[0]), dtype);
+  Value* panel = e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4);
+  const auto row = [&](Value* k, Value* j) {
+    Value* element = e_.b.CreateAdd(e_.b.CreateMul(e_.b.CreateAdd(first_k, k), w.strides[1]), j);
+    return e_.element_ptr(source, element, dtype);
+  };
+  e_.loop(e_.i64(0), count_k, units, [&](Value* k) {
+    Value* step = e_.b.CreateMul(e_.b.CreateUDiv(k, e_.i64(units)), e_.i64(step_bytes));
+    e_.loop(e_.i64(0), e_.i64(c.nr), e_.lanes, [&](Value* j) {
+      Value* value = units == 1 ? e_.load_f32(dtype, row(k, j), e_.lanes)
+                                : interleave(e_.load(dtype, row(k, j), e_.lanes),
+                                             e_.load(dtype, row(e_.b.CreateAdd(k, e_.i64(1)), j), e_.lanes));
+      Value* address = e_.element_ptr(e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), panel, step), j, DType::f32);
+      e_.b.CreateAlignedStore(value, address, llvm::Align(4));
+    });
+  });
+}
+
+Value* Program::interleave(Value* even, Value* odd) {
+  std::vector<int> order;
+  const int width = width_of(even);
+  for (int i = 0; i < width; ++i) order.push_back(i), order.push_back(width + i);
+  return e_.b.CreateShuffleVector(even, odd, order);
+}
+
+void Program::contract_outer(const Contraction& found) {
+  Contraction c = found;
+  const int64_t units = elements_per_unit(c.compute), weights = static_cast<int64_t>(c.weights.size());
+  const int width = vector_elements(e_, c.compute);
+  const int64_t kc = round_up(c.kc, width);
+  c.a_stride = kc + width;  // one vector more than a power of two: rows start in different sets of the cache
+  c.a_offset = e_.reserve(round_up(c.block_m, c.mr) * c.a_stride * dtype_bytes(c.compute));
+  const bool direct = c.weights[0].packed && weights == 1 && c.compute == DType::f32 &&
+                      c.weights[0].load->operands[0]->type.dtype == DType::f32;
+  const int64_t panel = direct ? 0 : e_.reserve(kc / units * c.nr * weights * 4);
+  const Buffer& first = c.weights[0].c;
+  OuterKernel kernel{c.mr, c.nr / e_.lanes, static_cast<int>(weights), c.a_stride / units, first.strides[0], 0, c.compute};
+  if (weights > 1) kernel.c_weight_stride = (c.weights[1].c.offset - first.offset) / 4;
+  llvm::Function* fn = outer_kernel(kernel);
+  Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
+  const auto block = [&](Value* k) {
+    Value* count = c.k % c.kc == 0 ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
+    Value* steps = e_.b.CreateUDiv(e_.b.CreateAdd(count, e_.i64(units - 1)), e_.i64(units));
+    Value* accumulate = c.accumulate ? e_.b.getTrue() : e_.b.CreateICmpNE(k, e_.i64(0));
+    pack_rows(c, k, count, rows);
+    e_.loop(e_.i64(0), columns, c.nr, [&](Value* j) {
+      Value* b = direct ? nullptr : e_.arena_ptr(panel);
+      if (direct) b = packed_panel(c, k, j);
+      else for (size_t w = 0; w < c.weights.size(); ++w) pack_weight(c, w, k, count, j, panel);
+      e_.loop(e_.i64(0), rows, c.mr, [&](Value* i) {
+        Value* a = e_.element_ptr(e_.arena_ptr(c.a_offset), e_.b.CreateMul(i, e_.i64(c.a_stride)), c.compute);
+        Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(first.strides[0])), j);
+        Value* out = e_.element_ptr(e_.arena_ptr(first.offset), element, DType::f32);
+        e_.b.CreateCall(fn, {a, b, out, steps, accumulate});
+      });
+    });
+  };
+  e_.loop(e_.i64(0), e_.i64(c.k), c.kc, block);
+}
+
+// A panel that is read where it lies.
+Value* Program::packed_panel(const Contraction& c, Value* k, Value* column) {
+  const ViewRef& w = views_.at(c.weights[0].load->operands[0]);
+  Value* index = e_.b.CreateAdd(scalars_.at(c.weights[0].load->operands[1]), e_.b.CreateUDiv(column, e_.i64(c.nr)));
+  Value* element = e_.b.CreateAdd(e_.b.CreateMul(index, w.strides[0]), e_.b.CreateMul(k, e_.i64(c.nr)));
+  return e_.element_ptr(w.base, element, DType::f32);
+}
+
+void Program::contract_dot(const Contraction& found) {
+  Contraction c = found;
+  const int width = vector_elements(e_, c.compute);
+  c.kc = std::min(round_up(c.kc, width), c.k);
+  c.a_stride = round_up(c.k, width) + width;
+  c.a_offset = e_.reserve(round_up(c.block_m, c.mr) * c.a_stride * dtype_bytes(c.compute));
+  Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
+  pack_rows(c, e_.i64(0), e_.i64(c.k), rows);
+  const DType w_dtype = c.weights[0].load->operands[0]->type.dtype;
+  const DotKernel kernel{c.mr, c.nr, c.a_stride, c.weights[0].c.strides[0], w_dtype, c.compute, c.k % width != 0};
+  llvm::Function* fn = dot_kernel(kernel);
+  const auto tile = [&](Value* k, Value* j, const Weight& weight) {
+    const ViewRef& w = views_.at(weight.load->operands[0]);
+    Value* row = e_.b.CreateAdd(scalars_.at(weight.load->operands[1]), j);
+    Value* last = e_.b.CreateSub(e_.b.CreateSub(w.sizes[0], e_.i64(1)), row);
+    Value* source = e_.element_ptr(w.base, e_.b.CreateAdd(e_.b.CreateMul(row, w.strides[0]), k), w_dtype);
+    Value* count = e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
+    Value* accumulate = c.accumulate ? e_.b.getTrue() : e_.b.CreateICmpNE(k, e_.i64(0));
+    Value *vectors = e_.b.CreateUDiv(count, e_.i64(width)), *tail = e_.b.CreateURem(count, e_.i64(width));
+    e_.loop(e_.i64(0), rows, c.mr, [&](Value* i) {
+      Value* a = e_.element_ptr(e_.arena_ptr(c.a_offset),
+                                e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(c.a_stride)), k), c.compute);
+      Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(kernel.c_stride)), j);
+      Value* out = e_.element_ptr(e_.arena_ptr(weight.c.offset), element, DType::f32);
+      e_.b.CreateCall(fn, {a, source, w.strides[0], last, out, vectors, tail, accumulate});
+    });
+  };
+  e_.loop(e_.i64(0), e_.i64(c.k), c.kc, [&](Value* k) {
+    e_.loop(e_.i64(0), columns, c.nr, [&](Value* j) {
+      for (const Weight& weight : c.weights) tile(k, j, weight);
+    });
+  });
+}
+
+}  // namespace seqtile::cpu

@@ -1,0 +1,152 @@
+// jit/codegen/cpu/memory_ops.cpp -- element accesses, scatter, atomics and flags, random numbers.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/cpu/program.h"
+
+namespace seqtile::cpu {
+
+using ir::Op;
+using ir::OpKind;
+using llvm::AtomicOrdering;
+using llvm::Value;
+
+namespace {
+
+AtomicOrdering ordering(std::string_view order) {
+  if (order == "relaxed") return AtomicOrdering::Monotonic;
+  if (order == "acquire") return AtomicOrdering::Acquire;
+  if (order == "release") return AtomicOrdering::Release;
+  return AtomicOrdering::AcquireRelease;
+}
+
+llvm::AtomicRMWInst::BinOp atomic_operation(std::string_view kind, bool real) {
+  if (kind == "add") return real ? llvm::AtomicRMWInst::FAdd : llvm::AtomicRMWInst::Add;
+  if (kind == "max") return real ? llvm::AtomicRMWInst::FMax : llvm::AtomicRMWInst::Max;
+  if (kind == "min") return real ? llvm::AtomicRMWInst::FMin : llvm::AtomicRMWInst::Min;
+  return llvm::AtomicRMWInst::Xchg;
+}
+
+}  // namespace
+
+Value* Program::element_address(const Op& op) {
+  const ir::Value* view = op.operands[0];
+  const ViewRef& ref = views_.at(view);
+  Value* elements = e_.i64(0);
+  for (int d = 0; d < view->type.rank; ++d)
+    elements = e_.b.CreateAdd(elements, e_.b.CreateMul(scalars_.at(op.operands[1 + d]), ref.strides[d]));
+  return e_.element_ptr(ref.base, elements, view->type.dtype);
+}
+
+void Program::lower_element(const Op& op) {
+  if (op.kind == OpKind::scatter) return lower_scatter(op);
+  flush();  // element accesses are ordered with the tile accesses around them
+  const DType dtype = op.operands[0]->type.dtype;
+  Value* address = element_address(op);
+  if (op.kind == OpKind::load_scalar) {
+    Value* value = e_.load(dtype, address, 1);
+    scalars_[op.results[0]] = value;
+  } else if (op.kind == OpKind::store_scalar) {
+    e_.store(dtype, scalars_.at(op.operands.back()), address);
+  } else {  // prefetch: read, keep in all levels, data
+    llvm::Value* arguments[] = {address, e_.i32(0), e_.i32(3), e_.i32(1)};
+    e_.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {e_.b.getPtrTy()}, arguments);
+  }
+}
+
+void Program::lower_scatter(const Op& op) {
+  flush();
+  const ir::Value *view = op.operands[0], *tile = op.operands[3];
+  const ViewRef& ref = views_.at(view);
+  const DType dtype = view->type.dtype;
+  e_.loop(e_.i64(0), e_.i64(tile->type.shape[0]), 1, [&](Value* i) {
+    row_memo_.clear(), memo_.clear();
+    Value* row = e_.b.CreateSExtOrTrunc(eval(op.operands[1], Index{1, {Axis{i}}, nullptr}), e_.b.getInt64Ty());
+    Value* row_ok = e_.b.CreateICmpULT(row, ref.sizes[0]);
+    Value* base = e_.element_ptr(ref.base, e_.b.CreateMul(row, ref.strides[0]), dtype);
+    e_.loop(e_.i64(0), limit(tile, 1).count, 1, [&](Value* c) {
+      memo_.clear();
+      Value* position = e_.b.CreateAdd(scalars_.at(op.operands[2]), c);
+      Value* ok = e_.b.CreateAnd(row_ok, e_.b.CreateICmpULT(position, ref.sizes[1]));
+      Value* value = eval(tile, Index{1, {Axis{i}, Axis{c}}, nullptr});
+      e_.store(dtype, value, e_.element_ptr(base, e_.b.CreateMul(position, ref.strides[1]), dtype), ok);
+    });
+  });
+  row_memo_.clear(), memo_.clear();
+}
+
+void Program::lower_sync(const Op& op) {
+  flush();
+  if (op.kind == OpKind::griddep) return;  // programs of one launch follow the launch before on the host
+  if (op.kind == OpKind::fence) {
+    e_.b.CreateFence(AtomicOrdering::SequentiallyConsistent);
+    return;
+  }
+  const DType dtype = op.operands[0]->type.dtype;
+  const llvm::MaybeAlign align(static_cast<uint64_t>(dtype_bytes(dtype)));
+  Value* address = element_address(op);
+  Value* operand = scalars_.at(op.operands.back());
+  const std::string_view kind = op.string_attr("kind");
+  if (op.kind == OpKind::atomic) {
+    Value* old = e_.b.CreateAtomicRMW(atomic_operation(kind, is_float(dtype)), address, operand, align,
+                                      ordering(op.string_attr("order")));
+    scalars_[op.results[0]] = old;
+  } else if (op.kind == OpKind::cas) {
+    Value* expected = scalars_.at(op.operands[op.operands.size() - 2]);
+    Value* pair = e_.b.CreateAtomicCmpXchg(address, expected, operand, align, ordering(op.string_attr("order")),
+                                           AtomicOrdering::Acquire);
+    scalars_[op.results[0]] = e_.b.CreateExtractValue(pair, 0);
+  } else if (op.kind == OpKind::signal) {
+    if (kind == "add") {
+      e_.b.CreateAtomicRMW(llvm::AtomicRMWInst::Add, address, operand, align, AtomicOrdering::Release);
+    } else {
+      e_.b.CreateAlignedStore(operand, address, align)->setAtomic(AtomicOrdering::Release);
+    }
+  } else {  // wait_ge
+    llvm::Function* fn = e_.b.GetInsertBlock()->getParent();
+    auto* spin = llvm::BasicBlock::Create(e_.context, "wait", fn);
+    auto* after = llvm::BasicBlock::Create(e_.context, "arrived", fn);
+    e_.b.CreateBr(spin);
+    e_.b.SetInsertPoint(spin);
+    llvm::LoadInst* seen = e_.b.CreateAlignedLoad(e_.type_of(dtype), address, align);
+    seen->setAtomic(AtomicOrdering::Acquire);
+    e_.b.CreateCondBr(e_.b.CreateICmpSGE(seen, operand), after, spin);
+    e_.b.SetInsertPoint(after);
+  }
+}
+
+// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the counter is (index, 0, 0, 0),
+// the key the seed; the first of the four words gives 24 bits of mantissa.
+void Program::lower_rand(const Op& op) {
+  const ir::Value *counters = op.operands[1], *result = op.results[0];
+  const Buffer buffer = reserve_tile(counters->type);
+  copy_to(counters, buffer);
+  Buffer output = buffer;
+  output.dtype = DType::f32;
+  Value* seed = scalars_.at(op.operands[0]);
+  llvm::Type *word = e_.b.getInt32Ty(), *wide = e_.b.getInt64Ty();
+  int64_t elements = 1;
+  for (int d = 0; d < counters->type.rank; ++d)
+    elements = std::max(elements, buffer.strides[d] * counters->type.shape[d]);
+  e_.loop(e_.i64(0), e_.i64(elements), 1, [&](Value* i) {
+    Value* x[4] = {e_.load(DType::i32, e_.element_ptr(e_.arena_ptr(buffer.offset), i, DType::i32), 1), e_.i32(0),
+                   e_.i32(0), e_.i32(0)};
+    Value* key[2] = {e_.b.CreateTrunc(seed, word), e_.b.CreateTrunc(e_.b.CreateLShr(seed, 32), word)};
+    for (int round = 0; round < 10; ++round) {
+      Value* products[2];
+      const uint64_t multipliers[2] = {0xD2511F53u, 0xCD9E8D57u};
+      for (int j = 0; j < 2; ++j)
+        products[j] = e_.b.CreateMul(e_.b.CreateZExt(x[2 * j], wide), e_.b.getInt64(multipliers[j]));
+      const auto high = [&](int j) { return e_.b.CreateTrunc(e_.b.CreateLShr(products[j], 32), word); };
+      const auto low = [&](int j) { return e_.b.CreateTrunc(products[j], word); };
+      Value* next[4] = {e_.b.CreateXor(e_.b.CreateXor(high(1), x[1]), key[0]), low(1),
+                        e_.b.CreateXor(e_.b.CreateXor(high(0), x[3]), key[1]), low(0)};
+      std::copy(next, next + 4, x);
+      key[0] = e_.b.CreateAdd(key[0], e_.b.getInt32(0x9E3779B9u));
+      key[1] = e_.b.CreateAdd(key[1], e_.b.getInt32(0xBB67AE85u));
+    }
+    Value* unit = e_.b.CreateFMul(e_.b.CreateUIToFP(e_.b.CreateLShr(x[0], 8), e_.b.getFloatTy()), e_.f32(0x1p-24));
+    e_.store(DType::f32, unit, e_.element_ptr(e_.arena_ptr(output.offset), i, DType::f32));
+  });
+  buffers_[result] = output;
+}
+
+}  // namespace seqtile::cpu

@@ -1,0 +1,237 @@
+// jit/codegen/cpu/micro_kernel.cpp -- see micro_kernel.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/cpu/micro_kernel.h"
+
+#include <bit>
+
+#include "jit/error.h"
+#include "llvm/IR/IntrinsicsX86.h"
+
+namespace seqtile::cpu {
+namespace {
+
+using llvm::Value;
+
+constexpr int64_t kUnroll = 4;
+
+llvm::FixedVectorType* f32_vector(Emitter& e, int width) {
+  return llvm::FixedVectorType::get(e.b.getFloatTy(), static_cast<unsigned>(width));
+}
+
+Value* byte_ptr(Emitter& e, Value* base, int64_t bytes) {
+  return e.b.CreateConstInBoundsGEP1_64(e.b.getInt8Ty(), base, static_cast<uint64_t>(bytes));
+}
+
+// One element (or pair) of a, in every lane.
+Value* broadcast_unit(Emitter& e, DType compute, Value* ptr) {
+  if (compute == DType::f32)
+    return e.b.CreateVectorSplat(static_cast<unsigned>(e.lanes), e.b.CreateAlignedLoad(e.b.getFloatTy(), ptr, llvm::Align(4)));
+  Value* pair = e.b.CreateAlignedLoad(e.b.getInt32Ty(), ptr, llvm::Align(4));
+  return e.b.CreateVectorSplat(static_cast<unsigned>(e.lanes), pair);
+}
+
+Value* load_units(Emitter& e, DType compute, Value* ptr) {
+  llvm::Type* unit = compute == DType::f32 ? e.b.getFloatTy() : static_cast<llvm::Type*>(e.b.getInt32Ty());
+  return e.b.CreateAlignedLoad(llvm::FixedVectorType::get(unit, static_cast<unsigned>(e.lanes)), ptr, llvm::Align(4));
+}
+
+}  // namespace
+
+Value* multiply_add(Emitter& e, DType compute, Value* acc, Value* a, Value* b) {
+  if (compute == DType::f32) return e.b.CreateFAdd(e.b.CreateFMul(a, b), acc);
+  auto* pairs = llvm::FixedVectorType::get(e.b.getBFloatTy(), static_cast<unsigned>(2 * e.lanes));
+  SEQTILE_ASSERT(e.lanes == 16);
+  return e.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                             {acc, e.b.CreateBitCast(a, pairs), e.b.CreateBitCast(b, pairs)});
+}
+
+Value* load_compute(Emitter& e, DType dtype, DType compute, Value* ptr, Value* mask) {
+  const int count = vector_elements(e, compute);
+  Value* loaded = e.load(dtype, ptr, count, mask);
+  return compute == DType::f32 ? e.convert(loaded, dtype, DType::f32) : loaded;
+}
+
+llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name) {
+  llvm::IRBuilderBase::InsertPointGuard guard(e.b);
+  llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();
+  llvm::Function* fn = e.private_function(name, {ptr, ptr, ptr, index, e.b.getInt1Ty()});
+  Value *a = fn->getArg(0), *panel = fn->getArg(1), *c = fn->getArg(2), *steps = fn->getArg(3);
+  Value* accumulate = fn->getArg(4);
+  e.b.SetInsertPoint(llvm::BasicBlock::Create(e.context, "entry", fn));
+
+  const int vectors = kernel.nv * kernel.weights;
+  const int64_t panel_bytes = int64_t{vectors} * e.lanes * 4;  // one step of k
+  const auto step = [&](Value* k, int64_t u, std::vector<Value*>& acc) {
+    Value* a_k = e.b.CreateInBoundsGEP(e.b.getInt32Ty(), a, k);
+    Value* b_k = e.b.CreateInBoundsGEP(llvm::ArrayType::get(e.b.getInt8Ty(), static_cast<uint64_t>(panel_bytes)), panel, k);
+    std::vector<Value*> row;
+    for (int v = 0; v < vectors; ++v)
+      row.push_back(load_units(e, kernel.compute, byte_ptr(e, b_k, u * panel_bytes + int64_t{v} * e.lanes * 4)));
+    for (int i = 0; i < kernel.mr; ++i) {
+      Value* element = broadcast_unit(e, kernel.compute, byte_ptr(e, a_k, (i * kernel.a_stride + u) * 4));
+      for (int v = 0; v < vectors; ++v) {
+        Value*& sum = acc[static_cast<size_t>(i * vectors + v)];
+        sum = multiply_add(e, kernel.compute, sum, element, row[static_cast<size_t>(v)]);
+      }
+    }
+  };
+  std::vector<Value*> acc(static_cast<size_t>(kernel.mr * vectors), llvm::Constant::getNullValue(f32_vector(e, e.lanes)));
+  Value* main = e.b.CreateAnd(steps, e.i64(-kUnroll));
+  acc = e.loop(e.i64(0), main, e.i64(kUnroll), acc, [&](Value* k, std::vector<Value*> sums) {
+    for (int64_t u = 0; u < kUnroll; ++u) step(k, u, sums);
+    return sums;
+  });
+  acc = e.loop(main, steps, e.i64(1), acc, [&](Value* k, std::vector<Value*> sums) {
+    step(k, 0, sums);
+    return sums;
+  });
+  for (int i = 0; i < kernel.mr; ++i)
+    for (int v = 0; v < vectors; ++v) {
+      const int64_t element = i * kernel.c_stride + (v / kernel.nv) * kernel.c_weight_stride + (v % kernel.nv) * e.lanes;
+      Value* address = byte_ptr(e, c, element * 4);
+      Value* old = e.b.CreateAlignedLoad(f32_vector(e, e.lanes), address, llvm::Align(4));
+      Value* sum = acc[static_cast<size_t>(i * vectors + v)];
+      Value* base = e.b.CreateSelect(accumulate, old, llvm::Constant::getNullValue(old->getType()));
+      e.b.CreateAlignedStore(e.b.CreateFAdd(sum, base), address, llvm::Align(4));
+    }
+  e.b.CreateRetVoid();
+  return fn;
+}
+
+namespace {
+
+// Sums of the lanes of every vector, as one vector of vectors.size() elements: stage s takes blocks of 2^s lanes from two
+// vectors in turn and adds their halves, so that lane j mod count of the result belongs to vector j.
+Value* lane_sums(Emitter& e, std::vector<Value*> vectors) {
+  const size_t wanted = vectors.size();
+  while (!std::has_single_bit(vectors.size()) ) vectors.push_back(llvm::Constant::getNullValue(vectors[0]->getType()));
+  int block = 1;
+  for (; vectors.size() > 1; block *= 2) {
+    std::vector<int> low, high;
+    for (int l = 0; l < e.lanes; ++l) {
+      const int group = l / (2 * block), within = l % (2 * block);
+      const int source = group * 2 * block + within % block + (within < block ? 0 : e.lanes);
+      low.push_back(source), high.push_back(source + block);
+    }
+    std::vector<Value*> next;
+    for (size_t i = 0; i < vectors.size(); i += 2)
+      next.push_back(e.b.CreateFAdd(e.b.CreateShuffleVector(vectors[i], vectors[i + 1], low),
+                                    e.b.CreateShuffleVector(vectors[i], vectors[i + 1], high)));
+    vectors = std::move(next);
+  }
+  Value* sum = vectors[0];
+  for (int width = e.lanes; width > block; width /= 2) {
+    std::vector<int> low, high;
+    for (int l = 0; l < width / 2; ++l) low.push_back(l), high.push_back(width / 2 + l);
+    sum = e.b.CreateFAdd(e.b.CreateShuffleVector(sum, low), e.b.CreateShuffleVector(sum, high));
+  }
+  std::vector<int> first;
+  for (size_t l = 0; l < wanted; ++l) first.push_back(static_cast<int>(l));
+  return e.b.CreateShuffleVector(sum, first);
+}
+
+}  // namespace
+
+llvm::Function* emit_dot_kernel(Emitter& e, const DotKernel& kernel, const std::string& name) {
+  llvm::IRBuilderBase::InsertPointGuard guard(e.b);
+  llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();
+  llvm::Function* fn = e.private_function(name, {ptr, ptr, index, index, ptr, index, index, e.b.getInt1Ty()});
+  Value *a = fn->getArg(0), *w = fn->getArg(1), *w_stride = fn->getArg(2), *last = fn->getArg(3), *c = fn->getArg(4);
+  Value *vectors = fn->getArg(5), *tail = fn->getArg(6), *accumulate = fn->getArg(7);
+  e.b.SetInsertPoint(llvm::BasicBlock::Create(e.context, "entry", fn));
+
+  const int width = vector_elements(e, kernel.compute);
+  std::vector<Value*> rows;
+  for (int j = 0; j < kernel.nr; ++j)
+    rows.push_back(e.element_ptr(w, e.b.CreateMul(e.min_i64(e.i64(j), last), w_stride), kernel.w_dtype));
+  const auto step = [&](Value* k, Value* mask, std::vector<Value*>& acc) {
+    std::vector<Value*> weights;
+    for (Value* row : rows)
+      weights.push_back(load_compute(e, kernel.w_dtype, kernel.compute, e.element_ptr(row, k, kernel.w_dtype), mask));
+    for (int i = 0; i < kernel.mr; ++i) {
+      Value* row = byte_ptr(e, a, i * kernel.a_stride * dtype_bytes(kernel.compute));
+      Value* x = load_compute(e, kernel.compute, kernel.compute, e.element_ptr(row, k, kernel.compute), nullptr);
+      for (int j = 0; j < kernel.nr; ++j) {
+        Value*& sum = acc[static_cast<size_t>(i * kernel.nr + j)];
+        sum = multiply_add(e, kernel.compute, sum, x, weights[static_cast<size_t>(j)]);
+      }
+    }
+  };
+  std::vector<Value*> acc(static_cast<size_t>(kernel.mr * kernel.nr), llvm::Constant::getNullValue(f32_vector(e, e.lanes)));
+  Value* end = e.b.CreateMul(vectors, e.i64(width));
+  acc = e.loop(e.i64(0), end, e.i64(width), acc, [&](Value* k, std::vector<Value*> sums) {
+    step(k, nullptr, sums);
+    return sums;
+  });
+  if (kernel.has_tail)
+    acc = e.loop(e.i64(0), e.min_i64(tail, e.i64(1)), e.i64(1), acc, [&](Value*, std::vector<Value*> sums) {
+      step(end, e.lanes_below(tail, width), sums);
+      return sums;
+    });
+  for (int i = 0; i < kernel.mr; ++i) {
+    const auto first = acc.begin() + i * kernel.nr;
+    Value* sums = lane_sums(e, {first, first + kernel.nr});
+    Value* address = byte_ptr(e, c, i * kernel.c_stride * 4);
+    Value* valid = e.b.CreateICmpSLE(e.lane_ids(e.b.getInt64Ty(), kernel.nr), e.splat(last, kernel.nr));
+    if (kernel.nr == 1) valid = e.b.CreateVectorSplat(1, valid);
+    Value* zero = llvm::Constant::getNullValue(sums->getType());
+    Value* old = e.b.CreateAlignedLoad(sums->getType(), address, llvm::Align(4));
+    sums = e.b.CreateFAdd(e.b.CreateSelect(valid, sums, zero), e.b.CreateSelect(accumulate, old, zero));
+    e.b.CreateAlignedStore(sums, address, llvm::Align(4));
+  }
+  e.b.CreateRetVoid();
+  return fn;
+}
+
+namespace {
+
+// Lanes of 128 bits hold four units; `order` lists lane numbers of the concatenation of a and b.
+Value* shuffle_lanes(Emitter& e, Value* a, Value* b, const std::vector<int>& order) {
+  std::vector<int> units;
+  for (int lane : order)
+    for (int u = 0; u < 4; ++u) units.push_back(lane * 4 + u);
+  return e.b.CreateShuffleVector(a, b, units);
+}
+
+}  // namespace
+
+// Within every 128-bit lane two rounds of unpacking transpose 4 x 4 blocks; then whole lanes change places.
+std::vector<Value*> transpose(Emitter& e, std::vector<Value*> rows) {
+  const int n = e.lanes, groups = n / 4;
+  SEQTILE_ASSERT(static_cast<int>(rows.size()) == n && (groups == 1 || groups == 2 || groups == 4));
+  const auto in_lanes = [&](Value* a, Value* b, std::array<int, 4> pattern) {  // 0..3 from a, 4..7 from b, per lane
+    std::vector<int> units;
+    for (int g = 0; g < groups; ++g)
+      for (int p : pattern) units.push_back(g * 4 + p % 4 + (p >= 4 ? n : 0));
+    return e.b.CreateShuffleVector(a, b, units);
+  };
+  std::vector<Value*> blocks(static_cast<size_t>(n));  // blocks[4 q + c]: lane g holds column 4 g + c of rows 4 q ..
+  for (int q = 0; q < groups; ++q) {
+    Value** r = rows.data() + 4 * q;
+    Value *low01 = in_lanes(r[0], r[1], {0, 4, 1, 5}), *high01 = in_lanes(r[0], r[1], {2, 6, 3, 7});
+    Value *low23 = in_lanes(r[2], r[3], {0, 4, 1, 5}), *high23 = in_lanes(r[2], r[3], {2, 6, 3, 7});
+    Value** out = blocks.data() + 4 * q;
+    out[0] = in_lanes(low01, low23, {0, 1, 4, 5}), out[1] = in_lanes(low01, low23, {2, 3, 6, 7});
+    out[2] = in_lanes(high01, high23, {0, 1, 4, 5}), out[3] = in_lanes(high01, high23, {2, 3, 6, 7});
+  }
+  std::vector<Value*> columns(static_cast<size_t>(n));
+  for (int c = 0; c < 4; ++c) {
+    const auto block = [&](int q) { return blocks[static_cast<size_t>(4 * q + c)]; };
+    if (groups == 1) {
+      columns[static_cast<size_t>(c)] = block(0);
+    } else if (groups == 2) {
+      columns[static_cast<size_t>(c)] = shuffle_lanes(e, block(0), block(1), {0, 2});
+      columns[static_cast<size_t>(4 + c)] = shuffle_lanes(e, block(0), block(1), {1, 3});
+    } else {
+      Value *even01 = shuffle_lanes(e, block(0), block(1), {0, 2, 4, 6}), *odd01 = shuffle_lanes(e, block(0), block(1), {1, 3, 5, 7});
+      Value *even23 = shuffle_lanes(e, block(2), block(3), {0, 2, 4, 6}), *odd23 = shuffle_lanes(e, block(2), block(3), {1, 3, 5, 7});
+      columns[static_cast<size_t>(c)] = shuffle_lanes(e, even01, even23, {0, 2, 4, 6});
+      columns[static_cast<size_t>(8 + c)] = shuffle_lanes(e, even01, even23, {1, 3, 5, 7});
+      columns[static_cast<size_t>(4 + c)] = shuffle_lanes(e, odd01, odd23, {0, 2, 4, 6});
+      columns[static_cast<size_t>(12 + c)] = shuffle_lanes(e, odd01, odd23, {1, 3, 5, 7});
+    }
+  }
+  return columns;
+}
+
+}  // namespace seqtile::cpu

@@ -1,0 +1,22 @@
+// jit/codegen/cpu/object.h -- LLVM module -> machine code -> one relocation-free block.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "jit/compiler.h"
+#include "jit/kernel.h"
+#include "jit/target.h"
+
+namespace llvm {
+class Module;
+class TargetMachine;
+}  // namespace llvm
+
+namespace seqtile::cpu {
+
+/// Optimises `module` (which it consumes), generates code for its one external function and resolves every
+/// relocation inside one block. Calls `dump` with "ll" (after the passes) and "asm" when it is not empty.
+/// Errors: compile_failed naming an external symbol or a relocation that cannot be resolved at compile time.
+KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel level, const StageDump& dump);
+
+}  // namespace seqtile::cpu

@@ -1,0 +1,27 @@
+// jit/compiler.cpp -- the spine: every stage in order, one line each; see compiler.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/compiler.h"
+
+#include "jit/codegen/cpu/lowering.h"
+#include "jit/codegen/cpu/object.h"
+
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+
+namespace seqtile {
+
+KernelBinary compile(const ir::Function& function, const Target& target, OptLevel level, const StageDump& dump) {
+  if (dump) dump("tile", ir::print(function));
+  ir::verify(function);
+  llvm::LLVMContext context;
+  const cpu::LoweredModule lowered = cpu::lower(function, target, context);
+  KernelBinary binary = cpu::emit_blob(*lowered.module, target, level, dump);
+  binary.arena_bytes = lowered.arena_bytes;
+  binary.num_slots = static_cast<uint32_t>(ir::num_slots(function));
+  return binary;
+}
+
+std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 1"; }
+
+}  // namespace seqtile

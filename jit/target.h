@@ -1,0 +1,38 @@
+// jit/target.h -- what code is generated for: an instruction set with its vector width and caches.
+// SPDX-License-Identifier: Apache-2.0
+//
+// CPU targets, best first: avx512bf16, avx512, avx2, generic (x86-64), neon (AArch64). The running machine's best is
+// found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace seqtile {
+
+struct Target {
+  std::string name;           ///< "cpu:avx512bf16"; also KernelBinary::target
+  std::string triple;         ///< LLVM target triple
+  std::string cpu;            ///< LLVM processor name
+  std::string features;       ///< LLVM feature string
+  int vector_bytes = 16;      ///< width of one vector register
+  int num_vector_registers = 16;
+  bool has_bf16_dot = false;  ///< vdpbf16ps: pairs of bf16 products accumulated in f32
+  bool has_fma = false;
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
+
+  int lanes_f32() const { return vector_bytes / 4; }
+};
+
+/// The best target that the running machine executes, or the one that SEQTILE_CPU_TARGET names.
+/// Errors: unsupported, with the list of names, for an unknown name.
+const Target& host_target();
+/// A target by short name ("avx2") for cross compilation and dumps. Errors: unsupported.
+Target cpu_target(std::string_view name);
+/// Short names, best first.
+std::vector<std::string> cpu_target_names();
+/// True when the running machine can execute code for `target`.
+bool is_executable(const Target& target);
+
+}  // namespace seqtile

@@ -1,0 +1,118 @@
+// kernels/attention_config.cpp -- configurations of attention_forward and the model that ranks them.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+
+#include "kernels/attention_shape.h"
+
+namespace seqtile::kernels::attention {
+
+using autotune::Config;
+using autotune::ConfigSpace;
+using autotune::Workload;
+
+namespace {
+
+constexpr int64_t kBlockM[] = {8, 16, 32, 64, 128, 256}, kBlockN[] = {32, 64, 128, 256, 512};
+constexpr int64_t kSplits[] = {1, 2, 4, 8, 16, 32};
+
+int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Bytes of a program's tiles: queries and accumulator, scores, keys and values of one block.
+int64_t tile_bytes(const Shape& s, int64_t rows, int64_t block_n) {
+  return 4 * (rows * (2 * s.head_dim + block_n) + 2 * block_n * s.head_dim);
+}
+
+bool is_legal_block(const Shape& s, int64_t block_m, int64_t block_n, int64_t length, const Target& target) {
+  const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length)));
+  return (block_m == kBlockM[0] || block_m <= rows) && (block_n == kBlockN[0] || block_n <= 4 * rows) &&
+         (block_n == kBlockN[0] || tile_bytes(s, block_m, block_n) <= target.l2_bytes * 3 / 4);
+}
+
+/// A split must have a block of keys to work on, and more splits than threads only make partial results.
+bool is_legal_split(const Workload& w, int64_t splits, int64_t block_n, int64_t length) {
+  return (splits == 1 || (splits * block_n < length + block_n && splits <= 4 * w.threads)) &&
+         (block_n == kBlockN[0] || block_n < 2 * length);
+}
+
+double flops_per_us(const Target& target) { return target.lanes_f32() * 4.0 * 2.4e3; }
+
+double predict_block_us(const Workload& w, const Shape& s, int64_t block_m, int64_t block_n, int64_t length,
+                        const Target& target) {
+  const int64_t blocks = cdiv(length, block_m);
+  double pairs = 0;  // of query and key, whole blocks
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t top = std::min(length, (block + 1) * block_m);
+    const int64_t bottom = s.window ? std::max<int64_t>(0, block * block_m - s.window) : 0;
+    const int64_t keys = s.causal ? top - bottom : length;
+    pairs += static_cast<double>(std::min(block_m, cdiv(length, 4) * 4) * cdiv(keys, block_n) * block_n);
+  }
+  const double packing = 1 + 8.0 / static_cast<double>(block_m);     // keys and values are packed for block_m rows
+  const double softmax = 0.2 + 8.0 / static_cast<double>(block_n);   // the accumulator fades once a block
+  const double beyond_l1 = tile_bytes(s, block_m, block_n) > 4 * target.l1_bytes ? 1.15 : 1.0;
+  const double work = pairs * 4 * static_cast<double>(s.head_dim) * (packing + softmax) * beyond_l1;
+  const int64_t programs = blocks * s.heads;
+  const double idle = static_cast<double>(cdiv(programs, w.threads) * w.threads) / static_cast<double>(programs);
+  return static_cast<double>(s.heads) * work / (flops_per_us(target) * w.threads) * idle +
+         0.3 * static_cast<double>(programs) / w.threads;
+}
+
+double predict_decode_us(const Workload& w, const Shape& s, int64_t splits, int64_t block_n, int64_t length) {
+  constexpr double kBytesPerUs = 9e3, kBlockUs = 0.05, kProgramUs = 0.3;
+  const int64_t keys = s.window ? std::min(length, s.window) : length;
+  const int64_t blocks = cdiv(cdiv(keys, splits), block_n);
+  const double bytes = static_cast<double>(blocks * block_n * s.head_dim * 2 * dtype_bytes(w.dtype));
+  const double program = bytes / kBytesPerUs + kBlockUs * static_cast<double>(blocks) + kProgramUs;
+  const double merge = splits == 1 ? 0 : static_cast<double>(splits * s.group * s.head_dim) * 1e-3 + 0.2;
+  return static_cast<double>(cdiv(s.kv_heads * splits, w.threads)) * program + merge;
+}
+
+/// Calls visit(first parameter, block_n) for every legal configuration, in a fixed order.
+template <class Visit>
+void for_each_config(const Workload& w, const Shape& s, int64_t length, const Target& target, const Visit& visit) {
+  for (const int64_t block_n : kBlockN) {
+    if (s.decode) {
+      for (const int64_t splits : kSplits)
+        if (is_legal_split(w, splits, block_n, length)) visit(splits, block_n);
+    } else {
+      for (const int64_t block_m : kBlockM)
+        if (is_legal_block(s, block_m, block_n, length, target)) visit(block_m, block_n);
+    }
+  }
+}
+
+double predict(const Workload& w, const Shape& s, int64_t first, int64_t block_n, int64_t length, const Target& target) {
+  return s.decode ? predict_decode_us(w, s, first, block_n, length)
+                  : predict_block_us(w, s, first, block_n, length, target);
+}
+
+Config make_config(const Shape& s, int64_t first, int64_t block_n) {
+  return {{s.decode ? "splits" : "block_m", first}, {"block_n", block_n}};
+}
+
+}  // namespace
+
+ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
+  const Shape s(w);
+  ConfigSpace space;
+  for_each_config(w, s, length, target, [&](int64_t first, int64_t block_n) { space.add(make_config(s, first, block_n)); });
+  return space;
+}
+
+Config default_config(const Workload& w, int64_t length, const Target& target) {
+  const Shape s(w);
+  int64_t best[2] = {0, 0};
+  double best_us = 1e300;
+  for_each_config(w, s, length, target, [&](int64_t first, int64_t block_n) {
+    const double us = predict(w, s, first, block_n, length, target);
+    if (us < best_us) best_us = us, best[0] = first, best[1] = block_n;
+  });
+  return make_config(s, best[0], best[1]);
+}
+
+double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+  const Shape s(w);
+  return predict(w, s, config.get_int(s.decode ? "splits" : "block_m"), config.get_int("block_n"), length, target);
+}
+
+}  // namespace seqtile::kernels::attention

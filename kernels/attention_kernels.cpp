@@ -1,0 +1,208 @@
+// kernels/attention_kernels.cpp -- the kernels of attention_forward: blocks of queries, and split-KV decode.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scores are kept in units of log2, so that one exp2 per score is all the softmax needs. A row's maximum starts at a
+// large negative number, not at minus infinity: exp2(masked - maximum) is then 0 and never NaN, also for rows that
+// have seen no key yet.
+#include <limits>
+#include <numbers>
+#include <optional>
+
+#include "kernels/attention_shape.h"
+#include "kernels/row_kernel.h"
+
+namespace seqtile::kernels::attention {
+
+using autotune::Config;
+using autotune::Workload;
+
+namespace {
+
+constexpr double kNothingSeen = -1e30;
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
+
+Var index_at(KernelBuilder& b, Var view, Operand i) { return b.cast(b.load_scalar(view, {i}), DType::i64); }
+
+/// [rows, columns] of row or column numbers, counted from `first`.
+Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
+  return across(b, b.iota(rows) + b.cast(first, DType::i32), rows, columns);
+}
+Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
+  return down(b, b.iota(columns) + b.cast(first, DType::i32), rows, columns);
+}
+
+}  // namespace
+
+Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype)
+    : q(b.view("q", dtype, {kDynamic, s.heads, s.head_dim})),
+      k(b.view("k", dtype, {kDynamic, s.kv_heads, s.head_dim})),
+      v(b.view("v", dtype, {kDynamic, s.kv_heads, s.head_dim})), q_start(b.view("q_start", DType::i32, {kDynamic})),
+      kv_start(b.view("kv_start", DType::i32, {kDynamic})), kv_len(b.view("kv_len", DType::i32, {kDynamic})),
+      out(b.view("out", dtype, {kDynamic, s.heads, s.head_dim})),
+      lse(b.view("lse", DType::f32, {kDynamic, s.heads})) {}
+
+Sequence::Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head)
+    : q_first(index_at(b, operands.q_start, sequence)),
+      q_len(index_at(b, operands.q_start, sequence + 1) - q_first), kv_len(index_at(b, operands.kv_len, sequence)) {
+  Var kv_first = index_at(b, operands.kv_start, sequence);
+  k = b.slice(b.at(operands.k, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
+  v = b.slice(b.at(operands.v, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
+}
+
+Running::Running(KernelBuilder& b, int64_t rows, int64_t head_dim)
+    : top(b.full({rows}, kNothingSeen)), sum(b.full({rows}, 0.0)), acc(b.full({rows, head_dim}, 0.0)) {}
+
+Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q, Var first_key, Var visible,
+               const Running& before) {
+  const int64_t rows = visible.type().shape[0], block_n = visible.type().shape[1];
+  Var k = b.load(sequence.k, {first_key, 0}, {block_n, s.head_dim});
+  Var score = b.dot(q, b.trans(k), b.full({rows, block_n}, 0.0));
+  if (s.soft_cap > 0)
+    score = b.unary(ir::OpKind::tanh, score * (s.scale / s.soft_cap)) * (s.soft_cap * std::numbers::log2e);
+  else
+    score = score * (s.scale * std::numbers::log2e);
+  score = b.select(visible, score, kMasked);
+
+  Running now = before;
+  now.top = b.max(before.top, b.reduce_max(score, 1));
+  Var fade = b.unary(ir::OpKind::exp2, before.top - now.top);
+  Var weight = b.unary(ir::OpKind::exp2, score - across(b, now.top, rows, block_n));
+  now.sum = before.sum * fade + b.sum(weight, 1);
+  Var v = b.load(sequence.v, {first_key, 0}, {block_n, s.head_dim});
+  now.acc = b.dot(to_storage(b, weight, v.type().dtype), v, before.acc * across(b, fade, rows, s.head_dim));
+  return now;
+}
+
+Var normalized(KernelBuilder& b, const Running& seen) {
+  Var inverse = b.select(seen.sum > 0.0, 1.0 / seen.sum, 0.0);
+  return seen.acc * across(b, inverse, seen.acc.type().shape[0], seen.acc.type().shape[1]);
+}
+
+Var log_sum_exp(KernelBuilder& b, const Running& seen) {
+  return (seen.top + b.unary(ir::OpKind::log2, seen.sum)) * std::numbers::ln2;
+}
+
+/// One program: block_m queries of one head of one sequence.
+void build_blocks(KernelBuilder& b, const Workload& w, const Config& config) {
+  const Shape s(w);
+  const int64_t block_m = config.get_int("block_m"), block_n = config.get_int("block_n");
+  const Operands operands(b, s, w.dtype);
+  // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
+  Var row = (b.num_programs(0) - b.program_id(0) - 1) * block_m;
+  Var head = b.program_id(1);
+  const Sequence sequence(b, s, operands, b.program_id(2), head / s.group);
+  Var offset = sequence.kv_len - sequence.q_len;  // query i stands at position i + offset
+
+  Var first_key = b.constant(DType::i64, int64_t{0}), end = sequence.kv_len;
+  if (s.causal) end = b.min(end, row + offset + block_m);
+  if (s.window) first_key = b.max(row + offset + (1 - s.window), 0) / block_n * block_n;
+  end = b.select(row < sequence.q_len, end, first_key);  // sequences shorter than the longest: nothing to do
+
+  Var q = b.slice(b.at(operands.q, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
+  Var queries = b.load(q, {row, 0}, {block_m, s.head_dim});
+  Var position = row_numbers(b, row + offset, block_m, block_n);
+  const Running seen(b.for_loop(first_key, end, block_n, Running(b, block_m, s.head_dim).carried(),
+                                [&](Var key, const std::vector<Var>& carried) {
+    Var other = column_numbers(b, key, block_m, block_n);
+    Var visible = s.causal ? other <= position : other < b.cast(sequence.kv_len, DType::i32);
+    if (s.window) visible = b.logical_and(visible, other > position - s.window);
+    return attend(b, s, sequence, queries, key, visible, Running(carried)).carried();
+  }));
+
+  Var out = b.slice(b.at(operands.out, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
+  Var lse = b.slice(operands.lse, {sequence.q_first, 0}, {sequence.q_len, s.heads});
+  b.store(out, {row, 0}, to_storage(b, normalized(b, seen), w.dtype));
+  b.store(lse, {row, head}, b.expand(log_sum_exp(b, seen), 1));
+}
+
+std::vector<autotune::Workspace> decode_workspaces(const Shape& s, const Config& config) {
+  const int64_t splits = config.get_int("splits");
+  if (splits == 1) return {};
+  const auto per_sequence = [](int64_t elements) { return autotune::SizeExpr{elements, {{kBatch}}}; };
+  return {{"partial_acc", DType::f32, per_sequence(s.heads * splits * s.head_dim)},
+          {"partial_top", DType::f32, per_sequence(s.heads * splits)},
+          {"partial_sum", DType::f32, per_sequence(s.heads * splits)},
+          {"arrived", DType::i32, per_sequence(s.kv_heads)}};
+}
+
+namespace {
+
+/// Partial results of the splits of one group of heads, in workspaces; the program that arrives last merges them.
+struct Partials {
+  Partials(KernelBuilder& b, const Shape& s, int64_t splits) : b(b), s(s), splits(splits) {
+    acc = b.view("partial_acc", DType::f32, {kDynamic});
+    top = b.view("partial_top", DType::f32, {kDynamic});
+    sum = b.view("partial_sum", DType::f32, {kDynamic});
+    arrived = b.view("arrived", DType::i32, {kDynamic});
+  }
+  void put(Var slot, const Running& seen) const {
+    b.store(acc, {slot * (s.group * s.head_dim)}, b.reshape(seen.acc, {s.group * s.head_dim}));
+    b.store(top, {slot * s.group}, seen.top);
+    b.store(sum, {slot * s.group}, seen.sum);
+  }
+  Running get(Var slot) const {
+    Var flat = b.load(acc, {slot * (s.group * s.head_dim)}, {s.group * s.head_dim});
+    return Running({b.load(top, {slot * s.group}, {s.group}), b.load(sum, {slot * s.group}, {s.group}),
+                    b.reshape(flat, {s.group, s.head_dim})});
+  }
+  /// The softmax over the keys of all splits, of which the first has slot `first`.
+  Running merged(Var first) const {
+    return Running(b.for_loop(0, splits, 1, Running(b, s.group, s.head_dim).carried(),
+                              [&](Var i, const std::vector<Var>& carried) {
+      const Running left(carried), right = get(first + i);
+      Running both = left;
+      both.top = b.max(left.top, right.top);
+      Var keep = b.unary(ir::OpKind::exp2, left.top - both.top), take = b.unary(ir::OpKind::exp2, right.top - both.top);
+      both.sum = left.sum * keep + right.sum * take;
+      both.acc = left.acc * across(b, keep, s.group, s.head_dim) + right.acc * across(b, take, s.group, s.head_dim);
+      return both.carried();
+    }));
+  }
+  KernelBuilder& b;
+  const Shape& s;
+  int64_t splits;
+  Var acc, top, sum, arrived;
+};
+
+}  // namespace
+
+/// One program: the query heads that share one key head, over one of `splits` parts of the sequence's keys.
+void build_decode(KernelBuilder& b, const Workload& w, const Config& config) {
+  const Shape s(w);
+  const int64_t splits = config.get_int("splits"), block_n = config.get_int("block_n");
+  const Operands operands(b, s, w.dtype);
+  std::optional<Partials> partials;
+  if (splits > 1) partials.emplace(b, s, splits);
+
+  Var split = b.program_id(0), kv_head = b.program_id(1), batch_index = b.program_id(2);
+  const Sequence sequence(b, s, operands, batch_index, kv_head);
+  Var begin = b.constant(DType::i64, int64_t{0});
+  if (s.window) begin = b.max(sequence.kv_len - s.window, 0);
+  Var part = b.cdiv(b.cdiv(sequence.kv_len - begin, splits), block_n) * block_n;
+  Var first_key = begin + split * part, end = b.min(sequence.kv_len, first_key + part);
+
+  Var first_head = kv_head * s.group;
+  Var q = b.load(b.at(operands.q, 0, sequence.q_first), {first_head, 0}, {s.group, s.head_dim});
+  const Running seen(b.for_loop(first_key, end, block_n, Running(b, s.group, s.head_dim).carried(),
+                                [&](Var key, const std::vector<Var>& carried) {
+    Var visible = column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
+    return attend(b, s, sequence, q, key, visible, Running(carried)).carried();
+  }));
+
+  const auto finish = [&](const Running& all) {
+    Var out = b.at(operands.out, 0, sequence.q_first), lse = b.at(operands.lse, 0, sequence.q_first);
+    b.store(out, {first_head, 0}, to_storage(b, normalized(b, all), w.dtype));
+    b.store(lse, {first_head}, log_sum_exp(b, all));
+  };
+  if (splits == 1) return finish(seen);
+  Var pair = batch_index * s.kv_heads + kv_head, first_slot = pair * splits;
+  partials->put(first_slot + split, seen);
+  Var before_me = b.atomic("add", partials->arrived, {pair}, 1);
+  b.if_then(b.compare(Compare::eq, before_me, splits - 1), [&] {
+    b.store_scalar(partials->arrived, {pair}, 0);  // as the next launch expects it
+    finish(partials->merged(first_slot));
+    return std::vector<Var>{};
+  });
+}
+
+}  // namespace seqtile::kernels::attention

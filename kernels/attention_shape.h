@@ -1,0 +1,59 @@
+// kernels/attention_shape.h -- what the parts of attention_forward share: static fields, operands, one softmax step.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "autotune/op_def.h"
+
+namespace seqtile::kernels::attention {
+
+/// The order of tensors and run-time symbols in the schema.
+enum Arg { kQ, kK, kV, kQStart, kKvStart, kKvLen, kOut, kLse };
+enum Symbol { kLength, kTokens, kKvTokens, kBatch };
+
+struct Shape {
+  explicit Shape(const autotune::Workload& w);
+  int64_t heads, kv_heads, head_dim, group;  ///< group: query heads that share a key head
+  int64_t window;
+  bool causal, decode;
+  double soft_cap, scale;
+};
+
+/// The kernel's parameters, in schema order.
+struct Operands {
+  Operands(KernelBuilder& b, const Shape& s, DType dtype);
+  Var q, k, v, q_start, kv_start, kv_len, out, lse;
+};
+
+/// Sizes and first rows of one sequence, and its keys and values as views [keys, head_dim] of one head.
+struct Sequence {
+  Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head);
+  Var q_first, q_len, kv_len, k, v;
+};
+
+/// What a row has seen so far: maximum score (log2 units), sum of exp2(score - maximum), weighted values.
+struct Running {
+  Running(KernelBuilder& b, int64_t rows, int64_t head_dim);
+  explicit Running(const std::vector<Var>& carried) : top(carried[0]), sum(carried[1]), acc(carried[2]) {}
+  std::vector<Var> carried() const { return {top, sum, acc}; }
+  Var top, sum, acc;
+};
+
+/// Takes the keys [first_key, first_key + block_n) into account; `visible` is an i1 tile [rows, block_n].
+Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q, Var first_key, Var visible,
+               const Running& before);
+/// The softmax's result [rows, head_dim] and the natural logarithm of its denominator [rows].
+Var normalized(KernelBuilder& b, const Running& seen);
+Var log_sum_exp(KernelBuilder& b, const Running& seen);
+
+void build_blocks(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config);
+void build_decode(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config);
+std::vector<autotune::Workspace> decode_workspaces(const Shape& s, const autotune::Config& config);
+
+autotune::ConfigSpace config_space(const autotune::Workload& w, int64_t length, const Target& target);
+autotune::Config default_config(const autotune::Workload& w, int64_t length, const Target& target);
+double predict_us(const autotune::Workload& w, const autotune::Config& config, int64_t length, const Target& target);
+
+void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
+
+}  // namespace seqtile::kernels::attention

@@ -1,0 +1,210 @@
+// kernels/linear.cpp -- see linear.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/linear.h"
+
+#include <cmath>
+
+#include "kernels/linear_shape.h"
+#include "kernels/row_kernel.h"
+#include "kernels/tensor_values.h"
+#include "kernels/tolerance.h"
+#include "kernels/workload_reader.h"
+
+namespace seqtile::kernels {
+
+using autotune::ArgRole;
+using autotune::Config;
+using autotune::Problem;
+using autotune::Schema;
+using autotune::SizeExpr;
+using autotune::Workload;
+
+namespace linear_op {
+
+Shape::Shape(const Workload& w)
+    : n{w.fields.get_int("n")}, k(w.fields.get_int("k")), bias(w.fields.get_int("bias") != 0),
+      gated(w.fields.get_int("gated") != 0), residual(w.fields.get_int("residual") != 0),
+      packed(w.fields.get_string("weight_layout") == "packed"), panel(w.fields.get_int("panel")),
+      activation(parse_activation(w.fields.get_string("activation"))), dtype(w.dtype) {
+  for (const char* field : {"n2", "n3"})
+    if (const int64_t columns = w.fields.get_int(field)) n.push_back(columns);
+}
+
+namespace {
+
+/// "w", "w2", "w3".
+std::string numbered(const char* name, int i) { return i == 0 ? name : name + std::to_string(i + 1); }
+
+Workload normalize(const Workload& given) {
+  WorkloadReader reader(given);
+  reader.required("n", 1, kMaxFeatures);
+  reader.required("k", 1, kMaxFeatures);
+  const int64_t n2 = reader.integer("n2", 0, 0, kMaxFeatures), n3 = reader.integer("n3", 0, 0, kMaxFeatures);
+  if (n3 && !n2) reader.refuse("n3", "needs n2: weights are numbered without gaps");
+  reader.flag("bias");
+  reader.choice("activation", {"none", "silu", "gelu", "gelu_tanh"});
+  if (reader.flag("gated") && n2) reader.refuse("gated", "needs n2 = 0: both weights of a gated pair have n columns");
+  if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
+  const bool packed = reader.choice("weight_layout", {"plain", "packed"}) == "packed";
+  reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
+  return reader.finish();
+}
+
+Schema schema(const Workload& w) {
+  const Shape s(w);
+  Schema schema;
+  const auto add = [&](std::string name, ArgRole role, std::vector<autotune::Dim> dims) {
+    schema.args.push_back({std::move(name), role, w.dtype, std::move(dims)});
+  };
+  add("x", ArgRole::input, {"length", s.k});
+  for (int i = 0; i < s.num_weights(); ++i) {
+    const int64_t n = s.weight_columns(i);
+    if (s.packed) add(numbered("w", i), ArgRole::weight, {(n + s.panel - 1) / s.panel, s.k, s.panel});
+    else add(numbered("w", i), ArgRole::weight, {n, s.k});
+  }
+  for (int i = 0; s.bias && i < s.num_weights(); ++i) add(numbered("bias", i), ArgRole::weight, {s.weight_columns(i)});
+  if (s.residual) add("residual", ArgRole::input, {"length", s.n[0]});
+  for (size_t i = 0; i < s.n.size(); ++i) add(numbered("y", static_cast<int>(i)), ArgRole::output, {"length", s.n[i]});
+  return schema;
+}
+
+/// The kernel's parameters, in schema order.
+struct Operands {
+  Operands(KernelBuilder& b, const Shape& s) : x(b.view("x", s.dtype, {kDynamic, s.k})) {
+    for (int i = 0; i < s.num_weights(); ++i) {
+      const int64_t n = s.weight_columns(i);
+      w.push_back(s.packed ? b.view(numbered("w", i), s.dtype, {(n + s.panel - 1) / s.panel, s.k, s.panel})
+                           : b.view(numbered("w", i), s.dtype, {n, s.k}));
+    }
+    for (int i = 0; s.bias && i < s.num_weights(); ++i)
+      bias.push_back(b.view(numbered("bias", i), s.dtype, {s.weight_columns(i)}));
+    if (s.residual) residual = b.view("residual", s.dtype, {kDynamic, s.n[0]});
+    for (size_t i = 0; i < s.n.size(); ++i)
+      y.push_back(b.view(numbered("y", static_cast<int>(i)), s.dtype, {kDynamic, s.n[i]}));
+  }
+  /// Column blocks are counted through all outputs: leaves the weight, bias and output of block `index` in first place
+  /// and returns the block's first column there.
+  Var choose(KernelBuilder& b, const Shape& s, Var index, int64_t block_n) {
+    Var block = index;
+    int64_t before = 0;  // blocks of the outputs 0 .. i - 1
+    for (size_t i = 1; i < s.n.size(); ++i) {
+      before += (s.n[i - 1] + block_n - 1) / block_n;
+      Var is_later = index >= before;
+      block = b.select(is_later, index - before, block);
+      for (std::vector<Var>* views : {&w, &bias, &y})
+        if (!views->empty()) views->front() = b.select(is_later, (*views)[i], views->front());
+    }
+    return block * block_n;
+  }
+  Var x, residual;
+  std::vector<Var> w, bias, y;
+};
+
+/// A [kc, block_n] tile of a weight's transpose.
+Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var column, Var kk) {
+  if (!s.packed) return b.trans(b.load(w, {column, kk}, {t.block_n, t.kc}));
+  Var panels = b.load(w, {column / s.panel, kk, 0}, {t.block_n / s.panel, t.kc, s.panel});
+  return b.reshape(b.trans(panels, {1, 0, 2}), {t.kc, t.block_n});
+}
+
+/// One program: a block of rows of x against a block of columns of one output.
+void build(KernelBuilder& b, const Workload& workload, const Config& config, const Target&) {
+  const Shape s(workload);
+  const Tile t = Tile::from(config);
+  Operands v(b, s);
+  Var row = b.program_id(0) * t.block_m;
+  Var column = v.choose(b, s, b.program_id(1), t.block_n);
+
+  const std::vector<Var> zeros(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
+  const ir::Attributes schedule = {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}};
+  std::vector<Var> acc = b.for_loop(0, s.k, t.kc, zeros, [&](Var kk, std::vector<Var> sums) {
+    Var x = b.load(v.x, {row, kk}, {t.block_m, t.kc});
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], column, kk), sums[i]);
+    return sums;
+  }, schedule);
+
+  for (size_t i = 0; s.bias && i < acc.size(); ++i)
+    acc[i] = acc[i] + down(b, to_f32(b, b.load(v.bias[i], {column}, {t.block_n})), t.block_m, t.block_n);
+  Var result = activate(b, s.activation, acc[0]);
+  if (s.gated) result = result * acc[1];
+  if (s.residual) result = result + to_f32(b, b.load(v.residual, {row, column}, {t.block_m, t.block_n}));
+  b.store(v.y[0], {row, column}, to_storage(b, result, s.dtype));
+}
+
+std::array<SizeExpr, 3> grid(const Workload& w, const Config& config) {
+  const Tile t = Tile::from(config);
+  int64_t column_blocks = 0;
+  for (const int64_t n : Shape(w).n) column_blocks += (n + t.block_n - 1) / t.block_n;
+  return {SizeExpr{1, {{0, t.block_m}}}, SizeExpr{column_blocks}, SizeExpr{1}};
+}
+
+autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
+  const Shape s(w);
+  double columns = 0;
+  for (const int64_t n : s.n) columns += static_cast<double>(n);
+  const double rows = static_cast<double>(symbols[0]), k = static_cast<double>(s.k), weights = s.weights_per_loop();
+  const double bytes = static_cast<double>(dtype_bytes(w.dtype));
+  return {2 * rows * columns * weights * k,
+          (rows * k + weights * columns * (k + s.bias) + (s.residual ? rows * columns : 0)) * bytes, rows * columns * bytes};
+}
+
+/// Weights are random / sqrt(k) also where packing hides k behind another dimension; padding stays zero.
+bool fill(const Problem& p, size_t arg, uint64_t seed) {
+  const Shape s(*p.workload);
+  const Tensor& tensor = p.tensors[arg];
+  if (!s.packed || tensor.rank != 3) return false;
+  fill_normal(tensor, 0, 1 / std::sqrt(static_cast<double>(s.k)), seed);
+  const int64_t n = s.weight_columns(static_cast<int>(arg) - 1);
+  for (int64_t column = n; column < tensor.sizes[0] * s.panel; ++column)
+    for (int64_t kk = 0; kk < s.k; ++kk)
+      write_element(tensor, tensor.strides[0] * (column / s.panel) + tensor.strides[1] * kk + column % s.panel, 0);
+  return true;
+}
+
+}  // namespace
+}  // namespace linear_op
+
+Workload Linear::workload() const {
+  const int64_t columns = packed ? (panel ? panel : default_panel(host_target())) : 0;
+  return {"linear", dtype, threads,
+          {{"n", n}, {"n2", n2}, {"n3", n3}, {"k", k}, {"bias", int64_t{bias}},
+           {"activation", std::string(activation_name(activation))}, {"gated", int64_t{gated}},
+           {"residual", int64_t{residual}}, {"weight_layout", std::string(packed ? "packed" : "plain")},
+           {"panel", columns}}};
+}
+
+autotune::OpDef linear() {
+  using namespace linear_op;
+  autotune::OpDef op;
+  op.name = "linear";
+  op.summary = "x w^T with bias, activation, gate or residual; one to three weights";
+  op.normalize = normalize;
+  op.schema = schema;
+  op.config_space = [](const Workload& w, int64_t length, const Target& target) {
+    autotune::ConfigSpace space;
+    for (const Tile& tile : candidates(Shape(w), w.threads, length, target)) space.add(tile.config());
+    return space;
+  };
+  op.default_config = [](const Workload& w, int64_t length, const Target& target) {
+    const Shape s(w);
+    Tile best;
+    double best_us = 1e300;
+    for (const Tile& tile : candidates(s, w.threads, length, target)) {
+      const double us = linear_op::predict_us(s, tile, w.threads, length, target);
+      if (us < best_us) best_us = us, best = tile;
+    }
+    return best.config();
+  };
+  op.build = linear_op::build;
+  op.grid = linear_op::grid;
+  op.cost = linear_op::cost;
+  op.predict_us = [](const Workload& w, const Config& config, int64_t length, const Target& target) {
+    return linear_op::predict_us(Shape(w), Tile::from(config), w.threads, length, target);
+  };
+  op.fill = linear_op::fill;
+  op.reference = linear_op::reference;
+  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("k")); };
+  return op;
+}
+
+}  // namespace seqtile::kernels

@@ -1,0 +1,200 @@
+// kernels/linear_config.cpp -- configurations of linear and the model that ranks them.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "kernels/linear_shape.h"
+
+namespace seqtile::kernels::linear_op {
+namespace {
+
+int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return cdiv(a, b) * b; }
+
+/// Vector registers that the micro-kernel of `tile` needs: accumulators, operands, and a product where there is no FMA.
+int64_t registers(const Shape& s, const Tile& t, const Target& target) {
+  const int64_t weights = s.weights_per_loop(), extra = target.has_fma ? 1 : 2;
+  if (t.form == "outer") {
+    const int64_t vectors = cdiv(t.nr, target.lanes_f32()) * weights;
+    return t.mr * vectors + vectors + extra;
+  }
+  return t.mr * t.nr * weights + std::min(t.mr, t.nr * weights) + extra;
+}
+
+/// Packed x, one packed panel of w, the accumulators that wait between slices of k.
+int64_t scratch_bytes(const Shape& s, const Tile& t) {
+  const int64_t weights = s.weights_per_loop();
+  const int64_t sums = s.k > t.kc ? t.block_m * t.block_n * weights : t.mr * t.nr * weights;
+  const int64_t panels = t.form == "outer" ? t.block_m * t.kc + t.kc * t.nr * weights : 0;
+  return (panels + sums) * 4;
+}
+
+/// k in equal slices of about `target`, a multiple of 32 so that every vector width divides them.
+int64_t balanced_slice(int64_t k, int64_t target) {
+  const int64_t slices = std::max<int64_t>(1, (k + target / 2) / target);
+  return round_up(cdiv(k, slices), 32);
+}
+
+/// Rows of a micro-kernel that need the fewest row steps for `length` and no larger than needed for that.
+int64_t fitted_rows(int64_t length, int64_t limit) { return cdiv(length, cdiv(length, limit)); }
+
+/// Collects legal tiles once each.
+class Collector {
+ public:
+  Collector(const Shape& s, int threads, const Target& target) : s_(s), threads_(threads), target_(target) {}
+  void add(const Tile& t) {
+    if (refusal(s_, t, threads_, target_)) return;
+    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc}).second) tiles_.push_back(t);
+  }
+  std::vector<Tile> take() { return std::move(tiles_); }
+
+ private:
+  const Shape& s_;
+  int threads_;
+  const Target& target_;
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
+  std::vector<Tile> tiles_;
+};
+
+/// Column blocks of about 64, 256 and 1024 columns, as many as the threads can share evenly.
+std::vector<int64_t> column_blocks(const Shape& s, int64_t nr, int threads, std::initializer_list<int64_t> targets) {
+  const int64_t widest = *std::max_element(s.n.begin(), s.n.end());
+  std::vector<int64_t> result;
+  for (const int64_t target : targets) {
+    int64_t blocks = std::max<int64_t>(1, (widest + target / 2) / target);
+    if (blocks > threads / 2) blocks = round_up(blocks, threads);
+    const int64_t block_n = round_up(cdiv(widest, blocks), nr);
+    if (std::find(result.begin(), result.end(), block_n) == result.end()) result.push_back(block_n);
+  }
+  return result;
+}
+
+void collect_outer(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+  const int64_t lanes = target.lanes_f32(), weights = s.weights_per_loop();
+  for (int64_t vectors = 1; vectors <= 4; ++vectors) {
+    const int64_t nr = vectors * lanes;
+    if (s.packed && nr != s.panel) continue;
+    const int64_t limit =
+        (target.num_vector_registers - (target.has_fma ? 1 : 2)) / (vectors * weights) - 1;  // rows that fit
+    if (limit < 1) continue;
+    std::vector<int64_t> rows = {fitted_rows(length, limit)};
+    if (length > limit) rows.push_back(limit >= 6 ? limit / 2 * 2 : limit);
+    for (const int64_t mr : rows)
+      for (const int64_t slice : {256, 512})
+        for (const int64_t block_n : column_blocks(s, nr, threads, {128, 256, 512, 1024}))
+          for (const int64_t block_m : {128, 256, 512}) {
+            const int64_t cover = round_up(length, mr);
+            if (block_m > 128 && block_m / 2 >= cover) continue;
+            const int64_t steps = std::min(cdiv(length, mr), std::max<int64_t>(1, block_m / mr));
+            collector.add({"outer", steps * mr, block_n, mr, nr, balanced_slice(s.k, slice)});
+          }
+  }
+}
+
+void collect_dot(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+  constexpr int64_t kMostColumns = 8, kMostLength = 256;  // more columns are more streams than caches follow
+  if (s.packed || length > kMostLength) return;
+  const int64_t weights = s.weights_per_loop(), registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
+  for (int64_t mr = 1; mr <= 8; ++mr) {
+    if (round_up(length, mr) * 5 > length * 6 + 4 || mr > length) continue;  // a fifth of the work would be waste
+    int64_t most = 0;
+    for (int64_t nr = 1; nr * weights <= kMostColumns; ++nr)
+      if (mr * nr * weights + std::min(mr, nr * weights) <= registers_left) most = nr;
+    for (const int64_t nr : std::set<int64_t>{most, most > 4 ? most / 2 : most}) {
+      if (nr < 1 || mr * nr * weights < std::min<int64_t>(4, registers_left / 4)) continue;
+      for (const int64_t slice : {s.k, int64_t{1024}})
+        for (const int64_t block_n : column_blocks(s, nr, threads, {64, 256}))
+          for (const int64_t rows : {length, int64_t{64}})
+            collector.add({"dot", round_up(std::min(rows, length), mr), block_n, mr, nr, balanced_slice(s.k, slice)});
+    }
+  }
+}
+
+/// Vector cycles of one step of the micro-kernel over its multiply-adds at two a cycle: 1 is the machine's peak.
+double register_inefficiency(const Shape& s, const Tile& t, const Target& target) {
+  const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
+  const bool is_outer = t.form == "outer";
+  const double columns = weights * (is_outer ? static_cast<double>(t.nr) / lanes : static_cast<double>(t.nr));
+  const double rows = static_cast<double>(t.mr), products = rows * columns;
+  double cycles = std::max({products / 2, (rows + columns) / 2, 4.0});  // multiply-adds, loads, latency
+  if (!is_outer) {
+    const double slice = static_cast<double>(std::min(t.kc, s.k) * 4);
+    const double reused = static_cast<double>(std::min<int64_t>(t.block_m, 64)) * slice, l1 = target.l1_bytes;
+    double from_l2 = 0;  // operands that are not in the first-level cache when they come back
+    if (reused > l1 / 2) from_l2 += rows;
+    if ((rows + columns) * slice > l1 && t.block_m > t.mr) from_l2 += columns;
+    cycles = std::max(cycles, from_l2 * 1.5);
+    // Rows a power of two apart meet in few sets of the first-level cache.
+    if (s.k * dtype_bytes(s.dtype) % 4096 == 0 && rows + columns > 8) cycles *= 1.3;
+  }
+  return cycles / (products / 2);
+}
+
+}  // namespace
+
+Tile Tile::from(const autotune::Config& c) {
+  return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"), c.get_int("mr"), c.get_int("nr"), c.get_int("kc")};
+}
+
+autotune::Config Tile::config() const {
+  return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
+}
+
+std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {
+  if (const int64_t needed = registers(s, t, target); needed > target.num_vector_registers)
+    return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed, target.num_vector_registers);
+  if (t.block_n % t.nr) return fmt::format("block_n = {} is not a multiple of nr = {}", t.block_n, t.nr);
+  if (t.block_m % t.mr) return fmt::format("block_m = {} is not a multiple of mr = {}", t.block_m, t.mr);
+  if (s.packed && t.form != "outer") return "packed weights need form = outer";
+  if (s.packed && t.nr != s.panel) return fmt::format("nr = {} is not the weights' panel of {}", t.nr, s.panel);
+  const int64_t room = target.l2_bytes + target.l3_bytes / (2 * std::max(threads, 1));
+  if (const int64_t needed = scratch_bytes(s, t); needed > room)
+    return fmt::format("the tiles take {} B, the caches have room for {} B", needed, room);
+  return std::nullopt;
+}
+
+std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const Target& target) {
+  Collector collector(s, threads, target);
+  collect_outer(s, threads, length, target, collector);
+  collect_dot(s, threads, length, target, collector);
+  return collector.take();
+}
+
+double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
+  constexpr double kClockPerUs = 2.4e3, kPackedRow = 8, kProgramUs = 0.2;
+  const bool is_outer = t.form == "outer";
+  const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
+  const auto padded = [](int64_t size, int64_t block, int64_t step) {  // of whole blocks and steps
+    return static_cast<double>(size / block * block + round_up(size % block, step));
+  };
+  double columns = 0, bytes = 0;
+  int64_t column_blocks = 0;
+  for (const int64_t n : s.n) {
+    columns += padded(n, t.block_n, t.nr) * weights;
+    column_blocks += cdiv(n, t.block_n);
+    bytes += static_cast<double>(n) * (weights * static_cast<double>(s.k) + static_cast<double>(length));
+  }
+  bytes = (bytes + static_cast<double>(length * s.k)) * static_cast<double>(dtype_bytes(s.dtype));
+  const double rows = padded(length, t.block_m, t.mr), block_rows = static_cast<double>(std::min(t.block_m, length));
+  double cycles = rows * columns * static_cast<double>(s.k) / (2 * lanes) * register_inefficiency(s, t, target);
+  if (is_outer) {
+    const double packing = kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
+    const double spilled = s.k > t.kc ? 6.0 / static_cast<double>(t.kc) * 2 : 0;
+    cycles *= 1 + packing + spilled;
+  } else {
+    cycles *= 1 + 6 * lanes / static_cast<double>(t.kc);  // the sums along vectors
+  }
+  const int64_t programs = column_blocks * cdiv(length, t.block_m);
+  const double idle = static_cast<double>(round_up(programs, threads)) / static_cast<double>(programs);
+  const double compute_us = cycles * idle / (kClockPerUs * threads);
+  const double memory_us = bytes / (9e3 * std::min(threads, 4));
+  // Streaming hides behind the dot form's arithmetic; packing waits for memory.
+  const double exposed = is_outer && !s.packed ? 0.8 : 0.5;
+  return std::max(compute_us, memory_us) + exposed * std::min(compute_us, memory_us) +
+         kProgramUs * static_cast<double>(programs) / threads;
+}
+
+}  // namespace seqtile::kernels::linear_op

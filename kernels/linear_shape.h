@@ -1,0 +1,48 @@
+// kernels/linear_shape.h -- what the parts of linear share: static fields, configurations and their prediction.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program computes block_m x block_n outputs in one of two forms. "outer": k is taken in slices of kc; the slices of x and
+// w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer products.
+// "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end. The outer form runs at the
+// machine's peak once there are rows enough to pay for packing; the dot form streams each weight just once, which is all
+// that matters for few rows. A gated pair computes nr columns of both weights in one loop.
+#pragma once
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "kernels/activation.h"
+
+namespace seqtile::kernels::linear_op {
+
+struct Shape {
+  explicit Shape(const autotune::Workload& w);
+  std::vector<int64_t> n;  ///< columns of each output
+  int64_t k;
+  bool bias, gated, residual, packed;
+  int64_t panel;           ///< columns of a packed panel
+  Activation activation;
+  DType dtype;
+
+  int num_weights() const { return gated ? 2 : static_cast<int>(n.size()); }
+  int64_t weight_columns(int i) const { return gated ? n[0] : n[i]; }
+  int weights_per_loop() const { return gated ? 2 : 1; }
+};
+
+struct Tile {
+  std::string form;  ///< "dot" | "outer"
+  int64_t block_m, block_n, mr, nr, kc;
+
+  static Tile from(const autotune::Config& config);
+  autotune::Config config() const;
+};
+
+/// Nothing when `tile` fits registers, caches and layout, else the reason.
+std::optional<std::string> refusal(const Shape& shape, const Tile& tile, int threads, const Target& target);
+/// Every tile worth measuring for lengths near `length`.
+std::vector<Tile> candidates(const Shape& shape, int threads, int64_t length, const Target& target);
+/// Microseconds, for ranking.
+double predict_us(const Shape& shape, const Tile& tile, int threads, int64_t length, const Target& target);
+
+void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
+
+}  // namespace seqtile::kernels::linear_op

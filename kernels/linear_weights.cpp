@@ -1,0 +1,90 @@
+// kernels/linear_weights.cpp -- packing of linear's weights, and linear in plain double loops.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <string>
+
+#include "jit/error.h"
+#include "kernels/linear.h"
+#include "kernels/linear_shape.h"
+#include "kernels/tensor_values.h"
+
+namespace seqtile::kernels {
+
+int64_t default_panel(const Target& target) { return 2 * target.lanes_f32(); }
+
+int64_t packed_linear_elements(int64_t n, int64_t k, int64_t panel) { return (n + panel - 1) / panel * panel * k; }
+
+void pack_linear_weight(const Tensor& weight, const Tensor& packed) {
+  const int64_t n = weight.sizes[0], k = weight.sizes[1], panel = packed.sizes[2];
+  const bool fits = weight.rank == 2 && packed.rank == 3 && panel > 0 && packed.sizes[0] == (n + panel - 1) / panel &&
+                    packed.sizes[1] == k && packed.dtype == weight.dtype && packed.strides[2] == 1 &&
+                    packed.strides[1] == panel && packed.strides[0] == k * panel;
+  if (!fits)
+    throw Error(ErrorCode::invalid_argument, "pack_linear_weight: a weight [" + std::to_string(n) + ", " +
+                                                 std::to_string(k) + "] needs a dense [ceil(n / panel), k, panel] tensor " +
+                                                 "of the same dtype; see packed_linear_elements()");
+  const int64_t bytes = dtype_bytes(weight.dtype);
+  const auto* from = static_cast<const std::byte*>(weight.data);
+  auto* to = static_cast<std::byte*>(packed.data);
+  std::memset(to, 0, static_cast<size_t>(packed_linear_elements(n, k, panel) * bytes));
+  for (int64_t column = 0; column < n; ++column)
+    for (int64_t kk = 0; kk < k; ++kk)
+      std::memcpy(to + ((column / panel * k + kk) * panel + column % panel) * bytes,
+                  from + (column * weight.strides[0] + kk * weight.strides[1]) * bytes, static_cast<size_t>(bytes));
+}
+
+namespace linear_op {
+namespace {
+
+/// Row `column` of a weight in either layout.
+std::vector<double> weight_row(const Shape& s, const Tensor& w, int64_t column) {
+  if (!s.packed) return read_row(w, column);
+  std::vector<double> row;
+  for (int64_t kk = 0; kk < s.k; ++kk)
+    row.push_back(read_element(w, column / s.panel * w.strides[0] + kk * w.strides[1] + column % s.panel));
+  return row;
+}
+
+/// x w^T + bias for weight `i`, [rows, columns].
+std::vector<double> product(const Shape& s, const autotune::Problem& p, const std::vector<std::vector<double>>& x, int i) {
+  const Tensor& w = p.tensors[1 + i];
+  const int64_t n = s.weight_columns(i);
+  const std::vector<double> bias =
+      s.bias ? read_row(p.tensors[1 + s.num_weights() + i], 0) : std::vector<double>(static_cast<size_t>(n), 0.0);
+  std::vector<double> result(x.size() * static_cast<size_t>(n));
+  for (int64_t column = 0; column < n; ++column) {
+    const std::vector<double> weight = weight_row(s, w, column);
+    for (size_t r = 0; r < x.size(); ++r) {
+      double sum = bias[column];
+      for (int64_t kk = 0; kk < s.k; ++kk) sum += x[r][kk] * weight[kk];
+      result[r * static_cast<size_t>(n) + static_cast<size_t>(column)] = sum;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+  const Shape s(*p.workload);
+  std::vector<std::vector<double>> x;
+  for (const int64_t row : rows) x.push_back(read_row(p.tensors[0], row));
+  outputs.clear();
+  for (size_t i = 0; i < s.n.size(); ++i) {
+    outputs.push_back(product(s, p, x, static_cast<int>(i)));
+    for (double& value : outputs[i]) value = activate(s.activation, value);
+  }
+  if (s.gated) {
+    const std::vector<double> up = product(s, p, x, 1);
+    for (size_t e = 0; e < up.size(); ++e) outputs[0][e] *= up[e];
+  }
+  if (!s.residual) return;
+  const Tensor& residual = p.tensors[1 + s.num_weights() * (s.bias ? 2 : 1)];
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<double> added = read_row(residual, rows[r]);
+    for (size_t e = 0; e < added.size(); ++e) outputs[0][r * added.size() + e] += added[e];
+  }
+}
+
+}  // namespace linear_op
+}  // namespace seqtile::kernels

@@ -1,0 +1,29 @@
+// kernels/registry.cpp -- see registry.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/registry.h"
+
+#include "kernels/attention_forward.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+#include "kernels/linear.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/silu_and_mul.h"
+#include "kernels/softmax.h"
+
+namespace seqtile::kernels {
+
+autotune::Registry make_registry() {
+  autotune::Registry registry;
+  registry.add(linear());
+  registry.add(attention_forward());
+  registry.add(rms_norm());
+  registry.add(layer_norm());
+  registry.add(rope());
+  registry.add(silu_and_mul());
+  registry.add(softmax());
+  registry.add(embedding());
+  return registry;
+}
+
+}  // namespace seqtile::kernels

@@ -1,0 +1,20 @@
+# tests/autotune/tests.cmake -- buckets, spaces, tuner and workers; the engine.
+# SPDX-License-Identifier: Apache-2.0
+# A program of its own: it interposes malloc and pthread_mutex_lock. Sanitizers do too, so they leave that file out.
+set(engine_tests
+  autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp autotune/engine_stores_test.cpp
+  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp)
+if(NOT SEQTILE_SANITIZE)
+  list(APPEND engine_tests autotune/engine_hot_path_test.cpp)
+endif()
+seqtile_test(engine ${engine_tests})
+
+# The tuner's worker in these tests, and a tuning process that can be killed.
+add_executable(tuning_helper support/tuning_helper.cpp support/toy_ops.cpp)
+target_link_libraries(tuning_helper PRIVATE seqtile seqtile_flags)
+seqtile_test(autotune
+  autotune/bucket_test.cpp autotune/config_space_test.cpp autotune/fields_test.cpp autotune/session_test.cpp
+  autotune/stats_test.cpp autotune/strategy_test.cpp autotune/tune_test.cpp autotune/worker_test.cpp
+  support/fake_runner.cpp support/toy_ops.cpp)
+target_compile_definitions(autotune_tests PRIVATE SEQTILE_TUNING_HELPER="$<TARGET_FILE:tuning_helper>")
+add_dependencies(autotune_tests tuning_helper)

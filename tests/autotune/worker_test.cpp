@@ -1,0 +1,223 @@
+// tests/autotune/worker_test.cpp -- real worker processes and candidates that misbehave.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/worker/process_runner.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "autotune/tuning/stats.h"
+#include "jit/error.h"
+#include "tests/cache/support.h"
+#include "tests/support/toy_ops.h"
+
+using namespace seqtile;
+using namespace seqtile::autotune;
+
+namespace {
+
+class NoArtifacts : public ArtifactStore {
+ public:
+  std::optional<KernelBinary> load(const ArtifactKey&) override { return std::nullopt; }
+  void store(const ArtifactKey& key, const KernelBinary&) override { stored.push_back(key.hash); }
+  std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override {
+    return std::vector<std::optional<KernelBinary>>(keys.size());
+  }
+  std::vector<std::string> stored;
+};
+
+Config config(const std::string& form, int64_t block = 4) { return {{"form", form}, {"block", block}}; }
+
+/// A runner of real processes over the toy operation.
+struct Bench {
+  NoArtifacts artifacts;
+  OpDef op = test::toy_add_op();
+  Workload workload = test::toy_add("plain");
+  std::unique_ptr<ProcessRunner> runner;
+
+  explicit Bench(RunnerLimits limits = {30, 10, 20}) {
+    setenv("SEQTILE_WORKER", SEQTILE_TUNING_HELPER, 1);
+    runner = std::make_unique<ProcessRunner>("cpu", host_target(), "cold", artifacts, limits);
+    runner->begin(op, workload, 4096);
+  }
+  Verdict verify(const Config& candidate) {
+    const Verdict compiled = runner->compile({&candidate, 1})[0];
+    return compiled.ok() ? runner->check(candidate) : compiled;
+  }
+  bool still_works() {
+    const std::vector<Config> plain{config("plain")};
+    return verify(plain[0]).ok() && runner->measure(plain, {64, 3, 3, 1, false})[0].us.size() == 3;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("worker: a right candidate compiles, verifies in every bucket and is measured", "[autotune][worker]") {
+  Bench bench;
+  const Config plain = config("plain", 16);
+  REQUIRE(bench.verify(plain).detail == "");
+  for (const int64_t length : {1, 2, 17, 1000, 4096}) CHECK(bench.runner->check_bucket(plain, bucket(length)).detail == "");
+  const std::vector<Config> both{plain, config("plain", 4)};
+  REQUIRE(bench.verify(both[1]).ok());
+  const auto series = bench.runner->measure(both, {512, 7, 15, 1, false});
+  REQUIRE(series.size() == 2);
+  for (const Series& one : series) {
+    CHECK(one.verdict.ok());
+    CHECK(one.us.size() >= 7);
+    CHECK(median(one.us) > 0);
+    CHECK_FALSE(one.sliced);
+  }
+  bench.runner->keep(plain);
+  bench.runner->keep(plain);
+  CHECK(bench.artifacts.stored.size() == 1);
+}
+
+TEST_CASE("worker: each kind of wrong candidate is told apart", "[autotune][worker]") {
+  Bench bench;
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"wrong", "wrong_result"},     {"unwritten", "wrong_result"}, {"oob", "oob_write"},
+      {"under", "oob_write"},        {"dirty", "nondeterministic"}, {"no_verify", "compile_error"},
+      {"build_throw", "compile_error"}};
+  for (const auto& [form, outcome] : expected) {
+    INFO(form);
+    const Verdict verdict = bench.verify(config(form));
+    CHECK(verdict.outcome == outcome);
+    CHECK_FALSE(verdict.detail.empty());
+  }
+  CHECK(bench.verify(config("unwritten")).detail.find("never written") != std::string::npos);
+  CHECK(bench.verify(config("oob")).detail.find("past its end") != std::string::npos);
+  CHECK(bench.verify(config("under")).detail.find("before its start") != std::string::npos);
+  CHECK(bench.still_works());
+}
+
+TEST_CASE("worker: a candidate that is wrong at long lengths only is caught in its bucket", "[autotune][worker]") {
+  Bench bench;
+  const Config tail = config("wrong_tail", 16);
+  REQUIRE(bench.verify(tail).ok());
+  CHECK(bench.runner->check_bucket(tail, bucket(200)).ok());
+  CHECK(bench.runner->check_bucket(tail, bucket(3000)).outcome == "wrong_result");
+}
+
+TEST_CASE("worker: a segmentation fault is a verdict and the next worker takes over", "[autotune][worker]") {
+  Bench bench;
+  const Verdict verdict = bench.verify(config("segfault"));
+  CHECK(verdict.outcome == "crash");
+  CHECK(bench.still_works());
+}
+
+TEST_CASE("worker: a candidate that never ends is killed after its limit", "[autotune][worker]") {
+  Bench bench({30, 1, 20});
+  const Verdict verdict = bench.verify(config("hang"));
+  CHECK(verdict.outcome == "hang");
+  CHECK(verdict.detail.find("1 s") != std::string::npos);
+  CHECK(bench.still_works());
+}
+
+TEST_CASE("worker: a builder that aborts or never returns costs one candidate", "[autotune][worker]") {
+  Bench bench({1, 10, 20});
+  CHECK(bench.verify(config("build_abort")).outcome == "crash");
+  CHECK(bench.verify(config("build_hang")).outcome == "compile_timeout");
+  CHECK(bench.still_works());
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_CASE("worker: memory is limited", "[autotune][worker]") {
+  Bench bench;
+  CHECK(bench.verify(config("build_memory")).outcome == "oom");
+  CHECK(bench.still_works());
+}
+#endif
+
+TEST_CASE("worker: a crash while measuring is put down to the right candidate", "[autotune][worker]") {
+  // Compiled but deliberately not verified, which the tuner never does.
+  Bench bench;
+  const std::vector<Config> racing{config("plain"), config("segfault"), config("plain", 16)};
+  bench.runner->compile(racing);
+  const auto series = bench.runner->measure(racing, {64, 3, 3, 1, false});
+  CHECK(series[0].us.size() == 3);
+  CHECK(series[1].verdict.outcome == "crash");
+  CHECK(series[2].us.size() == 3);
+}
+
+TEST_CASE("worker: a hopeless candidate is measured once", "[autotune][worker]") {
+  Bench bench;
+  bench.workload = test::toy_add("plain", 1024);
+  bench.runner->begin(bench.op, bench.workload, 4096);
+  const std::vector<Config> racing{config("plain", 16), config("slow", 16)};
+  for (const Config& c : racing) REQUIRE(bench.verify(c).ok());
+  const auto series = bench.runner->measure(racing, {1024, 7, 7, 1, true});
+  CHECK(series[0].us.size() == 7);
+  CHECK((series[1].verdict.outcome == "slow" || series[1].us.size() < 7));
+}
+
+TEST_CASE("worker: long launches are measured on a slice of the grid", "[autotune][worker]") {
+  Bench bench;
+  bench.workload = test::toy_add("slow", 512);
+  bench.runner->begin(bench.op, bench.workload, 8192);
+  const std::vector<Config> slow{config("slow", 16)};
+  bench.runner->compile(slow);
+  const auto brief = bench.runner->measure(slow, {16, 5, 5, 5, false})[0];
+  const auto long_one = bench.runner->measure(slow, {8192, 5, 5, 5, false})[0];
+  CHECK(long_one.sliced);
+  // 512 times as many programs: scaled, not cut off.
+  CHECK(median(long_one.us) > 100 * median(brief.us));
+}
+
+TEST_CASE("worker: a program that does not serve as a worker is named", "[autotune][worker]") {
+  NoArtifacts artifacts;
+  setenv("SEQTILE_WORKER", "/bin/true", 1);
+  ProcessRunner runner("cpu", host_target(), "cold", artifacts);
+  setenv("SEQTILE_WORKER", SEQTILE_TUNING_HELPER, 1);
+  const OpDef op = test::toy_add_op();
+  runner.begin(op, test::toy_add("plain"), 64);
+  const std::vector<Config> plain{config("plain")};
+  try {
+    runner.compile(plain);
+    FAIL("went on");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::unsupported);
+    CHECK(std::string(error.what()).find("run_worker()") != std::string::npos);
+  }
+}
+
+TEST_CASE("worker: its process ends with the tuner's end of the connection", "[autotune][worker]") {
+  setenv("SEQTILE_WORKER", SEQTILE_TUNING_HELPER, 1);
+  const std::string program = SEQTILE_TUNING_HELPER;
+  // A worker in an endless kernel, whose tuner is gone: nobody kills it, so it must notice by itself.
+  const pid_t tuner = fork();
+  REQUIRE(tuner >= 0);
+  if (tuner == 0) {
+    NoArtifacts artifacts;
+    ProcessRunner runner("cpu", host_target(), "cold", artifacts, {30, 60, 60});
+    const OpDef op = test::toy_add_op();
+    const Workload workload = test::toy_add("hang");
+    runner.begin(op, workload, 64);
+    const std::vector<Config> hang{config("hang")};
+    runner.compile(hang);
+    runner.check(hang[0]);
+    _exit(0);
+  }
+  usleep(1'500'000);
+  const auto workers = [&] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream file(entry.path() / "stat");
+      std::string text((std::istreambuf_iterator<char>(file)), {});
+      const size_t at = text.rfind(')');
+      std::error_code error;
+      if (at != std::string::npos && text.find("(tuning_helper)") != std::string::npos && text[at + 2] != 'Z' &&
+          std::filesystem::equivalent(std::filesystem::read_symlink(entry.path() / "exe", error), program, error))
+        ++count;
+    }
+    return count;
+  };
+  const int before = workers();
+  kill(tuner, SIGKILL);
+  waitpid(tuner, nullptr, 0);
+  int after = before;
+  for (int i = 0; i < 100 && after >= before; ++i) {
+    usleep(20'000);
+    after = workers();
+  }
+  CHECK(before > 0);
+  CHECK(after < before);
+}

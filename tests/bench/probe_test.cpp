@@ -1,0 +1,54 @@
+// tests/bench/probe_test.cpp -- probes give plausible limits, operands rotate beyond the caches.
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/probe.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "bench/machine.h"
+#include "bench/operands.h"
+
+namespace seqtile::bench {
+
+TEST_CASE("probe: limits are plausible and never fall", "[bench]") {
+  const double peak = probe_peak_gflops(DType::f32, 1);
+  CHECK(peak > 0.5);
+  CHECK(peak < 1000);  // 4 units of 512 bits at 6 GHz are 768
+  CHECK(probe_peak_gflops(DType::f32, 1) >= peak);
+  CHECK(probe_peak_gflops(DType::bf16, 1) >= 0.5 * peak);
+  const double read = probe_bandwidth_gbs(1, 0, 1);
+  CHECK(read > 0.1);
+  CHECK(read < 2000);
+  CHECK(best_bandwidth_gbs(1, 0, 1) >= read);
+  CHECK(probe_bandwidth_gbs(1, 1, 1) > 0.1);
+  CHECK(best_bandwidth_gbs(0, 1, 1) == 0);  // this mix was not probed
+}
+
+TEST_CASE("operands: copies exceed four last-level caches", "[bench]") {
+  CHECK(num_copies(1 << 20) * (int64_t{1} << 20) > 4 * last_level_cache_bytes());
+  CHECK(num_copies(int64_t{1} << 40) == 2);
+  CHECK(num_copies(0) > 2);
+}
+
+TEST_CASE("operands: values are reproducible, of unit variance, and poison is NaN", "[bench]") {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Operand a(dtype, {64, 100}), b(dtype, {64, 100});
+    a.fill(7, std::sqrt(3));
+    b.fill(7, std::sqrt(3));
+    double squares = 0;
+    bool is_equal = true;
+    for (int64_t i = 0; i < 6400; ++i) {
+      squares += a.value(i) * a.value(i);
+      is_equal = is_equal && a.value(i) == b.value(i);
+    }
+    CHECK(is_equal);
+    CHECK(squares / 6400 == Approx(1).epsilon(0.1));
+    b.fill(8, std::sqrt(3));
+    CHECK(a.value(17) != b.value(17));
+    a.fill_nan();
+    CHECK(std::isnan(a.value(0)));
+    CHECK(std::isnan(a.value(6399)));
+  }
+}
+
+}  // namespace seqtile::bench

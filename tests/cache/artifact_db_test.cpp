@@ -1,0 +1,307 @@
+// tests/cache/artifact_db_test.cpp -- compiled binaries come back bit for bit under the right key, or not at all.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/artifact_db.h"
+
+#include "jit/base/hash.h"
+#include "tests/cache/support.h"
+
+using namespace seqtile;
+using namespace seqtile::cache;
+using namespace seqtile::test;
+
+namespace {
+
+ArtifactKey sample_artifact_key(int number = 1) {
+  ArtifactKey key;
+  key.manifest = fmt::format(R"({{"config":{{"block_m":{}}},"operation":"linear","target":"cpu:avx512"}})", number);
+  key.hash = sha256_hex(key.manifest);
+  return key;
+}
+
+KernelBinary sample_binary(int number = 1, size_t bytes = 3000) {
+  KernelBinary binary{.symbol = fmt::format("linear_bf16_{}x64_avx512", number),
+                      .target = "cpu:avx512",
+                      .stage = "blob",
+                      .entry_offset = 64,
+                      .arena_bytes = 1 << 16,
+                      .num_slots = 12};
+  for (size_t i = 0; i < bytes; ++i) binary.code.push_back(static_cast<std::byte>(i * 7 + static_cast<size_t>(number)));
+  return binary;
+}
+
+bool same_binary(const KernelBinary& a, const KernelBinary& b) {
+  return a.symbol == b.symbol && a.target == b.target && a.stage == b.stage && a.code == b.code &&
+         a.entry_offset == b.entry_offset && a.arena_bytes == b.arena_bytes && a.num_slots == b.num_slots;
+}
+
+struct Paths {
+  const TempFolder folder;
+  const std::string database = folder.file("cache/artifacts.db"), key_file = folder.file("config/artifacts.key");
+  std::unique_ptr<ArtifactDb> open(int64_t max_file_bytes = kMaxArtifactFileBytes) const {
+    return ArtifactDb::open(database, key_file, max_file_bytes);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("artifact store: binaries come back as they were stored, in private files", "[cache]") {
+  const Paths paths;
+  KernelBinary cubin = sample_binary(2);
+  cubin.stage = "cubin";
+  cubin.target = "cuda:sm_90a";
+  {
+    auto store = paths.open();
+    CHECK(store->status() == "");
+    CHECK_FALSE(store->load(sample_artifact_key(1)));
+    store->store(sample_artifact_key(1), sample_binary(1));
+    store->store(sample_artifact_key(2), cubin);
+    CHECK(store->counters().misses == 1);
+  }
+  auto store = paths.open();
+  const auto first = store->load(sample_artifact_key(1)), second = store->load(sample_artifact_key(2));
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(same_binary(*first, sample_binary(1)));
+  CHECK(same_binary(*second, cubin));
+  const auto all = store->load_all({sample_artifact_key(2), sample_artifact_key(3), sample_artifact_key(1)});
+  REQUIRE(all.size() == 3);
+  CHECK((all[0] && !all[1] && all[2] && same_binary(*all[2], sample_binary(1))));
+  CHECK(store->counters().hits == 4);
+  CHECK(store->counters().misses == 1);
+  CHECK(store->counters().rejected == 0);
+  // Stored again with other code: the newer one answers.
+  store->store(sample_artifact_key(1), sample_binary(9));
+  CHECK(same_binary(*store->load(sample_artifact_key(1)), sample_binary(9)));
+  for (const auto& path : {paths.database, paths.key_file}) {
+    struct stat info {};
+    REQUIRE(stat(path.c_str(), &info) == 0);
+    CHECK((info.st_mode & 07777) == 0600);
+  }
+  CHECK(std::filesystem::file_size(paths.key_file) == 32);
+  CHECK(run_sql(paths.database, "SELECT symbol, target, stage, code_bytes FROM v_artifacts WHERE stage='cubin'") ==
+        std::vector<std::string>{"linear_bf16_2x64_avx512|cuda:sm_90a|cubin|3000"});
+}
+
+TEST_CASE("artifact store: a hundred binaries load in a few milliseconds", "[cache]") {
+  const Paths paths;
+  std::vector<ArtifactKey> keys;
+  {
+    auto store = paths.open();
+    for (int i = 0; i < 100; ++i) {
+      keys.push_back(sample_artifact_key(i));
+      store->store(keys.back(), sample_binary(i, 16384));
+    }
+  }
+  const auto start = std::chrono::steady_clock::now();
+  auto store = paths.open();
+  const auto all = store->load_all(keys);
+  const double seconds = seconds_since(start);
+  for (int i = 0; i < 100; ++i) REQUIRE((all[i] && same_binary(*all[i], sample_binary(i, 16384))));
+  INFO("open and load: " << seconds * 1e3 << " ms");
+  CHECK(seconds < 0.2);  // about 4 ms on an idle machine without sanitizers
+}
+
+TEST_CASE("artifact store: every changed column of a row is a rejected miss", "[cache][fault]") {
+  const Paths paths;
+  paths.open()->store(sample_artifact_key(), sample_binary());
+  const std::string intact = read_bytes(paths.database);
+  for (const std::string change :
+       {"manifest = manifest||' '", "symbol = 'other'", "target = 'cpu:avx2'", "stage = 'ptx'", "entry_offset = 0",
+        "arena_bytes = 0", "num_slots = 99", "mac = zeroblob(32)", "mac = substr(mac, 1, 31)", "mac = x''",
+        "code = substr(code, 1, 2999)", "code = CAST(code||x'00' AS BLOB)", "code = x''",
+        "code = CAST(substr(code, 1, 1500)||x'fe'||substr(code, 1502) AS BLOB)"}) {
+    INFO(change);
+    write_bytes(paths.database, intact);
+    CHECK(paths.open()->load(sample_artifact_key()));
+    run_sql(paths.database, "UPDATE artifact SET " + change);
+    auto store = paths.open();
+    CHECK_FALSE(store->load(sample_artifact_key()));
+    CHECK(store->counters().rejected == 1);
+    CHECK(store->counters().misses == 1);
+    // Compiled anew, it is replaced.
+    store->store(sample_artifact_key(), sample_binary());
+    CHECK(store->load(sample_artifact_key()));
+  }
+  // A valid row under another key's name.
+  write_bytes(paths.database, intact);
+  const ArtifactKey other = sample_artifact_key(2);
+  run_sql(paths.database, fmt::format("UPDATE artifact SET key_hash='{}', manifest='{}'", other.hash, other.manifest));
+  CHECK_FALSE(paths.open()->load(other));
+  // When it was made or last used is for people.
+  write_bytes(paths.database, intact);
+  run_sql(paths.database, "UPDATE artifact SET created_us=1, used_us=1");
+  CHECK(paths.open()->load(sample_artifact_key()));
+}
+
+TEST_CASE("artifact store: flipped bytes of the file never give other code", "[cache][fault]") {
+  const Paths paths;
+  {
+    auto store = paths.open();
+    for (int i = 0; i < 3; ++i) store->store(sample_artifact_key(i), sample_binary(i, 900));
+  }
+  run_sql(paths.database, "PRAGMA page_size=512; VACUUM");
+  const std::string intact = read_bytes(paths.database);
+  size_t hits = 0, tries = 0;
+  for (size_t i = 0; i < intact.size(); i += 3) {
+    std::string damaged = intact;
+    damaged[i] = static_cast<char>(damaged[i] ^ (i % 2 ? 0xff : 1 << (i / 2 % 8)));
+    write_bytes(paths.database, damaged);
+    auto store = paths.open();
+    for (int k = 0; k < 3; ++k) {
+      const auto binary = store->load(sample_artifact_key(k));
+      if (binary && !same_binary(*binary, sample_binary(k, 900))) FAIL("byte " << i << ": other code was loaded");
+      hits += binary.has_value();
+      tries++;
+    }
+    store.reset();
+    for (const char* suffix : {"-journal", "-wal", "-shm"}) unlink((paths.database + suffix).c_str());
+  }
+  CHECK(hits > tries / 4);
+  CHECK(hits < tries);
+}
+
+TEST_CASE("artifact store: another user's key opens nothing", "[cache][fault]") {
+  const Paths paths;
+  paths.open()->store(sample_artifact_key(), sample_binary());
+  auto other = ArtifactDb::open(paths.database, paths.folder.file("other.key"));
+  CHECK(other->status() == "");
+  CHECK_FALSE(other->load(sample_artifact_key()));
+  CHECK(other->counters().rejected == 1);
+  other->store(sample_artifact_key(), sample_binary());
+  CHECK(other->load(sample_artifact_key()));
+  CHECK_FALSE(paths.open()->load(sample_artifact_key()));
+}
+
+TEST_CASE("artifact store: a key file that others could know is refused, with the reason", "[cache][fault]") {
+  const Paths paths;
+  paths.open()->store(sample_artifact_key(), sample_binary());
+  const auto check_refused = [&](const std::string& reason) {
+    auto store = paths.open();
+    INFO(store->status());
+    CHECK(store->status().find("key file " + paths.key_file + ": ") == 0);
+    CHECK(store->status().find(reason) != std::string::npos);
+    CHECK_FALSE(store->load(sample_artifact_key()));
+    store->store(sample_artifact_key(2), sample_binary(2));
+    CHECK(store->counters().write_failures == 1);
+    CHECK(store->counters().misses == 1);
+  };
+  for (const mode_t mode : {0644, 0640, 0602, 0660}) {
+    REQUIRE(chmod(paths.key_file.c_str(), mode) == 0);
+    check_refused("mode 0600 is needed");
+  }
+  REQUIRE(chmod(paths.key_file.c_str(), 0600) == 0);
+  if (geteuid() == 0) {
+    REQUIRE(chown(paths.key_file.c_str(), 65534, 65534) == 0);
+    check_refused("owner 65534");
+    REQUIRE(chown(paths.key_file.c_str(), 0, 0) == 0);
+  }
+  CHECK(paths.open()->load(sample_artifact_key()));
+  const std::string key = read_bytes(paths.key_file);
+  for (const std::string& bytes : {std::string(), key.substr(0, 31), key + "x"}) {
+    write_bytes(paths.key_file, bytes);
+    check_refused("32 bytes are needed, it has " + std::to_string(bytes.size()));
+  }
+  std::filesystem::remove(paths.key_file);
+  write_bytes(paths.folder.file("elsewhere"), key);
+  std::filesystem::create_symlink(paths.folder.file("elsewhere"), paths.key_file);
+  check_refused("cannot be opened");
+  std::filesystem::remove(paths.key_file);
+  std::filesystem::create_directory(paths.key_file);
+  check_refused("a regular file");
+  std::filesystem::remove(paths.key_file);
+  CHECK(ArtifactDb::open(paths.database, "")->status().find("no path") != std::string::npos);
+  // A new key: what the old one signed is compiled anew.
+  CHECK_FALSE(paths.open()->load(sample_artifact_key()));
+}
+
+TEST_CASE("artifact store: processes that start at once share one key and one file", "[cache]") {
+  const Paths paths;
+  std::vector<pid_t> children;
+  for (int c = 0; c < 6; ++c) {
+    children.push_back(start_child([&, c] {
+      auto store = paths.open();
+      for (int i = 0; i < 10; ++i) store->store(sample_artifact_key(10 * c + i), sample_binary(i));
+      return store->status().empty() && store->counters().write_failures == 0;
+    }));
+  }
+  for (const pid_t child : children) CHECK(wait_child(child));
+  std::vector<ArtifactKey> keys;
+  for (int i = 0; i < 60; ++i) keys.push_back(sample_artifact_key(i));
+  auto store = paths.open();
+  store->load_all(keys);
+  CHECK(store->counters().hits == 60);
+  // Nothing of the key's making is left beside it.
+  const std::filesystem::directory_iterator config(paths.folder.file("config"));
+  CHECK(std::distance(begin(config), end(config)) == 1);
+}
+
+TEST_CASE("artifact store: a full store drops the binaries that were not used for longest", "[cache]") {
+  const Paths paths;
+  constexpr int64_t kLimit = 1 << 20;
+  {
+    auto store = paths.open(kLimit);
+    for (int i = 0; i < 8; ++i) store->store(sample_artifact_key(i), sample_binary(i, 100'000));
+  }
+  // All stored two days ago, in order; then the first is used, which the store's end writes down.
+  run_sql(paths.database, "UPDATE artifact SET used_us = used_us - 172800000000");
+  CHECK(paths.open(kLimit)->load(sample_artifact_key(0)));
+  auto store = paths.open(kLimit);
+  for (int i = 8; i < 12; ++i) store->store(sample_artifact_key(i), sample_binary(i, 100'000));
+  CHECK(store->load(sample_artifact_key(0)));
+  CHECK_FALSE(store->load(sample_artifact_key(1)));
+  CHECK(store->load(sample_artifact_key(11)));
+  CHECK(std::filesystem::file_size(paths.database) < static_cast<uintmax_t>(kLimit) + 300'000);
+  // One that is larger than the whole store is not kept, and drops nothing.
+  store->store(sample_artifact_key(20), sample_binary(20, kLimit + 1));
+  CHECK_FALSE(store->load(sample_artifact_key(20)));
+  CHECK(store->load(sample_artifact_key(11)));
+  CHECK(store->counters().write_failures == 1);
+}
+
+TEST_CASE("artifact store: unusable files are misses with a reason and are not overwritten", "[cache][fault]") {
+  const Paths paths;
+  std::filesystem::create_directories(paths.folder.file("cache"));
+  const auto check_misses = [&](const std::string& reason) {
+    auto store = paths.open();
+    INFO(store->status());
+    CHECK(store->status().find(reason) != std::string::npos);
+    store->store(sample_artifact_key(), sample_binary());
+    CHECK_FALSE(store->load(sample_artifact_key()));
+    CHECK(store->counters().write_failures == 1);
+  };
+  write_bytes(paths.database, std::string(1000, 'x'));
+  check_misses("not a SQLite database");
+  CHECK(read_bytes(paths.database) == std::string(1000, 'x'));
+  // A tuning file under the name of the artifacts.
+  std::filesystem::remove(paths.database);
+  REQUIRE(TuningStore::open(paths.database, OpenMode::read_write)->publish(sample_key(), sample_record(), {}));
+  check_misses("another program's SQLite database");
+  CHECK(TuningStore::open(paths.database, OpenMode::read_only)->records(sample_key()).size() == 1);
+  std::filesystem::remove(paths.database);
+  std::filesystem::create_directory(paths.database);
+  check_misses("is a folder");
+}
+
+TEST_CASE("artifact store: the default paths follow the folders of the environment", "[cache]") {
+  CHECK(run_in_child([] {
+    setenv("SEQTILE_CACHE_DIR", "/somewhere/cache", 1);
+    setenv("SEQTILE_CONFIG_DIR", "/somewhere/config", 1);
+    return default_tuning_path() == "/somewhere/cache/tuning.db" &&
+           default_artifacts_path() == "/somewhere/cache/artifacts.db" &&
+           default_key_path() == "/somewhere/config/artifacts.key";
+  }));
+  CHECK(run_in_child([] {
+    for (const char* name : {"SEQTILE_CACHE_DIR", "SEQTILE_CONFIG_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"})
+      unsetenv(name);
+    setenv("HOME", "/home/someone", 1);
+    return default_tuning_path() == "/home/someone/.cache/seqtile/tuning.db" &&
+           default_key_path() == "/home/someone/.config/seqtile/artifacts.key";
+  }));
+  CHECK(run_in_child([] {
+    for (const char* name : {"SEQTILE_CACHE_DIR", "SEQTILE_CONFIG_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HOME"}) {
+      unsetenv(name);
+    }
+    return default_tuning_path().empty() &&
+           !TuningStore::open(default_tuning_path(), OpenMode::read_write)->status().empty();
+  }));
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# tests/headers_test.py -- every header compiles alone: headers_test.py ROOT COMPILER [INCLUDE_FOLDER...]
+# SPDX-License-Identifier: Apache-2.0
+import concurrent.futures
+import os
+import subprocess
+import sys
+import unittest
+
+TOPS = ["jit", "cache", "autotune", "kernels", "tools", "bench"]
+
+
+def headers(root):
+    for top in TOPS:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(".h"):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def compile_alone(root, compiler, folders, header):
+    """The compiler's first lines when the header does not compile by itself, else nothing."""
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers",
+               "-Wno-pragma-once-outside-header", "-DFMT_HEADER_ONLY=1", "-DSEQTILE_LLVM_AARCH64=1", "-I", root]
+    for folder in folders:
+        command += ["-isystem", folder]
+    result = subprocess.run(command + ["-x", "c++", "-"], input=f'#include "{header}"\n', capture_output=True, text=True)
+    return "" if result.returncode == 0 else "\n".join([header] + result.stderr.split("\n")[:5])
+
+
+class Headers(unittest.TestCase):
+    root, compiler, folders = ".", "c++", []
+
+    def test_every_header_compiles_alone(self):
+        found = list(headers(self.root))
+        self.assertGreater(len(found), 20)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            problems = list(pool.map(lambda h: compile_alone(self.root, self.compiler, self.folders, h), found))
+        self.assertEqual([p for p in problems if p], [])
+
+
+if __name__ == "__main__":
+    Headers.root, Headers.compiler, Headers.folders = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,128 @@
+// tests/jit/runtime/cpu/executor_test.cpp -- every item once, whoever calls and however many.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/executor.h"
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "jit/error.h"
+
+namespace seqtile {
+namespace {
+
+/// Runs `count` items that count themselves; true when each ran exactly once.
+bool runs_each_item_once(Executor& executor, int64_t count) {
+  std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+  executor.run(
+      count,
+      [](void* context, int64_t begin, int64_t end) {
+        auto& items = *static_cast<std::vector<std::atomic<int>>*>(context);
+        for (int64_t i = begin; i < end; ++i) items[static_cast<size_t>(i)].fetch_add(1, std::memory_order_relaxed);
+      },
+      &hits);
+  for (const auto& hit : hits)
+    if (hit.load() != 1) return false;
+  return true;
+}
+
+TEST_CASE("executor: every item runs exactly once", "[jit][executor]") {
+  for (const int threads : {1, 2, 5}) {
+    const auto executor = make_executor(threads);
+    CHECK(executor->num_workers() == threads);
+    for (const int64_t count : {0, 1, 2, 3, 7, 64, 1000}) {
+      INFO(threads << " threads, " << count << " items");
+      for (int repeat = 0; repeat < 20; ++repeat) REQUIRE(runs_each_item_once(*executor, count));
+    }
+  }
+}
+
+TEST_CASE("executor: a single item runs on the caller in one piece", "[jit][executor]") {
+  const auto executor = make_executor(3);
+  std::thread::id ran_on;
+  executor->run(
+      1, [](void* context, int64_t, int64_t) { *static_cast<std::thread::id*>(context) = std::this_thread::get_id(); },
+      &ran_on);
+  CHECK(ran_on == std::this_thread::get_id());
+}
+
+TEST_CASE("executor: sleeping workers wake up and share a run", "[jit][executor]") {
+  const auto executor = make_executor(3);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // far beyond the time that they spin
+  // Each item waits for the two others: ends only if three threads work at once.
+  std::atomic<int> arrived{0};
+  executor->run(
+      3,
+      [](void* context, int64_t begin, int64_t end) {
+        auto& count = *static_cast<std::atomic<int>*>(context);
+        for (int64_t i = begin; i < end; ++i) {
+          count.fetch_add(1);
+          while (count.load() < 3) std::this_thread::yield();
+        }
+      },
+      &arrived);
+  CHECK(arrived.load() == 3);
+}
+
+struct Nested {
+  Executor& executor;
+  std::atomic<int> inner_items{0};
+};
+
+TEST_CASE("executor: a run inside a run goes ahead on its own thread", "[jit][executor]") {
+  const auto executor = make_executor(3);
+  Nested nested{*executor};
+  executor->run(
+      8,
+      [](void* context, int64_t begin, int64_t end) {
+        auto& outer = *static_cast<Nested*>(context);
+        for (int64_t i = begin; i < end; ++i)
+          outer.executor.run(
+              5,
+              [](void* inner, int64_t first, int64_t last) {
+                static_cast<Nested*>(inner)->inner_items.fetch_add(static_cast<int>(last - first));
+              },
+              context);
+      },
+      &nested);
+  CHECK(nested.inner_items.load() == 40);
+}
+
+TEST_CASE("executor: callers that find the workers busy run alone, and all finish", "[jit][executor]") {
+  const auto executor = make_executor(2);
+  std::atomic<int> failures{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&] {
+      for (int repeat = 0; repeat < 2000; ++repeat)
+        if (!runs_each_item_once(*executor, 100)) ++failures;
+    });
+  for (std::thread& caller : callers) caller.join();
+  CHECK(failures.load() == 0);
+}
+
+TEST_CASE("executor: is created and destroyed at once, used or not", "[jit][executor]") {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto executor = make_executor(4);
+    if (repeat % 2) REQUIRE(runs_each_item_once(*executor, 10));
+  }
+}
+
+TEST_CASE("executor: refuses a number of threads that makes no sense", "[jit][executor]") {
+  for (const int threads : {0, -1, 100000}) {
+    try {
+      make_executor(threads);
+      FAIL("accepted " << threads);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::invalid_argument);
+      CHECK_THAT(error.what(), Catch::Contains(std::to_string(threads)) && Catch::Contains("1024"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace seqtile

@@ -1,0 +1,76 @@
+// tests/kernels/golden_test.cpp -- the tile IR of every operation, fixed per version.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tuning records and binaries are keyed by an operation's name and version. When a kernel's IR changes, its version
+// must change: the golden file's name carries it, so the new text goes into a new file and the old file is deleted.
+#include <catch2/catch.hpp>
+
+#include <set>
+
+#include "kernels/registry.h"
+#include "tests/support/golden.h"
+#include "tests/support/kernel_cases.h"
+
+namespace seqtile::testing {
+namespace {
+
+using autotune::Config;
+using autotune::Fields;
+using Text = std::string;
+
+struct Golden {
+  std::string name;
+  KernelCase test_case;
+  DType dtype;
+  Config config;
+};
+
+Config linear_config(const char* form, int64_t mr, int64_t nr) {
+  return {{"form", Text(form)}, {"block_m", 2 * mr}, {"block_n", 2 * nr}, {"mr", mr}, {"nr", nr}, {"kc", int64_t{64}}};
+}
+
+std::vector<Golden> goldens() {
+  const auto i = [](int64_t value) { return value; };
+  const Fields heads{{"heads", i(4)}, {"kv_heads", i(2)}, {"head_dim", i(64)}};
+  Fields prefill = heads, decode = heads, rope = heads;
+  prefill.set("phase", Text("extend"));
+  prefill.set("window", i(100));
+  prefill.set("soft_cap", 30.0);
+  decode.set("phase", Text("decode"));
+  rope.set("scaling", Text("llama3"));
+  const Config rows{{"rows", i(4)}};
+  return {
+      {"linear_dot", {"linear", {{"n", i(96)}, {"k", i(128)}}}, DType::f32, linear_config("dot", 4, 6)},
+      {"linear_fused",
+       {"linear", {{"n", i(96)}, {"k", i(128)}, {"bias", i(1)}, {"gated", i(1)}, {"activation", Text("silu")}, {"residual", i(1)}}},
+       DType::bf16, linear_config("outer", 6, 32)},
+      {"linear_three",
+       {"linear", {{"n", i(96)}, {"n2", i(32)}, {"n3", i(64)}, {"k", i(128)}, {"bias", i(1)}, {"weight_layout", Text("packed")}, {"panel", i(32)}}},
+       DType::f16, linear_config("outer", 14, 32)},
+      {"attention_extend", {"attention_forward", prefill}, DType::bf16, {{"block_m", i(32)}, {"block_n", i(64)}}},
+      {"attention_decode", {"attention_forward", decode}, DType::f32, {{"splits", i(4)}, {"block_n", i(64)}}},
+      {"rms_norm", {"rms_norm", {{"n", i(576)}, {"residual", i(1)}, {"weight_offset", 1.0}}}, DType::bf16, rows},
+      {"layer_norm", {"layer_norm", {{"n", i(576)}}}, DType::f32, rows},
+      {"rope", {"rope", rope}, DType::bf16, rows},
+      {"silu_and_mul", {"silu_and_mul", {{"n", i(576)}}}, DType::f16, rows},
+      {"softmax", {"softmax", {{"n", i(576)}}}, DType::f32, rows},
+      {"embedding", {"embedding", {{"vocab", i(1000)}, {"n", i(576)}, {"scale", 24.0}}}, DType::bf16, rows},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("kernels: the tile IR of every operation is the one of its version", "[kernels][golden]") {
+  std::set<std::string> covered;
+  for (const Golden& golden : goldens()) {
+    const auto& op = library_op(golden.test_case.operation);
+    covered.insert(op.name);
+    const auto function = autotune::build_kernel(op, normalized(golden.test_case, golden.dtype), golden.config, cpu_target("avx512"));
+    INFO("the IR of " << op.name << " changed: raise its OpDef::version, delete the old golden file, accept the new one");
+    CHECK(compare_golden("kernels/" + golden.name + ".v" + std::to_string(op.version) + ".txt", ir::print(*function)) == "");
+  }
+  const autotune::Registry registry = kernels::make_registry();
+  for (const auto& op : registry.ops()) CHECK(covered.count(op->name) == 1);
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,154 @@
+// tests/kernels/model_test.cpp -- config.json of five architectures becomes operations, or one clear line.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "jit/error.h"
+#include "kernels/model.h"
+#include "tests/support/kernel_cases.h"
+
+namespace seqtile::testing {
+namespace {
+
+using kernels::Model;
+using Json = nlohmann::json;
+
+Json llama() {
+  return {{"model_type", "llama"}, {"torch_dtype", "bfloat16"}, {"hidden_act", "silu"}, {"rms_norm_eps", 1e-5},
+          {"hidden_size", 576}, {"intermediate_size", 1536}, {"num_hidden_layers", 30}, {"num_attention_heads", 9},
+          {"num_key_value_heads", 3}, {"vocab_size", 49152}, {"max_position_embeddings", 8192}, {"rope_theta", 1e5}};
+}
+
+Json with(Json json, const Json& changes) {
+  json.update(changes);
+  return json;
+}
+
+Model parse(const Json& json) { return kernels::parse_model(json.dump(), "model.json"); }
+
+std::pair<ErrorCode, std::string> refusal(const Json& json) {
+  try {
+    parse(json);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {ErrorCode::internal, "accepted"};
+}
+
+std::vector<autotune::TuneRequest> operations(const Model& model) {
+  return kernels::model_operations(model, {.lo = 1, .hi = 4096}, model.dtype, 2);
+}
+
+const autotune::Fields& fields_of(const std::vector<autotune::TuneRequest>& requests, const std::string& label) {
+  for (const auto& request : requests)
+    if (request.label == label) return request.workload.fields;
+  throw Error(ErrorCode::internal, "no operation " + label);
+}
+
+}  // namespace
+
+TEST_CASE("models: every shipped file is read and its operations are accepted", "[kernels]") {
+  int count = 0;
+  const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "examples/models";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const Model model = kernels::load_model(file.path().string());
+    for (const auto& request : operations(model)) {
+      INFO(file.path() << " " << request.label);
+      CHECK_NOTHROW(library_op(request.workload.operation).normalize(request.workload));
+      CHECK(request.workload.dtype == DType::bf16);
+      CHECK(request.workload.threads == 2);
+    }
+    ++count;
+  }
+  CHECK(count == 5);
+}
+
+TEST_CASE("models: a llama's operations with their lengths", "[kernels]") {
+  const auto requests = operations(parse(llama()));
+  std::vector<std::string> labels;
+  for (const auto& request : requests) {
+    labels.push_back(request.label);
+    CHECK(request.lo == 1);
+    CHECK(request.hi == (request.label == "lm_head" ? 256 : request.label == "attention_decode" ? 8192 : 4096));
+  }
+  CHECK(labels == std::vector<std::string>{"embedding", "input_norm", "residual_norm", "qkv_proj", "rope", "attention_prefill",
+                                           "attention_extend", "attention_decode", "o_proj", "gate_up_proj", "down_proj", "lm_head"});
+  const auto& qkv = fields_of(requests, "qkv_proj");
+  CHECK(qkv.get_int("n") == 576);
+  CHECK(qkv.get_int("n2") == 192);
+  CHECK(qkv.get_int("n3") == 192);
+  CHECK(qkv.get_int("k") == 576);
+  CHECK(qkv.get_int("bias") == 0);
+  CHECK(fields_of(requests, "gate_up_proj").get_int("gated") == 1);
+  CHECK(fields_of(requests, "down_proj").get_int("k") == 1536);
+  CHECK(fields_of(requests, "lm_head").get_int("n") == 49152);
+}
+
+TEST_CASE("models: ranges of lengths and keys are as asked for", "[kernels]") {
+  const auto requests = kernels::model_operations(parse(llama()), {.lo = 300, .hi = 500, .kv_lo = 5, .kv_hi = 77}, DType::f32, 1);
+  for (const auto& request : requests) {
+    CHECK(request.label != "lm_head");  // declared for at most 256 rows
+    CHECK(request.lo == (request.label == "attention_decode" ? 5 : 300));
+    CHECK(request.hi == (request.label == "attention_decode" ? 77 : 500));
+    CHECK(request.workload.dtype == DType::f32);
+  }
+}
+
+TEST_CASE("models: what the architectures differ in", "[kernels]") {
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "mistral"}, {"sliding_window", 4096}}))), "attention_prefill").get_int("window") == 4096);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "mistral"}, {"sliding_window", nullptr}}))), "attention_prefill").get_int("window") == 0);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}, {"sliding_window", 4096}}))), "attention_prefill").get_int("window") == 0);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}}))), "qkv_proj").get_int("bias") == 1);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}}))), "o_proj").get_int("bias") == 0);
+
+  const auto gemma = operations(parse(with(llama(), {{"model_type", "gemma2"}, {"hidden_size", 2304}, {"num_attention_heads", 8},
+      {"num_key_value_heads", 4}, {"head_dim", 256}, {"sliding_window", 4096}, {"attn_logit_softcapping", 50.0},
+      {"query_pre_attn_scalar", 144}, {"hidden_activation", "gelu_pytorch_tanh"}})));
+  CHECK(fields_of(gemma, "residual_norm").get_double("weight_offset", 0) == 1);
+  CHECK(fields_of(gemma, "embedding").get_double("scale", 0) == 48);
+  CHECK(fields_of(gemma, "attention_decode").get_int("window") == 0);
+  CHECK(fields_of(gemma, "attention_decode_window").get_int("window") == 4096);
+  CHECK(fields_of(gemma, "attention_extend").get_double("soft_cap", 0) == 50);
+  CHECK(fields_of(gemma, "attention_extend").get_double("scale", 0) == Approx(1.0 / 12));
+  CHECK(fields_of(gemma, "gate_up_proj").get_string("activation") == "gelu_tanh");
+  CHECK(fields_of(gemma, "qkv_proj").get_int("n2") == 1024);
+
+  const auto phi = operations(parse(with(llama(), {{"model_type", "phi3"}, {"hidden_size", 3072}, {"num_attention_heads", 32},
+      {"num_key_value_heads", 32}, {"sliding_window", 2047}, {"partial_rotary_factor", 0.75}})));
+  CHECK(fields_of(phi, "attention_prefill").get_int("head_dim") == 96);
+  CHECK(fields_of(phi, "rope").get_int("rotary_dim") == 72);
+  CHECK(fields_of(phi, "attention_prefill").get_int("window") == 2047);
+
+  const Json scaling = {{"rope_type", "llama3"}, {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 8192}};
+  CHECK(fields_of(operations(parse(with(llama(), {{"rope_scaling", scaling}}))), "rope").get_double("factor", 0) == 32);
+}
+
+TEST_CASE("models: missing and wrong fields give one line that names them", "[kernels]") {
+  using Result = std::pair<ErrorCode, std::string>;
+  for (const char* name : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+                           "max_position_embeddings", "model_type", "hidden_act"}) {
+    Json json = llama();
+    json.erase(name);
+    const auto [code, message] = refusal(json);
+    CHECK(code == ErrorCode::invalid_argument);
+    CHECK_THAT(message, Catch::Matchers::StartsWith(std::string("model.json: field ") + name + " "));
+    CHECK(message.find('\n') == std::string::npos);
+  }
+  CHECK(refusal(with(llama(), {{"hidden_size", "576"}})) ==
+        Result{ErrorCode::invalid_argument, "model.json: field hidden_size is \"576\", must be a whole number of 1..1048576"});
+  CHECK(refusal(with(llama(), {{"vocab_size", -1}})).first == ErrorCode::invalid_argument);
+  CHECK(refusal(with(llama(), {{"num_key_value_heads", 2}})).first == ErrorCode::invalid_argument);
+  CHECK(refusal(with(llama(), {{"torch_dtype", "int8"}})).first == ErrorCode::invalid_argument);
+  CHECK(refusal(with(llama(), {{"model_type", "mamba"}})).first == ErrorCode::unsupported);
+  CHECK(refusal(with(llama(), {{"hidden_act", "relu"}})).first == ErrorCode::unsupported);
+  CHECK(refusal(with(llama(), {{"rope_scaling", {{"type", "longrope"}}}})).first == ErrorCode::unsupported);
+  CHECK(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "llama3"}}}})) ==
+        Result{ErrorCode::invalid_argument, "model.json: rope_scaling: field factor is missing; llama3 scaling needs it"});
+  CHECK_THROWS_AS(kernels::parse_model("[1, 2]", "model.json"), Error);
+  CHECK_THROWS_AS(kernels::load_model("/nonexistent/model.json"), Error);
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,56 @@
+// tests/support/fake_runner.cpp -- see fake_runner.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/fake_runner.h"
+
+#include <cmath>
+
+namespace seqtile::test {
+namespace {
+
+autotune::Verdict lookup(const std::map<std::string, autotune::Verdict>& failures, const autotune::Config& config) {
+  const auto at = failures.find(config.json());
+  return at == failures.end() ? autotune::Verdict{} : at->second;
+}
+
+}  // namespace
+
+void FakeRunner::begin(const autotune::OpDef&, const autotune::Workload&, int64_t) {}
+
+std::vector<autotune::Verdict> FakeRunner::compile(std::span<const autotune::Config> candidates) {
+  std::vector<autotune::Verdict> verdicts;
+  for (const auto& config : candidates) {
+    if (compiled_.insert(config.json()).second) {
+      ++compiles;
+      clock_s += 0.01;
+    }
+    verdicts.push_back(lookup(compile_failures, config));
+  }
+  return verdicts;
+}
+
+autotune::Verdict FakeRunner::check(const autotune::Config& candidate) { return lookup(check_failures, candidate); }
+
+autotune::Verdict FakeRunner::check_bucket(const autotune::Config& candidate, const autotune::Bucket&) {
+  clock_s += 0.002;
+  return lookup(bucket_failures, candidate);
+}
+
+std::vector<autotune::Series> FakeRunner::measure(std::span<const autotune::Config> candidates,
+                                                  const autotune::MeasurePlan& plan) {
+  if (on_measure) on_measure();
+  measured += static_cast<int64_t>(candidates.size());
+  std::vector<autotune::Series> series(candidates.size());
+  std::normal_distribution<double> normal;
+  double drift = 1;
+  for (int round = 0; round < plan.min_rounds; ++round) {
+    drift *= std::exp(3 * noise_ * normal(random_));  // the machine's speed wanders, for all candidates alike
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const double us = model_(candidates[i], plan.length) * drift * std::exp(noise_ * normal(random_));
+      series[i].us.push_back(us);
+      clock_s += us * 1e-6 + 1e-4;
+    }
+  }
+  return series;
+}
+
+}  // namespace seqtile::test

@@ -1,0 +1,45 @@
+// tests/support/guarded_call.h -- a call of an operation whose tensors lie in poisoned memory.
+// SPDX-License-Identifier: Apache-2.0
+//
+// All bits set is NaN in every float format and -1 in every integer. Each tensor's rows are padded by such poison and
+// surrounded by it, bases and rows start at odd addresses, outputs are poison before a run: reading out of range
+// shows in the result, writing out of range in the guard, a forgotten element in the output.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/op_def.h"
+
+namespace seqtile::testing {
+
+class GuardedCall {
+ public:
+  /// `symbols` in schema order; inputs are filled by the operation or with normal values, from `seed`. `op` must live on.
+  GuardedCall(const autotune::OpDef& op, const autotune::Workload& workload, std::vector<int64_t> symbols, uint64_t seed);
+  GuardedCall(const GuardedCall&) = delete;
+  GuardedCall& operator=(const GuardedCall&) = delete;
+
+  const autotune::Problem& problem() const { return problem_; }
+  /// Errors: internal when the schema has no such argument.
+  const Tensor& tensor(const std::string& name) const;
+  void poison_outputs();
+  /// All rows of the outputs where there are at most `most`, else both ends and some in between.
+  std::vector<int64_t> sample_rows(int64_t most) const;
+  /// References for `rows`, as OpDef::reference gives them.
+  std::vector<std::vector<double>> want(std::span<const int64_t> rows) const;
+  /// Empty when outputs agree with `want` and no poison outside of them was touched, else the first thing wrong.
+  std::string check(std::span<const int64_t> rows, const std::vector<std::vector<double>>& want) const;
+  /// The bytes of all outputs, guards included.
+  std::vector<std::vector<std::byte>> output_bytes() const;
+
+ private:
+  const autotune::OpDef& op_;
+  autotune::Workload workload_;
+  autotune::Schema schema_;
+  autotune::Problem problem_;
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+}  // namespace seqtile::testing

@@ -1,0 +1,413 @@
+// tests/support/interpreter.cpp -- programs, control flow, memory and synchronisation of the interpreter.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/interpreter.h"
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <unordered_map>
+
+#include "jit/error.h"
+#include "tests/support/interpreter_values.h"
+
+namespace seqtile::testing {
+
+using ir::Block;
+using ir::Op;
+using ir::OpKind;
+using ir::Type;
+using ir::Value;
+
+namespace {
+
+/// Memory as a view sees it; out-of-range elements have no address.
+struct View {
+  char* base = nullptr;
+  DType dtype = DType::f32;
+  int rank = 0;
+  std::array<int64_t, ir::kMaxViewRank> sizes{}, strides{};
+
+  char* address(std::span<const int64_t> index) const {
+    int64_t offset = 0;
+    for (int i = 0; i < rank; ++i) {
+      if (index[i] < 0 || index[i] >= sizes[i]) return nullptr;
+      offset += index[i] * strides[i];
+    }
+    return base + offset * dtype_bytes(dtype);
+  }
+};
+
+template <class T>
+T read_as(const char* address) {
+  T value;
+  std::memcpy(&value, address, sizeof(T));
+  return value;
+}
+
+template <class T>
+void write_as(char* address, T value) {
+  std::memcpy(address, &value, sizeof(T));
+}
+
+void read_element(TileData& tile, int64_t index, const char* address) {
+  switch (tile.type.dtype) {
+    case DType::i1: tile.ints[index] = read_as<uint8_t>(address) & 1; break;
+    case DType::i8: tile.ints[index] = read_as<int8_t>(address); break;
+    case DType::i16: tile.ints[index] = read_as<int16_t>(address); break;
+    case DType::i32: tile.ints[index] = read_as<int32_t>(address); break;
+    case DType::i64: tile.ints[index] = read_as<int64_t>(address); break;
+    case DType::f16: tile.floats[index] = f16_to_f32(read_as<uint16_t>(address)); break;
+    case DType::bf16: tile.floats[index] = bf16_to_f32(read_as<uint16_t>(address)); break;
+    case DType::f32: tile.floats[index] = read_as<float>(address); break;
+    case DType::f64: tile.floats[index] = read_as<double>(address); break;
+  }
+}
+
+void write_element(const TileData& tile, int64_t index, char* address) {
+  switch (tile.type.dtype) {
+    case DType::i1:
+    case DType::i8: write_as(address, static_cast<int8_t>(tile.ints[index])); break;
+    case DType::i16: write_as(address, static_cast<int16_t>(tile.ints[index])); break;
+    case DType::i32: write_as(address, static_cast<int32_t>(tile.ints[index])); break;
+    case DType::i64: write_as(address, tile.ints[index]); break;
+    case DType::f16: write_as(address, f32_to_f16(static_cast<float>(tile.floats[index]))); break;
+    case DType::bf16: write_as(address, f32_to_bf16(static_cast<float>(tile.floats[index]))); break;
+    case DType::f32: write_as(address, static_cast<float>(tile.floats[index])); break;
+    case DType::f64: write_as(address, tile.floats[index]); break;
+  }
+}
+
+View bind_view(const std::string& name, const Type& type, const Tensor& tensor) {
+  const auto fail = [&](const std::string& message) {
+    throw Error(ErrorCode::invalid_argument, "parameter " + name + ": " + message + "; it is " + to_string(type));
+  };
+  View view{static_cast<char*>(tensor.data), type.dtype, type.rank};
+  if (!tensor.data) return view;
+  if (tensor.dtype != type.dtype) fail("the tensor's elements are " + std::string(dtype_name(tensor.dtype)));
+  if (tensor.rank != type.rank) fail("the tensor has " + std::to_string(tensor.rank) + " dimensions");
+  view.sizes = tensor.sizes;
+  view.strides = tensor.strides;
+  const auto is_aligned = [&](int64_t bytes) { return bytes % type.alignment == 0; };
+  if (!is_aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor.data)))) fail("the base is not aligned");
+  for (int i = 0; i < type.rank; ++i) {
+    if (type.shape[i] != ir::kDynamic && type.shape[i] != tensor.sizes[i])
+      fail("size " + std::to_string(i) + " of the tensor is " + std::to_string(tensor.sizes[i]));
+    if (i + 1 < type.rank && tensor.sizes[i] > 1 && !is_aligned(tensor.strides[i] * dtype_bytes(type.dtype)))
+      fail("stride " + std::to_string(i) + " is not aligned");
+  }
+  if (type.contiguous && tensor.sizes[type.rank - 1] > 1 && tensor.strides[type.rank - 1] != 1)
+    fail("the innermost stride is " + std::to_string(tensor.strides[type.rank - 1]));
+  return view;
+}
+
+class Program {
+ public:
+  Program(const ir::Function& function, Grid grid, Grid id, std::span<const ParamValue> params) : grid_(grid), id_(id) {
+    const auto& arguments = function.body().arguments;
+    for (size_t i = 0; i < arguments.size(); ++i) bind(function.param_names()[i], arguments[i], params[i]);
+  }
+
+  void run(const Block& block) {
+    for (const Op* op : block.ops) execute(*op);
+  }
+
+ private:
+  [[noreturn]] static void fail(const Op& op, const std::string& message, ErrorCode code = ErrorCode::wrong_result) {
+    std::string name(op.info().name);
+    if (!op.results.empty()) name += " %" + std::to_string(op.results[0]->id);
+    throw Error(code, name + ": " + message);
+  }
+
+  void bind(const std::string& name, const Value* value, const ParamValue& param) {
+    const Type& type = value->type;
+    if (const Tensor* tensor = std::get_if<Tensor>(&param); type.is_view() && tensor) {
+      views_[value] = bind_view(name, type, *tensor);
+      return;
+    }
+    TileData data(type);
+    const bool fits = !type.is_view() && param.index() == (is_float(type.dtype) ? 2u : 1u);
+    if (!fits) throw Error(ErrorCode::invalid_argument, "parameter " + name + " takes a value of " + to_string(type));
+    if (data.holds_floats()) {
+      data.floats[0] = round_to(type.dtype, std::get<double>(param));
+    } else {
+      data.ints[0] = wrap_to(type.dtype, std::get<int64_t>(param));
+    }
+    tiles_[value] = std::move(data);
+  }
+
+  const TileData& tile(const Value* value) const { return tiles_.at(value); }
+  int64_t scalar(const Value* value) const { return tile(value).ints[0]; }
+
+  void set_scalar(const Op& op, int64_t value) {
+    TileData data(op.results[0]->type);
+    data.ints[0] = value;
+    tiles_[op.results[0]] = std::move(data);
+  }
+
+  void execute(const Op& op) {
+    switch (op.info().group) {
+      case ir::OpGroup::control: return control(op);
+      case ir::OpGroup::memory: return memory(op);
+      case ir::OpGroup::sync: return sync(op);
+      case ir::OpGroup::debug: return debug(op);
+      default: break;
+    }
+    if (op.kind == OpKind::select && op.operands[1]->type.is_view()) {
+      views_[op.results[0]] = views_.at(op.operands[scalar(op.operands[0]) ? 1 : 2]);
+      return;
+    }
+    std::vector<const TileData*> operands;
+    for (const Value* operand : op.operands) operands.push_back(&tile(operand));
+    std::vector<TileData> results = evaluate(op, operands);
+    for (size_t i = 0; i < results.size(); ++i) tiles_[op.results[i]] = std::move(results[i]);
+  }
+
+  // control
+
+  /// Copies first, so that values may be permuted (results and arguments may be among the sources).
+  void assign(const std::vector<Value*>& to, size_t to_first, const std::vector<Value*>& from, size_t from_first) {
+    std::vector<TileData> copies;
+    for (size_t i = from_first; i < from.size(); ++i) copies.push_back(tile(from[i]));
+    for (size_t i = 0; i < copies.size(); ++i) tiles_[to[to_first + i]] = std::move(copies[i]);
+  }
+
+  void control(const Op& op) {
+    switch (op.kind) {
+      case OpKind::program_id: return set_scalar(op, id_[op.int_attr("axis")]);
+      case OpKind::num_programs: return set_scalar(op, grid_[op.int_attr("axis")]);
+      case OpKind::for_loop: return for_loop(op);
+      case OpKind::while_loop: return while_loop(op);
+      case OpKind::if_then: {
+        const Block& branch = *op.regions[scalar(op.operands[0]) ? 0 : 1];
+        run(branch);
+        return assign(op.results, 0, branch.yielded(), 0);
+      }
+      case OpKind::assume:
+        if (!scalar(op.operands[0])) fail(op, "the assumption is false");
+        return;
+      default: return;  // yield: read by its parent
+    }
+  }
+
+  void for_loop(const Op& op) {
+    const int64_t lo = scalar(op.operands[0]), hi = scalar(op.operands[1]), step = scalar(op.operands[2]);
+    if (step <= 0) fail(op, "the step " + std::to_string(step) + " is not positive");
+    const Block& body = *op.regions[0];
+    assign(op.results, 0, op.operands, 3);
+    for (int64_t index = lo; index < hi; index += step) {
+      TileData induction(body.arguments[0]->type);
+      induction.ints[0] = index;
+      tiles_[body.arguments[0]] = std::move(induction);
+      assign(body.arguments, 1, op.results, 0);
+      run(body);
+      assign(op.results, 0, body.yielded(), 0);
+    }
+  }
+
+  void while_loop(const Op& op) {
+    const Block &test = *op.regions[0], &body = *op.regions[1];
+    assign(op.results, 0, op.operands, 0);
+    while (true) {
+      assign(test.arguments, 0, op.results, 0);
+      run(test);
+      assign(op.results, 0, test.yielded(), 1);
+      if (!scalar(test.yielded()[0])) return;
+      assign(body.arguments, 0, op.results, 0);
+      run(body);
+      assign(op.results, 0, body.yielded(), 0);
+    }
+  }
+
+  // memory
+
+  std::vector<int64_t> indices(const Op& op, size_t first, int rank) const {
+    std::vector<int64_t> result;
+    for (int i = 0; i < rank; ++i) result.push_back(scalar(op.operands[first + i]));
+    return result;
+  }
+
+  /// The address of the element that a scalar access names; it must exist.
+  char* element(const Op& op, const View& view) const {
+    const std::vector<int64_t> index = indices(op, 1, view.rank);
+    char* address = view.address(index);
+    if (address) return address;
+    std::string text;
+    for (int i = 0; i < view.rank; ++i)
+      text += (i ? ", " : "") + std::to_string(index[i]) + " of " + std::to_string(view.sizes[i]);
+    fail(op, "the element [" + text + "] is out of range");
+  }
+
+  /// Calls visit(flat index in the tile, address or nullptr) for a window whose first element is at `offsets`.
+  template <class Visit>
+  static void visit_window(const View& view, const Type& window, const std::vector<int64_t>& offsets, Visit visit) {
+    for (int64_t flat = 0; flat < window.num_elements(); ++flat) {
+      std::vector<int64_t> index = offsets;
+      int64_t rest = flat;
+      for (int i = window.rank - 1; i >= 0; --i) {
+        index[i] += rest % window.shape[i];
+        rest /= window.shape[i];
+      }
+      visit(flat, view.address(index));
+    }
+  }
+
+  /// The same for gather and scatter: row i of the tile is row rows[i] of the view.
+  template <class Visit>
+  void visit_rows(const Op& op, const View& view, const Type& window, Visit visit) const {
+    const TileData& rows = tile(op.operands[1]);
+    const int64_t column = scalar(op.operands[2]), width = window.shape[1];
+    for (int64_t flat = 0; flat < window.num_elements(); ++flat) {
+      const int64_t index[] = {rows.ints[flat / width], column + flat % width};
+      visit(flat, view.address(index));
+    }
+  }
+
+  void memory(const Op& op) {
+    const View& view = views_.at(op.operands[0]);
+    switch (op.kind) {
+      case OpKind::size: return set_scalar(op, view.sizes[op.int_attr("axis")]);
+      case OpKind::slice: return slice(op, view);
+      case OpKind::at: return at(op, view);
+      case OpKind::load:
+      case OpKind::gather: return load(op, view);
+      case OpKind::store:
+      case OpKind::store_add:
+      case OpKind::scatter: return store(op, view);
+      case OpKind::load_scalar: {
+        TileData data(op.results[0]->type);
+        read_element(data, 0, element(op, view));
+        tiles_[op.results[0]] = std::move(data);
+        return;
+      }
+      case OpKind::store_scalar: return write_element(tile(op.operands.back()), 0, element(op, view));
+      default: return;  // prefetch changes nothing
+    }
+  }
+
+  void slice(const Op& op, View view) {
+    const std::vector<int64_t> offsets = indices(op, 1, view.rank), sizes = indices(op, 1 + view.rank, view.rank);
+    for (int i = 0; i < view.rank; ++i) {
+      const bool fits = sizes[i] == 0 || (offsets[i] >= 0 && sizes[i] > 0 && offsets[i] + sizes[i] <= view.sizes[i]);
+      if (!fits)
+        fail(op, "offset " + std::to_string(offsets[i]) + " and size " + std::to_string(sizes[i]) + " leave axis " +
+                     std::to_string(i) + " of size " + std::to_string(view.sizes[i]));
+      view.base += sizes[i] == 0 ? 0 : offsets[i] * view.strides[i] * dtype_bytes(view.dtype);
+      view.sizes[i] = sizes[i];
+    }
+    views_[op.results[0]] = view;
+  }
+
+  void at(const Op& op, View view) {
+    const int64_t axis = op.int_attr("axis"), index = scalar(op.operands[1]);
+    if (index < 0 || index >= view.sizes[axis])
+      fail(op, "the index " + std::to_string(index) + " is not in axis " + std::to_string(axis) + " of size " +
+                   std::to_string(view.sizes[axis]));
+    view.base += index * view.strides[axis] * dtype_bytes(view.dtype);
+    for (int i = static_cast<int>(axis); i + 1 < view.rank; ++i) {
+      view.sizes[i] = view.sizes[i + 1];
+      view.strides[i] = view.strides[i + 1];
+    }
+    --view.rank;
+    views_[op.results[0]] = view;
+  }
+
+  void load(const Op& op, const View& view) {
+    TileData data(op.results[0]->type);
+    const double fill = op.float_attr("fill");
+    const auto visit = [&](int64_t flat, const char* address) {
+      address ? read_element(data, flat, address) : set_element(data, flat, fill);
+    };
+    if (op.kind == OpKind::gather) {
+      visit_rows(op, view, data.type, visit);
+    } else {
+      visit_window(view, data.type, indices(op, 1, view.rank), visit);
+    }
+    tiles_[op.results[0]] = std::move(data);
+  }
+
+  void store(const Op& op, const View& view) {
+    TileData data = tile(op.operands.back());
+    const auto visit = [&](int64_t flat, char* address) {
+      if (!address) return;
+      if (op.kind == OpKind::store_add) add_element(data, flat, address);
+      write_element(data, flat, address);
+    };
+    if (op.kind == OpKind::scatter) {
+      visit_rows(op, view, data.type, visit);
+    } else {
+      visit_window(view, data.type, indices(op, 1, view.rank), visit);
+    }
+  }
+
+  /// data[index] += the element in memory.
+  static void add_element(TileData& data, int64_t index, const char* address) {
+    TileData old(ir::scalar_type(data.type.dtype));
+    read_element(old, 0, address);
+    if (data.holds_floats()) {
+      data.floats[index] += old.floats[0];
+    } else {
+      data.ints[index] =
+          static_cast<int64_t>(static_cast<uint64_t>(data.ints[index]) + static_cast<uint64_t>(old.ints[0]));
+    }
+  }
+
+  // synchronisation: one program at a time, so every access is already ordered
+
+  void sync(const Op& op) {
+    if (op.operands.empty()) return;  // fence, griddep
+    const View& view = views_.at(op.operands[0]);
+    char* address = element(op, view);
+    TileData old(ir::scalar_type(view.dtype));
+    read_element(old, 0, address);
+    TileData value = tile(op.operands.back());
+    const std::string_view kind = op.string_attr("kind");
+    if (op.kind == OpKind::wait_ge) {
+      if (old.ints[0] < value.ints[0])
+        fail(op,
+             "the element is " + std::to_string(old.ints[0]) + " and nothing can raise it to " +
+                 std::to_string(value.ints[0]) + ": programs run one after another",
+             ErrorCode::timeout);
+      return;
+    }
+    const bool swaps = op.kind != OpKind::cas || old.ints == tile(op.operands[op.operands.size() - 2]).ints;
+    const bool keeps_old = (kind == "max" || kind == "min") && is_beyond(old, value, kind == "max");
+    if (kind == "add") add_element(value, 0, address);
+    if (swaps && !keeps_old) write_element(value, 0, address);
+    if (!op.results.empty()) tiles_[op.results[0]] = std::move(old);
+  }
+
+  static bool is_beyond(const TileData& old, const TileData& value, bool wants_max) {
+    if (old.holds_floats()) return wants_max ? old.floats[0] > value.floats[0] : old.floats[0] < value.floats[0];
+    return wants_max ? old.ints[0] > value.ints[0] : old.ints[0] < value.ints[0];
+  }
+
+  void debug(const Op& op) {
+    const TileData& value = tile(op.operands[0]);
+    const std::string message(op.string_attr("message"));
+    if (op.kind == OpKind::assert_true) {
+      if (!value.ints[0]) fail(op, message);
+      return;
+    }
+    const std::string number = value.holds_floats() ? std::to_string(value.floats[0]) : std::to_string(value.ints[0]);
+    std::fprintf(stderr, "%s: %s\n", message.c_str(), number.c_str());
+  }
+
+  Grid grid_, id_;
+  std::unordered_map<const Value*, TileData> tiles_;
+  std::unordered_map<const Value*, View> views_;
+};
+
+}  // namespace
+
+void interpret(const ir::Function& function, Grid grid, std::span<const ParamValue> params) {
+  const size_t expected = function.body().arguments.size();
+  if (params.size() != expected)
+    throw Error(ErrorCode::invalid_argument, function.name() + " takes " + std::to_string(expected) +
+                                                 " parameters, not " + std::to_string(params.size()));
+  Grid id{};
+  for (id[2] = 0; id[2] < grid[2]; ++id[2])
+    for (id[1] = 0; id[1] < grid[1]; ++id[1])
+      for (id[0] = 0; id[0] < grid[0]; ++id[0]) Program(function, grid, id, params).run(function.body());
+}
+
+}  // namespace seqtile::testing

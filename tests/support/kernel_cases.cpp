@@ -1,0 +1,139 @@
+// tests/support/kernel_cases.cpp -- see kernel_cases.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/kernel_cases.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "jit/device.h"
+#include "kernels/registry.h"
+#include "tests/support/guarded_call.h"
+
+namespace seqtile::testing {
+
+using autotune::Config;
+using autotune::OpDef;
+using autotune::Workload;
+
+namespace {
+
+constexpr int64_t kFullyCheckedRows = 24;
+constexpr size_t kConfigsALength = 3;
+
+Device& test_device() {
+  static const std::unique_ptr<Device> device = make_cpu_device(2);
+  return *device;
+}
+
+std::vector<int64_t> symbols_at(const OpDef& op, const Workload& workload, int64_t length) {
+  return op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
+}
+
+/// Largest distance wins: how many parameters of `config` have a value that no chosen configuration has.
+size_t novelty(const Config& config, const std::vector<Config>& chosen) {
+  size_t new_values = 0;
+  for (const auto& [name, value] : config.values())
+    new_values += std::none_of(chosen.begin(), chosen.end(), [&, &name = name, &value = value](const Config& other) {
+      const auto it = other.values().find(name);
+      return it != other.values().end() && it->second == value;
+    });
+  return new_values;
+}
+
+/// Compiled kernels by configuration, so that all lengths share them.
+class Runners {
+ public:
+  Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend)
+      : op_(op), workload_(workload), target_(target), backend_(backend) {}
+  KernelRunner& get(const Config& config) {
+    auto& runner = runners_[config.json()];
+    if (!runner) runner = std::make_unique<KernelRunner>(op_, workload_, config, target_, backend_, test_device());
+    return *runner;
+  }
+
+ private:
+  const OpDef& op_;
+  const Workload& workload_;
+  const Target& target_;
+  Backend backend_;
+  std::map<std::string, std::unique_ptr<KernelRunner>> runners_;
+};
+
+void check_call(KernelRunner& runner, GuardedCall& call, const std::vector<int64_t>& rows,
+                const std::vector<std::vector<double>>& want) {
+  call.poison_outputs();
+  runner.run(call.problem());
+  REQUIRE(call.check(rows, want) == "");
+  const auto first = call.output_bytes();
+  call.poison_outputs();
+  runner.run(call.problem());
+  REQUIRE(call.output_bytes() == first);
+}
+
+void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths,
+           const std::vector<Target>& targets, Backend backend) {
+  const OpDef& op = library_op(test_case.operation);
+  const Workload workload = normalized(test_case, dtype);
+  std::vector<Runners> runners;
+  for (const Target& target : targets) runners.emplace_back(op, workload, target, backend);
+  for (const int64_t length : lengths) {
+    GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length));
+    const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
+    const auto want = call.want(rows);
+    for (size_t t = 0; t < targets.size(); ++t)
+      for (const Config& config : diverse_configs(op, workload, length, targets[t], kConfigsALength)) {
+        INFO(op.name << " " << workload.json() << " length " << length << " " << targets[t].name << " " << config.json());
+        check_call(runners[t].get(config), call, rows, want);
+      }
+  }
+}
+
+}  // namespace
+
+const OpDef& library_op(const std::string& name) {
+  static const autotune::Registry registry = kernels::make_registry();
+  return registry.find(name);
+}
+
+Workload normalized(const KernelCase& test_case, DType dtype, int threads) {
+  return library_op(test_case.operation).normalize({test_case.operation, dtype, threads, test_case.fields});
+}
+
+std::vector<Target> executable_targets() {
+  std::vector<Target> targets;
+  for (const std::string& name : cpu_target_names())
+    if (const Target target = cpu_target(name); is_executable(target)) targets.push_back(target);
+  return targets;
+}
+
+std::vector<Config> diverse_configs(const OpDef& op, const Workload& workload, int64_t length, const Target& target,
+                                    size_t most) {
+  const std::vector<Config> space = op.config_space(workload, length, target).enumerate();
+  std::vector<Config> chosen = {op.default_config(workload, length, target)};
+  while (chosen.size() < most) {
+    // Ties go round with the length, so that a list of lengths sees many configurations.
+    const Config* best = nullptr;
+    size_t best_novelty = 0;
+    for (size_t i = 0; i < space.size(); ++i) {
+      const Config& config = space[(i + static_cast<size_t>(length) * 7) % space.size()];
+      if (const size_t n = novelty(config, chosen); n > best_novelty) best_novelty = n, best = &config;
+    }
+    if (!best) break;
+    chosen.push_back(*best);
+  }
+  return chosen;
+}
+
+void check_interpreted(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  check(test_case, dtype, lengths, {cpu_target("avx512")}, Backend::interpreter);
+}
+
+void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  check(test_case, dtype, lengths, executable_targets(), Backend::compiled);
+}
+
+}  // namespace seqtile::testing

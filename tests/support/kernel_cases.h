@@ -1,0 +1,37 @@
+// tests/support/kernel_cases.h -- the one test body of all kernels: every dtype, length and shape of configuration
+// against the f64 reference, on poisoned memory.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "tests/support/kernel_runner.h"
+
+namespace seqtile::testing {
+
+struct KernelCase {
+  std::string operation;
+  autotune::Fields fields;
+};
+
+/// The lengths every kernel is tested at: 1, primes, tile - 1, tile, tile + 1.
+inline const std::vector<int64_t> kTestLengths = {1, 2, 3, 7, 16, 17, 63, 64, 65, 127, 257, 1000};
+
+/// The operation's definition in the library's registry.
+const autotune::OpDef& library_op(const std::string& name);
+autotune::Workload normalized(const KernelCase& test_case, DType dtype, int threads = 2);
+/// Targets that this machine executes, best first.
+std::vector<Target> executable_targets();
+
+/// At most `most` configurations for `length` that differ as much as possible: the default, then others so that every
+/// value of every textual parameter and the extremes of the numeric ones are present.
+std::vector<autotune::Config> diverse_configs(const autotune::OpDef& op, const autotune::Workload& workload,
+                                              int64_t length, const Target& target, size_t most);
+
+/// Runs the case in interpreted tile IR. Use small shapes.
+void check_interpreted(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths);
+/// Compiles for every executable target and runs each configuration twice: the second run must give the same bits.
+void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
+
+}  // namespace seqtile::testing

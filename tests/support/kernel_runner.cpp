@@ -1,0 +1,46 @@
+// tests/support/kernel_runner.cpp -- see kernel_runner.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/kernel_runner.h"
+
+#include "autotune/launch.h"
+#include "jit/compiler.h"
+#include "tests/support/interpreter.h"
+
+namespace seqtile::testing {
+
+KernelRunner::KernelRunner(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
+                           const Target& target, Backend backend, Device& device)
+    : op_(op), workload_(workload), config_(config), function_(autotune::build_kernel(op, workload, config, target)),
+      device_(device) {
+  if (backend == Backend::compiled) kernel_ = device.load(compile(*function_, target));
+}
+
+std::vector<std::vector<uint64_t>>& KernelRunner::workspaces(const autotune::Problem& problem) {
+  const auto specs = op_.workspaces ? op_.workspaces(workload_, config_) : std::vector<autotune::Workspace>{};
+  memory_.resize(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const int64_t bytes = specs[i].elements.value(problem.symbols) * dtype_bytes(specs[i].dtype);
+    if (memory_[i].size() * 8 < static_cast<size_t>(bytes)) memory_[i].assign(static_cast<size_t>(bytes / 8 + 1), 0);
+  }
+  return memory_;
+}
+
+void KernelRunner::run(const autotune::Problem& problem) {
+  const auto specs = op_.workspaces ? op_.workspaces(workload_, config_) : std::vector<autotune::Workspace>{};
+  auto& memory = workspaces(problem);
+  const Grid grid = autotune::grid_of(op_.grid(workload_, config_), problem.symbols);
+  if (kernel_) {
+    autotune::KernelCall call;
+    autotune::CallLayout(*problem.schema).bind(problem.tensors, problem.symbols[0], {}, call);
+    for (size_t i = 0; i < specs.size(); ++i)
+      autotune::append_workspace(call, memory[i].data(), specs[i].elements.value(problem.symbols));
+    device_.launch(*kernel_, grid, call.block());
+    return;
+  }
+  std::vector<ParamValue> params(problem.tensors.begin(), problem.tensors.end());
+  for (size_t i = 0; i < specs.size(); ++i)
+    params.push_back(make_tensor(memory[i].data(), specs[i].dtype, {specs[i].elements.value(problem.symbols)}));
+  interpret(*function_, grid, params);
+}
+
+}  // namespace seqtile::testing

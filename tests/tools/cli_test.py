@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+# tests/tools/cli_test.py -- the program's JSON, exit codes and messages: cli_test.py SEQTILE_PROGRAM
+# SPDX-License-Identifier: Apache-2.0
+#
+# A tiny model is prewarmed once with a budget of seconds; every command then works on copies of that file.
+import atexit
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+NUMBER = (int, float)
+MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float32", "hidden_act": "silu",
+         "rms_norm_eps": 1e-5, "hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 2,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 384, "max_position_embeddings": 96,
+         "rope_theta": 10000.0, "rope_scaling": None, "tie_word_embeddings": True, "attention_bias": False}
+TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,37,5\n2023-11-16 18:15:47,90,30\n" \
+        "2023-11-16 18:15:48,1,3\n2023-11-16 18:15:49,37,2\n"
+LINEAR = ["linear", "--set", "n=128", "--set", "k=96", "--threads", "1"]
+
+
+class Run:
+    """One finished run of the program."""
+
+    def __init__(self, arguments, cwd, env=None, limit=240):
+        self.result = subprocess.run([Cli.program] + arguments, cwd=cwd, env=env or Cli.env, capture_output=True, text=True,
+                                     timeout=limit)
+        self.code, self.out, self.err = self.result.returncode, self.result.stdout, self.result.stderr
+
+    def json(self):
+        return json.loads(self.out.rstrip("\n").split("\n")[-1])
+
+
+class Cli(unittest.TestCase):
+    program, env, work = "", {}, ""
+
+    @classmethod
+    def prepare(cls):
+        """Prewarms once for all test classes."""
+        cls.work = tempfile.mkdtemp(prefix="seqtile_cli_")
+        atexit.register(shutil.rmtree, cls.work)
+        cls.env = dict(os.environ, SEQTILE_CACHE_DIR=cls.work + "/cache", SEQTILE_CONFIG_DIR=cls.work + "/config")
+        cls.write("model.json", json.dumps(MODEL))
+        cls.write("trace.csv", TRACE)
+        cls.model_flags = ["--model", "model.json", "--lengths", "1..64", "--threads", "1"]
+        cls.stores = ["--cache", "tuning.db", "--artifacts", "artifacts.db"]
+        cls.prewarm = Run(["prewarm", *cls.model_flags, *cls.stores, "--budget", "15s", "--json"], cls.work)
+        if cls.prewarm.code != 0:
+            raise AssertionError(f"prewarm: exit {cls.prewarm.code}\n{cls.prewarm.out}\n{cls.prewarm.err}")
+        linear = Run(["tune", *LINEAR, "--length", "40", *cls.stores, "--budget", "5s", "--json"], cls.work)
+        if linear.code != 0:
+            raise AssertionError(f"tune: exit {linear.code}\n{linear.out}\n{linear.err}")
+
+    @classmethod
+    def write(cls, name, text):
+        with open(os.path.join(cls.work, name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return name
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def seqtile(self, *arguments, **options):
+        return Run(list(arguments), self.work, **options)
+
+    def assert_fields(self, found, schema):
+        for name, kind in schema.items():
+            self.assertIn(name, found)
+            self.assertNotIsInstance(found[name], bool if kind is not bool else type(None), name)
+            self.assertIsInstance(found[name], kind, name)
+
+    def assert_line(self, run, code, pattern):
+        """One clear line on standard error, and the exit code."""
+        self.assertEqual(run.code, code, run.out + run.err)
+        lines = [line for line in run.err.rstrip("\n").split("\n") if line]
+        self.assertTrue(lines, "no message")
+        self.assertRegex(lines[-1], pattern)
+        self.assertNotRegex(run.err, r"terminate called|Assertion|AddressSanitizer")
+
+
+class Json(Cli):
+    def test_prewarm(self):
+        found = self.prewarm.json()
+        self.assert_fields(found, {"operations": int, "buckets": int, "ranges": int, "tunings": int, "trials": int,
+                                   "seconds": NUMBER, "complete": bool})
+        self.assertGreater(found["operations"], 8)
+        self.assertGreaterEqual(found["buckets"], found["ranges"])
+        self.assertGreater(found["trials"], 0)
+
+    def test_prewarm_again_measures_nothing_new_when_complete(self):
+        flags = ["tune", *LINEAR, "--lengths", "40", *self.stores, "--json"]
+        self.seqtile(*flags)
+        again = self.seqtile(*flags)
+        self.assertEqual(again.code, 0, again.err)
+        self.assertEqual(again.json()["trials"], 0)
+        self.assertTrue(again.json()["complete"])
+
+    def test_dry_run_measures_nothing(self):
+        run = self.seqtile("prewarm", *self.model_flags, "--cache", "absent.db", "--dry-run", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assert_fields(run.json(), {"operations": int, "buckets": int, "candidates": int, "plan": list,
+                                        "estimated_seconds": NUMBER})
+        self.assertGreater(run.json()["candidates"], run.json()["buckets"])
+        self.assertFalse(os.path.exists(self.path("absent.db")))
+
+    def test_prove(self):
+        run = self.seqtile("prove", *self.model_flags, *self.stores, "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assert_fields(found, {"lengths": int, "operations": int, "covered": int, "missing": list})
+        self.assertEqual((found["lengths"], found["missing"]), (64, []))
+        self.assertGreaterEqual(found["covered"], 64 * (found["operations"] - 2))
+
+    def test_prove_names_what_is_missing(self):
+        run = self.seqtile("prove", "--model", "model.json", "--lengths", "1..200", "--threads", "1", *self.stores, "--json")
+        self.assertEqual(run.code, 1)
+        gap = run.json()["missing"][0]
+        self.assert_fields(gap, {"operation": str, "lo": int, "hi": int, "reason": str})
+        self.assertEqual((gap["lo"], gap["hi"]), (65, 200))
+        self.assertIn("prewarm", gap["reason"])
+
+    def test_prove_without_binaries_then_cache_build(self):
+        own = ["--cache", "tuning.db", "--artifacts", "fresh.db"]
+        run = self.seqtile("prove", *self.model_flags, *own, "--json")
+        self.assertEqual(run.code, 1)
+        self.assertIn("cache build", run.json()["missing"][0]["reason"])
+        build = self.seqtile("cache", "build", *own, "--json")
+        self.assertEqual(build.code, 0, build.err)
+        self.assert_fields(build.json(), {"records": int, "binaries": int, "compiled": int, "failed": int})
+        self.assertEqual(build.json()["failed"], 0)
+        self.assertEqual(self.seqtile("prove", *self.model_flags, *own).code, 0)
+
+    def test_replay(self):
+        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--threads", "1",
+                           "--policy", "strict", "--execute", "1s", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assert_fields(found, {"requests": int, "chunks": int, "decode_steps": int, "distinct_lengths": int,
+                                   "buckets": int, "tunings": int, "compiles": int, "misses": int, "lookup_ns": dict,
+                                   "call_us": dict, "executed": int, "verified": int, "max_rel_err": NUMBER})
+        self.assertEqual((found["requests"], found["distinct_lengths"], found["chunks"]), (4, 3, 5))
+        self.assertEqual((found["tunings"], found["compiles"], found["misses"]), (0, 0, 0))
+        self.assertGreater(found["executed"], 0)
+        self.assertGreater(found["verified"], 0)
+        self.assertLess(found["max_rel_err"], 0.01)
+        for part in ("lookup_ns", "call_us"):
+            self.assertLessEqual(found[part]["p50"], found[part]["p99"])
+        self.assertGreater(found["cut_decode_steps"], 0)
+
+    def test_report(self):
+        self.write("prewarm.out", self.prewarm.out.rstrip("\n").split("\n")[-1])
+        replay = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--threads", "1",
+                              "--json")
+        self.write("replay.out", replay.out.rstrip("\n").split("\n")[-1])
+        run = self.seqtile("report", "--prewarm", "prewarm.out", "--replay", "replay.out", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assert_fields(run.json(), {"requests": int, "distinct_lengths": int, "tunings": int, "compiles": int,
+                                        "tune_every_length_s": NUMBER})
+
+    def test_explain(self):
+        run = self.seqtile("explain", *LINEAR, "--length", "40", *self.stores, "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assert_fields(found, {"operation": str, "length": int, "bucket": list, "origin": str, "config": dict,
+                                   "median_us": NUMBER, "reason": str})
+        self.assertEqual(found["bucket"], [39, 40])
+        self.assertIn(found["origin"], ("tuned", "default"))
+        self.assertGreater(found["median_us"], 0)
+
+    def test_explain_names_the_field_that_differs(self):
+        run = self.seqtile("explain", "linear", "--set", "n=128", "--set", "k=112", "--threads", "1", "--length", "40",
+                           *self.stores, "--json")
+        self.assertEqual(run.code, 1)
+        self.assertRegex(run.json()["reason"], r"\bk\b.*112")
+
+    def test_cache_check(self):
+        run = self.seqtile("cache", "check", "--cache", "tuning.db", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        self.assert_fields(run.json(), {"rows": int, "bad_rows": int, "ok": bool})
+        self.assertEqual((run.json()["bad_rows"], run.json()["ok"]), (0, True))
+        self.assertGreater(run.json()["rows"], 10)
+
+    def test_cache_ls_show_stats(self):
+        listed = self.seqtile("cache", "ls", "--cache", "tuning.db", "--json").json()
+        self.assertGreater(len(listed["keys"]), 8)
+        shown = self.seqtile("cache", "show", "linear", "--cache", "tuning.db", "--json").json()
+        self.assertTrue(all(row["operation"] == "linear" for row in shown["records"]))
+        stats = self.seqtile("cache", "stats", "--cache", "tuning.db", "--json").json()
+        self.assertEqual(sum(stats["origins"].values()), stats["records"])
+
+    def test_devices(self):
+        run = self.seqtile("devices", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        cpu = run.json()["devices"][0]
+        self.assert_fields(cpu, {"name": str, "kind": str, "facts": dict})
+        self.assertEqual(cpu["kind"], "cpu")
+
+    def test_compile(self):
+        for stage, pattern in (("tile", r"dot"), ("ll", r"define .*"), ("asm", r"ret")):
+            run = self.seqtile("compile", *LINEAR, "--length", "40", "--emit", stage, "--json")
+            self.assertEqual(run.code, 0, run.err)
+            self.assertRegex(run.out, pattern)
+            self.assert_fields(run.json(), {"symbol": str, "target": str, "code_bytes": int, "compile_ms": NUMBER})
+
+    def test_help_of_every_command_has_examples(self):
+        for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile", "bench"):
+            run = self.seqtile(command, "--help")
+            self.assertEqual(run.code, 0)
+            self.assertIn(f"  seqtile {command}", run.out)
+
+
+class BadInput(Cli):
+    def model(self, name, **changes):
+        model = {key: value for key, value in {**MODEL, **changes}.items() if value != "absent"}
+        return self.write(name, json.dumps(model))
+
+    def prove_model(self, name):
+        return self.seqtile("prove", "--model", name, "--lengths", "1..8", *self.stores)
+
+    def test_usage(self):
+        for arguments, pattern in ((["frobnicate"], "frobnicate|subcommand|required"), ([], "subcommand"),
+                                   (["prove", "--lengths", "1..8"], "--model"), (["explain", "linear"], "--length"),
+                                   (["devices", "--wrong"], "--wrong")):
+            self.assert_line(self.seqtile(*arguments), 2, pattern)
+
+    def test_model_files(self):
+        self.assert_line(self.prove_model("absent.json"), 2, r"absent\.json")
+        self.assert_line(self.prove_model(self.write("broken.json", "{")), 2, r"broken\.json")
+        self.assert_line(self.prove_model(self.model("m1.json", hidden_size="absent")), 2, "hidden_size")
+        self.assert_line(self.prove_model(self.model("m2.json", hidden_size="wide")), 2, "hidden_size")
+        self.assert_line(self.prove_model(self.model("m3.json", num_key_value_heads=-1)), 2, "num_key_value_heads")
+        self.assert_line(self.prove_model(self.model("m4.json", torch_dtype="float7")), 2, "float7")
+        self.assert_line(self.prove_model(self.model("m5.json", model_type="t5", architectures=["T5Model"])), 2, "(?i)t5")
+        scaling = {"rope_type": "yarn", "factor": 4.0}
+        self.assert_line(self.prove_model(self.model("m6.json", rope_scaling=scaling)), 2, "yarn")
+
+    def test_lengths(self):
+        for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"), ("ten", "ten"),
+                              ("1e3", "1e3")):
+            self.assert_line(self.seqtile("explain", *LINEAR, "--length", text, *self.stores), 2, pattern)
+        for text, pattern in (("0..4", "at least 1"), ("8..4", "above"), ("1..", "1\\.\\.")):
+            self.assert_line(self.seqtile("prove", "--model", "model.json", "--lengths", text, *self.stores), 2, pattern)
+
+    def test_operation_fields(self):
+        for arguments, pattern in ((["liner"], "liner.*linear|known"), (["linear"], r"\bn\b|\bk\b"),
+                                   (["linear", "--set", "n=128"], r"\bk\b"), (["linear", "--set", "n"], "KEY=VALUE"),
+                                   (["linear", "--set", "n=-1", "--set", "k=8"], r"\bn\b"),
+                                   (["linear", "--set", "n=8", "--set", "k=8", "--set", "depth=2"], "depth"),
+                                   (["linear", "--set", "n=8", "--set", "n=9"], "twice")):
+            self.assert_line(self.seqtile("explain", *arguments, "--length", "4", *self.stores), 2, pattern)
+
+    def test_dtype_threads_and_budget(self):
+        self.assert_line(self.seqtile("explain", *LINEAR, "--dtype", "f8", "--length", "4", *self.stores), 2, "f8")
+        self.assert_line(self.seqtile("prewarm", *self.model_flags, *self.stores, "--budget", "soon"), 2, "soon")
+        self.assert_line(self.seqtile("prewarm", "--model", "model.json", "--lengths", "1..8", "--threads", "0"), 2, "threads")
+        self.assert_line(self.seqtile("prewarm", *self.model_flags, "--cache", "small.db", "--budget", "1ms"), 2, "budget")
+
+    def test_device_that_is_not_there(self):
+        run = self.seqtile("prewarm", *self.model_flags, "--cache", "gpu.db", "--device", "cuda")
+        self.assert_line(run, 3, "cuda")
+
+    def test_cache_paths(self):
+        os.makedirs(self.path("folder"), exist_ok=True)
+        self.write("text.db", "this is not a database, whatever its name says\n" * 4)
+        for command in (["cache", "check"], ["prewarm", *self.model_flags, "--budget", "5s"]):
+            self.assert_line(self.seqtile(*command, "--cache", "folder"), 2, "folder")
+            self.assert_line(self.seqtile(*command, "--cache", "text.db"), 2, "text.db")
+        self.assert_line(self.seqtile("cache", "check", "--cache", "absent.db"), 2, "absent.db")
+        with open(self.path("text.db"), encoding="utf-8") as file:
+            self.assertTrue(file.read().startswith("this is not"))
+
+    def test_unwritable_folder(self):
+        run = self.seqtile("prewarm", *self.model_flags, "--cache", "/proc/seqtile/tuning.db", "--budget", "5s")
+        self.assert_line(run, 3, "/proc/seqtile")
+
+    def test_full_disk(self):
+        run = self.seqtile("prewarm", *self.model_flags, "--cache", "/dev/full", "--budget", "5s")
+        self.assertIn(run.code, (2, 3), run.err)
+        self.assertRegex(run.err.strip().split("\n")[-1], "/dev/full")
+
+    def test_trace_rows(self):
+        rows = TRACE.split("\n")
+        rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]
+        self.write("rows.csv", "\n".join(rows))
+        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
+        run = self.seqtile(*replay, "--trace", "rows.csv", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertIn("line 3", run.err)
+        self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
+        self.assert_line(self.seqtile(*replay, "--trace", "absent.csv"), 2, "absent.csv")
+        self.assert_line(self.seqtile(*replay, "--trace", self.write("empty.csv", "")), 2, "empty.csv")
+        self.assert_line(self.seqtile(*replay, "--trace", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
+        self.assert_line(self.seqtile(*replay, "--trace", "trace.csv", "--policy", "guess"), 2, "guess")
+
+    def test_damaged_page_costs_records_only(self):
+        shutil.copy(self.path("tuning.db"), self.path("damaged.db"))
+        with open(self.path("damaged.db"), "r+b") as file:
+            file.seek(os.path.getsize(self.path("damaged.db")) // 2)
+            file.write(b"\xff" * 512)
+        check = self.seqtile("cache", "check", "--cache", "damaged.db", "--json")
+        self.assertEqual(check.code, 1, check.out + check.err)
+        self.assertFalse(check.json()["ok"])
+        prove = self.seqtile("prove", *self.model_flags, "--cache", "damaged.db", "--artifacts", "artifacts.db", "--json")
+        self.assertIn(prove.code, (0, 1), prove.err)
+
+    def test_read_only_file_serves(self):
+        shutil.copy(self.path("tuning.db"), self.path("readonly.db"))
+        os.chmod(self.path("readonly.db"), stat.S_IRUSR)
+        run = self.seqtile("prove", *self.model_flags, "--cache", "readonly.db", "--artifacts", "artifacts.db")
+        self.assertEqual(run.code, 0, run.err)
+
+    def test_locked_file_does_not_hang(self):
+        import sqlite3
+        shutil.copy(self.path("tuning.db"), self.path("locked.db"))
+        holder = sqlite3.connect(self.path("locked.db"), isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        start = time.monotonic()
+        run = self.seqtile("prove", *self.model_flags, "--cache", "locked.db", "--artifacts", "artifacts.db", limit=60)
+        self.assertLess(time.monotonic() - start, 30)
+        self.assertEqual(run.code, 1)
+        self.assertRegex(run.err, "(?i)lock|busy")
+        holder.execute("ROLLBACK")
+        holder.close()
+        self.assertEqual(self.seqtile("cache", "check", "--cache", "locked.db").code, 0)
+
+    def test_errors_are_json_too(self):
+        run = self.seqtile("explain", *LINEAR, "--length", "0", *self.stores, "--json")
+        self.assertEqual(run.code, 2)
+        self.assertEqual(run.json()["error"]["code"], "invalid_argument")
+
+
+class Interrupt(Cli):
+    def test_ctrl_c_keeps_what_was_measured(self):
+        process = subprocess.Popen([self.program, "prewarm", *self.model_flags, "--cache", "stopped.db", "--artifacts",
+                                    "stopped_artifacts.db", "--json"], cwd=self.work, env=self.env, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        seen = ""
+        while not re.search(r"prewarm: .", seen):  # the first acknowledged record
+            seen += process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, out)
+        self.assertTrue(json.loads(out.rstrip("\n").split("\n")[-1])["interrupted"])
+        check = self.seqtile("cache", "check", "--cache", "stopped.db", "--json")
+        self.assertEqual(check.code, 0, check.out + check.err)
+        self.assertGreater(check.json()["rows"], 0)
+
+
+if __name__ == "__main__":
+    Cli.program = os.path.abspath(sys.argv[1])
+    Cli.prepare()
+    unittest.main(argv=sys.argv[:1])

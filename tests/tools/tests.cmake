@@ -1,0 +1,14 @@
+# tests/tools/tests.cmake -- the command line, the layering and the headers; Python's standard library only.
+# SPDX-License-Identifier: Apache-2.0
+
+# seqtile_script_test(name labels script arguments...)
+function(seqtile_script_test name labels)
+  add_test(NAME "tools: ${name}" COMMAND Python3::Interpreter ${ARGN})
+  set_tests_properties("tools: ${name}" PROPERTIES LABELS "tools;${labels}" TIMEOUT 900)
+endfunction()
+
+seqtile_script_test("layers: no include goes up" "fast" ${CMAKE_SOURCE_DIR}/tests/layers_test.py ${CMAKE_SOURCE_DIR})
+seqtile_script_test("headers: every one compiles alone" "slow" ${CMAKE_SOURCE_DIR}/tests/headers_test.py
+                    ${CMAKE_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${LLVM_INCLUDE_DIR})
+seqtile_script_test("cli: json, exit codes and bad input" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py
+                    $<TARGET_FILE:seqtile_cli>)

@@ -1,0 +1,25 @@
+// tools/cli/binaries.h -- makes the binaries that the decisions in a tuning.db name, without measuring.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+#include "autotune/op_def.h"
+#include "cache/tuning_store.h"
+#include "jit/artifact_store.h"
+#include "jit/device.h"
+
+namespace seqtile::cli {
+
+struct BuildReport {
+  int64_t records = 0;        ///< of this device and toolchain
+  int64_t other_records = 0;  ///< of others: left alone
+  int64_t binaries = 0, compiled = 0, failed = 0;
+  double seconds = 0;
+  bool interrupted = false;
+};
+
+/// Compiles what `artifacts` lacks. A record that does not compile is a warning and counted.
+BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
+                           Device& device);
+
+}  // namespace seqtile::cli

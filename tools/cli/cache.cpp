@@ -1,0 +1,168 @@
+// tools/cli/cache.cpp -- `seqtile cache ls|show|stats|check|build`: look into the stores and fill in binaries.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "jit/dtype.h"
+#include "tools/cli/binaries.h"
+#include "tools/cli/command.h"
+#include "tools/cli/output.h"
+
+namespace seqtile::cli {
+namespace {
+
+/// The records of one key.
+struct KeyGroup {
+  cache::TuningKey key;
+  std::vector<cache::Record> records;
+};
+
+std::vector<KeyGroup> groups_of(cache::TuningStore& store, const std::string& operation) {
+  std::map<std::string, KeyGroup> groups;
+  for (cache::KeyedRecord& keyed : store.all_records()) {
+    if (!operation.empty() && keyed.key.operation != operation) continue;
+    KeyGroup& group = groups[keyed.key.operation + keyed.key.workload_json + keyed.key.env_json + keyed.key.source_hash];
+    group.key = keyed.key;
+    group.records.push_back(std::move(keyed.record));
+  }
+  std::vector<KeyGroup> list;
+  for (auto& [name, group] : groups) list.push_back(std::move(group));
+  return list;
+}
+
+Json record_json(const cache::Record& record) {
+  return {{"bucket", {record.lo, record.hi}}, {"origin", std::string(cache::origin_name(record.origin))},
+          {"config", Json::parse(record.config_json)}, {"median_us", record.median_us},
+          {"default_us", record.default_us}, {"noisy", record.noisy}, {"sliced", record.sliced}};
+}
+
+int run_ls(const Session&, const Options& options) {
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  Table table({"operation", "records", "lengths", "workload", "device"});
+  Json list = Json::array();
+  for (const KeyGroup& group : groups_of(*store, "")) {
+    const std::string lengths = format_bucket(group.records.front().lo, group.records.back().hi);
+    table.add({group.key.operation, std::to_string(group.records.size()), lengths, group.key.workload_json,
+               group.key.device_name});
+    list.push_back({{"operation", group.key.operation}, {"records", group.records.size()},
+                    {"lengths", {group.records.front().lo, group.records.back().hi}},
+                    {"workload", Json::parse(group.key.workload_json)}, {"device", group.key.device_name}});
+  }
+  table.print();
+  if (options.json) print_json({{"keys", std::move(list)}});
+  return kDone;
+}
+
+int run_show(const Session&, const Options& options) {
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const std::vector<KeyGroup> groups = groups_of(*store, options.operation);
+  Json list = Json::array();
+  for (const KeyGroup& group : groups) {
+    print_line(fmt::format("{} {} on {}", group.key.operation, group.key.workload_json, group.key.device_name));
+    Table table({"  bucket", "origin", "median", "default", "config"});
+    for (const cache::Record& record : group.records) {
+      table.add({"  " + format_bucket(record.lo, record.hi), std::string(cache::origin_name(record.origin)),
+                 format_us(record.median_us), format_us(record.default_us),
+                 format_fields(autotune::Config::parse(record.config_json))});
+      Json row = record_json(record);
+      row["operation"] = group.key.operation;
+      row["workload"] = Json::parse(group.key.workload_json);
+      list.push_back(std::move(row));
+    }
+    table.print();
+  }
+  if (groups.empty()) print_line(fmt::format("no record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
+  if (options.json) print_json({{"records", std::move(list)}});
+  return groups.empty() ? kNo : kDone;
+}
+
+int run_stats(const Session&, const Options& options) {
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  std::map<std::string, int64_t> origins;
+  int64_t records = 0, ranges = 0;
+  const std::vector<KeyGroup> groups = groups_of(*store, "");
+  for (const KeyGroup& group : groups) {
+    std::string config;
+    for (const cache::Record& record : group.records) {
+      ++records;
+      ++origins[std::string(cache::origin_name(record.origin))];
+      ranges += record.config_json != config;
+      config = record.config_json;
+    }
+  }
+  const cache::Counters counters = store->counters();
+  const double bytes = static_cast<double>(std::filesystem::file_size(store->path()));
+  Table table({"what", "count"});
+  table.add({"keys", format_count(groups.size())});
+  table.add({"records", format_count(records)});
+  table.add({"ranges", format_count(ranges)});
+  for (const auto& [origin, count] : origins) table.add({"origin " + origin, format_count(count)});
+  table.add({"bad rows", format_count(counters.bad_rows)});
+  table.add({"file", format_bytes(bytes)});
+  table.print();
+  if (options.json)
+    print_json({{"keys", groups.size()}, {"records", records}, {"ranges", ranges}, {"origins", origins},
+                {"bad_rows", counters.bad_rows}, {"foreign_rows", counters.foreign_rows}, {"file_bytes", bytes}});
+  return kDone;
+}
+
+int run_check(const Session&, const Options& options) {
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const cache::CheckReport report = store->check();
+  for (const std::string& problem : report.problems) print_line(problem);
+  print_line(fmt::format("{}: {} rows, {} bad: {}", store->path(), format_count(report.rows),
+                         format_count(report.bad_rows), report.ok() ? "ok" : "not ok; `seqtile prewarm` replaces them"));
+  if (options.json)
+    print_json({{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}});
+  return report.ok() ? kDone : kNo;
+}
+
+int run_build(const Session& session, const Options& options) {
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const auto artifacts = open_artifacts_of(options);
+  if (!artifacts->status().empty()) throw Error(ErrorCode::io, artifacts->status());
+  const auto device = open_device_of(options, 1);
+  const BuildReport report = build_binaries(session.registry, *store, *artifacts, *device);
+  print_line(fmt::format("{} records of this machine name {} binaries: {} were there, {} compiled, {} failed in {}",
+                         format_count(report.records), format_count(report.binaries),
+                         format_count(report.binaries - report.compiled - report.failed), format_count(report.compiled),
+                         format_count(report.failed), format_seconds(report.seconds)));
+  if (report.other_records > 0)
+    print_line(fmt::format("{} records are of another machine, toolchain or version and were left alone",
+                           format_count(report.other_records)));
+  if (options.json)
+    print_json({{"records", report.records}, {"other_records", report.other_records}, {"binaries", report.binaries},
+                {"compiled", report.compiled}, {"failed", report.failed}, {"seconds", report.seconds}});
+  if (report.interrupted) return kInterrupted;
+  return report.failed == 0 ? kDone : kNo;
+}
+
+}  // namespace
+
+void add_cache(CLI::App& app, Session& session) {
+  CLI::App& cache = *app.add_subcommand("cache", "Look into the stores, check them, fill in binaries");
+  cache.require_subcommand(1);
+  cache.footer("Examples:\n  seqtile cache ls --cache tuning.db\n  seqtile cache show linear --cache tuning.db\n"
+               "  seqtile cache check --cache tuning.db --json");
+  struct Part {
+    const char *name, *summary, *examples;
+    int (*run)(const Session&, const Options&);
+  };
+  for (const Part& part : {Part{"ls", "One line for every key", "  seqtile cache ls --cache tuning.db", run_ls},
+                           Part{"show", "Every record of an operation", "  seqtile cache show linear", run_show},
+                           Part{"stats", "Counts of keys, records, ranges and origins", "  seqtile cache stats", run_stats},
+                           Part{"check", "Verify every row", "  seqtile cache check --cache tuning.db", run_check},
+                           Part{"build", "Compile the binaries that records name and that are missing",
+                                "  seqtile cache build --cache shipped.db", run_build}}) {
+    auto options = std::make_shared<Options>();
+    CLI::App& command = add_command(cache, session, part.name, part.summary, part.examples, options, part.run);
+    add_stores(command, *options);
+    if (part.run == run_show) command.add_option("operation", options->operation, "Name of the operation")->required();
+    if (part.run == run_build) command.add_option("--device", options->device, "Whose records")->capture_default_str();
+  }
+}
+
+}  // namespace seqtile::cli

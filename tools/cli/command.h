@@ -1,0 +1,47 @@
+// tools/cli/command.h -- one function a command: adds it to the program; its body runs when it is chosen.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+
+#include "autotune/op_def.h"
+#include "tools/cli/errors.h"
+#include "tools/cli/options.h"
+
+namespace seqtile::cli {
+
+/// What a command is given and what it leaves behind.
+struct Session {
+  const autotune::Registry& registry;
+  std::string program;        ///< path of this executable
+  int exit_code = kDone;
+  bool json = false;          ///< --json of the chosen command, for the form of errors
+};
+
+void add_devices(CLI::App& app, Session& session);
+void add_prewarm(CLI::App& app, Session& session);
+void add_tune(CLI::App& app, Session& session);
+void add_prove(CLI::App& app, Session& session);
+void add_replay(CLI::App& app, Session& session);
+void add_report(CLI::App& app, Session& session);
+void add_explain(CLI::App& app, Session& session);
+void add_cache(CLI::App& app, Session& session);
+void add_compile(CLI::App& app, Session& session);
+void add_bench(CLI::App& app, Session& session);
+
+/// A subcommand with its own options object; `run` returns the exit code. `examples` is shown by --help.
+template <class CommandOptions>
+CLI::App& add_command(CLI::App& parent, Session& session, const char* name, const char* summary, const char* examples,
+                      std::shared_ptr<CommandOptions> options, int (*run)(const Session&, const CommandOptions&)) {
+  CLI::App& command = *parent.add_subcommand(name, summary);
+  command.footer(std::string("Examples:\n") + examples);
+  command.callback([options, run, &session] {
+    session.json = options->json;
+    session.exit_code = run(session, *options);
+  });
+  add_json(command, *options);
+  return command;
+}
+
+}  // namespace seqtile::cli

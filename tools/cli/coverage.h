@@ -1,0 +1,29 @@
+// tools/cli/coverage.h -- which lengths of an operation have a record and a loadable binary.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "autotune/tuner.h"
+#include "cache/tuning_store.h"
+#include "jit/artifact_store.h"
+#include "jit/device.h"
+
+namespace seqtile::cli {
+
+struct Gap {
+  std::string operation;  ///< the label of the request
+  int64_t lo, hi;
+  std::string reason;
+};
+
+struct Coverage {
+  int64_t lengths = 0, covered = 0;
+  std::vector<Gap> gaps;  ///< neighbours with one reason are one gap
+};
+
+/// Looks at every bucket of the request; reads, never measures or compiles.
+Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, Device& device,
+                     cache::TuningStore& store, ArtifactStore& artifacts);
+
+}  // namespace seqtile::cli

@@ -1,0 +1,45 @@
+// tools/cli/errors.cpp -- see errors.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/errors.h"
+
+#include <csignal>
+
+namespace seqtile::cli {
+namespace {
+
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
+
+extern "C" void on_interrupt(int) { interrupted.store(true); }
+
+}  // namespace
+
+ExitCode exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::unsupported:
+    case ErrorCode::compile_failed: return kBadInput;
+    case ErrorCode::wrong_result:
+    case ErrorCode::internal: return kNo;
+    case ErrorCode::aborted: return kInterrupted;
+    case ErrorCode::out_of_resources:
+    case ErrorCode::driver:
+    case ErrorCode::io:
+    case ErrorCode::timeout: return kMachine;
+  }
+  return kNo;
+}
+
+void bad_input(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+const std::atomic<bool>& interrupt_flag() { return interrupted; }
+
+void install_interrupt_handler() {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+}  // namespace seqtile::cli

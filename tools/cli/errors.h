@@ -1,0 +1,26 @@
+// tools/cli/errors.h -- exit codes and the one line that goes with them.
+// SPDX-License-Identifier: Apache-2.0
+//
+// 0 done; 1 the answer is no (coverage missing, a check failed); 2 bad usage or input; 3 the machine (no space, no
+// device); 130 interrupted. The enumerators' values are what scripts test: do not renumber.
+#pragma once
+#include <atomic>
+#include <string>
+
+#include "jit/error.h"
+
+namespace seqtile::cli {
+
+enum ExitCode { kDone = 0, kNo = 1, kBadInput = 2, kMachine = 3, kInterrupted = 130 };
+
+ExitCode exit_code_of(ErrorCode code);
+
+/// Throws invalid_argument with `message`.
+[[noreturn]] void bad_input(const std::string& message);
+
+/// Set by Ctrl-C or SIGTERM; long work stops after the current round and keeps what it has. A second Ctrl-C ends the
+/// process at once.
+const std::atomic<bool>& interrupt_flag();
+void install_interrupt_handler();
+
+}  // namespace seqtile::cli

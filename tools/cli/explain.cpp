@@ -1,0 +1,113 @@
+// tools/cli/explain.cpp -- `seqtile explain`: which record answers a length, or why none does.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "autotune/bucket.h"
+#include "autotune/tuner.h"
+#include "tools/cli/command.h"
+#include "tools/cli/output.h"
+
+namespace seqtile::cli {
+namespace {
+
+constexpr size_t kRunnerUps = 5;
+
+struct Answer {
+  std::string origin, reason;
+  autotune::Config config;
+  double median_us = 0, default_us = 0;
+  bool is_recorded = false;
+};
+
+std::string reason_of(const cache::Record& record) {
+  std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
+                                   record.measured_length, format_us(record.median_us), format_us(record.p20_us),
+                                   format_us(record.p80_us), record.samples, format_us(record.default_us));
+  if (record.sliced) reason += "; on a slice of the grid";
+  if (record.noisy) reason += "; the machine was noisy";
+  return reason;
+}
+
+Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Bucket& bucket,
+                 const cache::TuningKey& key, cache::TuningStore& store) {
+  const std::vector<cache::Record> records = store.records(key);
+  for (const cache::Record& record : records)
+    if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo && record.hi == bucket.hi)
+      return {std::string(cache::origin_name(record.origin)), reason_of(record),
+              autotune::Config::parse(record.config_json), record.median_us, record.default_us, true};
+  Answer answer{"default", "", op.default_config(workload, bucket.hi, host_target())};
+  if (!records.empty()) {
+    const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
+      return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
+    });
+    answer = {"nearest " + std::string(cache::origin_name(near->origin)),
+              fmt::format("the bucket has no record; nearest is {}; run `seqtile tune`",
+                          format_bucket(near->lo, near->hi)),
+              autotune::Config::parse(near->config_json)};
+    return answer;
+  }
+  const auto difference = cache::nearest_key_difference(store, key);
+  answer.reason = difference.empty() ? "the file has no record; run `seqtile tune`" : "no record of this key; nearest differs in ";
+  for (size_t i = 0; i < difference.size(); ++i) answer.reason += (i ? "; " : "") + difference[i];
+  return answer;
+}
+
+Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials) {
+  std::erase_if(trials, [](const cache::TrialRow& trial) { return trial.outcome != "ok" || trial.median_us <= 0; });
+  std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
+  Table table({"  runner-up", "median", "times the winner"});
+  Json list = Json::array();
+  for (const cache::TrialRow& trial : trials) {
+    const auto config = autotune::Config::parse(trial.config_json);
+    if (config == answer.config || list.size() == kRunnerUps) continue;
+    const double ratio = answer.median_us > 0 ? trial.median_us / answer.median_us : 0;
+    table.add({"  " + format_fields(config), format_us(trial.median_us), fmt::format("{:.2f}", ratio)});
+    list.push_back({{"config", fields_json(config)}, {"median_us", trial.median_us}});
+  }
+  if (!table.empty()) table.print();
+  return list;
+}
+
+int run(const Session& session, const Options& options) {
+  const autotune::OpDef& op = session.registry.find(options.operation);
+  const int threads = one_thread_count(options);
+  const autotune::Workload workload = workload_of(session.registry, options, threads);
+  const int64_t length = parse_length("--length", options.length);
+  const auto device = open_device_of(options, threads);
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const autotune::Bucket bucket = autotune::bucket(length);
+  const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
+  const Answer answer = answer_of(op, workload, bucket, key, *store);
+
+  print_line(fmt::format("{} {}, length {}", op.name, workload.json(), length));
+  print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),
+                         answer.origin, format_fields(answer.config), answer.reason));
+  const Json runner_ups =
+      print_runner_ups(answer, store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi));
+  if (options.json)
+    print_json({{"operation", op.name}, {"length", length}, {"bucket", {bucket.lo, bucket.hi}},
+                {"origin", answer.origin}, {"config", fields_json(answer.config)}, {"median_us", answer.median_us},
+                {"default_us", answer.default_us}, {"reason", answer.reason}, {"runner_ups", runner_ups}});
+  return answer.is_recorded ? kDone : kNo;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command = add_command(
+      app, session, "explain", "Say which bucket, configuration and origin answer a length, and what came second",
+      "  seqtile explain linear --set n=4096 --set k=4096 --dtype bf16 --length 300 --cache tuning.db\n"
+      "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1",
+      options, run);
+  add_operation(command, *options);
+  add_key(command, *options);
+  add_length(command, *options);
+  command.get_option("--length")->required();
+  add_stores(command, *options);
+}
+
+}  // namespace seqtile::cli

@@ -1,0 +1,191 @@
+// tools/cli/layer_runner.cpp -- see layer_runner.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/layer_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/tensor_values.h"
+
+namespace seqtile::cli {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr int kSampledRows = 2;
+constexpr size_t kFailuresKept = 5;
+
+int64_t symbol_value(const std::string& symbol, const ServedOperation& operation, const PlannedCall& call) {
+  if (symbol == "length") return operation.length_in(call);
+  if (symbol == "kv_tokens") return call.kv;
+  if (symbol == "batch") return 1;
+  return call.tokens;
+}
+
+}  // namespace
+
+void* LayerRunner::Buffer::data() {
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  return reinterpret_cast<void*>((address + kAlignment - 1) & ~uintptr_t{kAlignment - 1});
+}
+
+size_t LayerRunner::Buffer::size() const { return bytes.empty() ? 0 : bytes.size() - kAlignment; }
+
+void LayerRunner::Buffer::resize(size_t bytes_needed) {
+  if (size() < bytes_needed) bytes = std::vector<std::byte>(bytes_needed + kAlignment);
+}
+
+LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
+                         CallClock& clock)
+    : registry_(registry), operations_(operations), clock_(clock) {
+  add_stage("embedding", {{"ids", "ids"}, {"y", "x"}});
+  add_stage("input_norm", {{"x", "x"}, {"y", "normed"}});
+  add_stage("qkv_proj", {{"x", "normed"}, {"y", "q"}, {"y2", "k"}, {"y3", "v"}});
+  add_stage("rope", {{"q", "q"}, {"k", "k"}, {"positions", "positions"}, {"q_out", "q_turned"}, {"k_out", "k_turned"}});
+  for (const char* phase : {"attention_prefill", "attention_extend", "attention_decode"})
+    add_stage(phase, {{"q", "q_turned"}, {"k", "k_cache"}, {"v", "v_cache"}, {"q_start", "q_start"},
+                      {"kv_start", "kv_start"}, {"kv_len", "kv_len"}, {"out", "attended"}, {"lse", "lse"}});
+  add_stage("o_proj", {{"x", "attended"}, {"y", "projected"}});
+  add_stage("residual_norm", {{"x", "projected"}, {"residual", "x"}, {"y", "normed_sum"}, {"sum", "sum"}});
+  add_stage("gate_up_proj", {{"x", "normed_sum"}, {"y", "activated"}});
+  add_stage("down_proj", {{"x", "activated"}, {"y", "result"}});
+}
+
+void LayerRunner::add_stage(const char* label, const std::map<std::string, std::string>& wiring) {
+  const auto found = std::find_if(operations_.begin(), operations_.end(), [&](const auto& o) { return o.label == label; });
+  if (found == operations_.end()) return;
+  const autotune::OpDef& op = registry_.find(found->workload.operation);
+  Stage stage{&*found, &op, op.schema(found->workload), {}};
+  for (const autotune::ArgSpec& arg : stage.schema.args) {
+    const auto wire = wiring.find(arg.name);
+    stage.buffers.push_back(wire != wiring.end() ? wire->second : std::string(label) + "." + arg.name);
+  }
+  stages_.push_back(std::move(stage));
+}
+
+void LayerRunner::run(const PlannedCall& call) {
+  for (const Stage& stage : stages_) {
+    if (stage.operation->length_in(call) == 0) continue;
+    if (stage.operation->role == Role::attention) {
+      extend_cache("k_cache", "k_turned", call);
+      extend_cache("v_cache", "v", call);
+    }
+    run_stage(stage, call);
+  }
+  ++report_.layers;
+}
+
+/// The keys (or values) of the new tokens take their place behind those of earlier calls.
+void LayerRunner::extend_cache(const char* cache, const char* rows, const PlannedCall& call) {
+  const autotune::Workload& w = operations_.front().workload;
+  const auto attention = std::find_if(stages_.begin(), stages_.end(),
+                                      [](const Stage& s) { return s.operation->role == Role::attention; });
+  const autotune::Fields& fields = attention->operation->workload.fields;
+  const int64_t columns = fields.get_int("kv_heads") * fields.get_int("head_dim");
+  const size_t row_bytes = static_cast<size_t>(columns * dtype_bytes(w.dtype));
+  Buffer& buffer = buffers_[cache];
+  const size_t needed = static_cast<size_t>(call.kv) * row_bytes;
+  if (buffer.size() < needed) {
+    buffer.resize(needed);
+    const int64_t capacity = static_cast<int64_t>(buffer.size() / row_bytes);
+    kernels::fill_normal(make_tensor(buffer.data(), w.dtype, {capacity, columns}), 0, 1, random_());
+  }
+  std::memcpy(static_cast<std::byte*>(buffer.data()) + needed - static_cast<size_t>(call.tokens) * row_bytes,
+              buffers_[rows].data(), static_cast<size_t>(call.tokens) * row_bytes);
+}
+
+Tensor LayerRunner::bind_argument(const Stage& stage, size_t arg, const autotune::Problem& problem,
+                                  const PlannedCall& call) {
+  const autotune::ArgSpec& spec = stage.schema.args[arg];
+  Tensor tensor{nullptr, spec.dtype, static_cast<int>(spec.dims.size()), {}, {}};
+  int64_t elements = 1;
+  for (int d = tensor.rank - 1; d >= 0; --d) {
+    const autotune::Dim& dim = spec.dims[d];
+    tensor.sizes[d] = dim.size + (dim.symbol.empty() ? 0 : symbol_value(dim.symbol, *stage.operation, call));
+    tensor.strides[d] = elements;
+    elements *= tensor.sizes[d];
+  }
+  Buffer& buffer = buffers_[stage.buffers[arg]];
+  const bool is_new = buffer.size() == 0;
+  buffer.resize(static_cast<size_t>(elements * dtype_bytes(spec.dtype)));
+  tensor.data = buffer.data();
+  if (spec.role == autotune::ArgRole::weight && is_new && !(stage.op->fill && stage.op->fill(problem, arg, random_()))) {
+    if (tensor.rank == 1) kernels::fill_normal(tensor, 1, 0.1, random_());
+    else kernels::fill_normal(tensor, 0, 1 / std::sqrt(static_cast<double>(tensor.sizes[tensor.rank - 1])), random_());
+  }
+  if (spec.dtype == DType::i32) fill_indices(stage.buffers[arg], tensor, call);
+  return tensor;
+}
+
+void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call) {
+  auto* values = static_cast<int32_t*>(tensor.data);
+  for (int64_t i = 0; i < tensor.sizes[0]; ++i) {
+    if (name == "positions") values[i] = static_cast<int32_t>(call.kv - call.tokens + i);
+    else if (name == "q_start") values[i] = static_cast<int32_t>(i * call.tokens);
+    else if (name == "kv_len") values[i] = static_cast<int32_t>(call.kv);
+    else if (name == "kv_start") values[i] = 0;
+  }
+  if (name == "ids") {
+    const int64_t vocab = stages_.front().operation->workload.fields.get_int("vocab");
+    kernels::fill_uniform_int(tensor, 0, vocab - 1, random_());
+  }
+}
+
+autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call) {
+  autotune::Problem problem{&stage.operation->workload, &stage.schema, {}, {}};
+  for (const std::string& symbol : stage.schema.symbols)
+    problem.symbols.push_back(symbol_value(symbol, *stage.operation, call));
+  for (size_t i = 0; i < stage.schema.args.size(); ++i) {
+    problem.tensors.emplace_back();
+    problem.tensors.back() = bind_argument(stage, i, problem, call);
+  }
+  return problem;
+}
+
+void LayerRunner::run_stage(const Stage& stage, const PlannedCall& call) {
+  const autotune::Problem problem = bind(stage, call);
+  clock_.begin_call();
+  stage.operation->handle(problem.tensors, stage.operation->length_in(call));
+  if (const double us = clock_.first_program_us(); us >= 0) report_.call_us.push_back(us);
+  ++report_.executed;
+  verify(stage, problem);
+}
+
+void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
+  std::vector<size_t> outputs;
+  for (size_t i = 0; i < stage.schema.args.size(); ++i)
+    if (stage.schema.args[i].role == autotune::ArgRole::output) outputs.push_back(i);
+  const int64_t num_rows = problem.tensors[outputs[0]].sizes[0];
+  std::vector<int64_t> rows{num_rows - 1};
+  while (rows.size() < kSampledRows && static_cast<int64_t>(rows.size()) < num_rows)
+    rows.push_back(static_cast<int64_t>(random_() % static_cast<uint64_t>(num_rows - 1)));
+  std::vector<std::vector<double>> wanted;
+  stage.op->reference(problem, rows, wanted);
+
+  const auto tolerance = stage.op->tolerance(stage.operation->workload, problem.symbols);
+  double worst = 0;
+  bool is_right = true;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const std::vector<double> got = kernels::read_row(problem.tensors[outputs[o]], rows[r]);
+      const double* want = wanted[o].data() + r * got.size();
+      double squares = 0;
+      for (size_t e = 0; e < got.size(); ++e) squares += want[e] * want[e];
+      const double scale = std::sqrt(squares / static_cast<double>(got.size()));
+      for (size_t e = 0; e < got.size(); ++e) {
+        const double difference = std::abs(got[e] - want[e]);
+        if (!(difference <= tolerance.absolute + tolerance.relative * std::abs(want[e]))) is_right = false;
+        worst = std::max(worst, difference / std::max({std::abs(want[e]), scale, 1e-30}));
+      }
+    }
+  }
+  report_.max_rel_err = std::max(report_.max_rel_err, worst);
+  report_.verified += is_right;
+  if (!is_right && report_.failures.size() < kFailuresKept)
+    report_.failures.push_back(fmt::format("{}, length {}: an element is off by {:.3g} of its size", stage.operation->label,
+                                           problem.symbols[0], worst));
+}
+
+}  // namespace seqtile::cli

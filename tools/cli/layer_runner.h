@@ -1,0 +1,67 @@
+// tools/cli/layer_runner.h -- really runs one decoder layer for planned calls and checks sampled rows.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer is a list of stages: the label of a model's operation and, for every argument of it, the buffer that it reads
+// or writes. Buffers are shared by name, so the output of one stage is the input of a later one; weights belong to their
+// stage. Stages whose operation the model lacks are left out. Each output is compared with OpDef::reference.
+#pragma once
+#include <map>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/cli/call_clock.h"
+#include "tools/cli/lookup_stream.h"
+
+namespace seqtile::cli {
+
+struct LayerReport {
+  int64_t layers = 0;      ///< decoder layers run
+  int64_t executed = 0;    ///< operations run
+  int64_t verified = 0;    ///< operations with every sampled row inside the tolerance
+  double max_rel_err = 0;  ///< of an element, relative to it or to its row's root mean square
+  std::vector<std::string> failures;  ///< one line for each operation that was outside
+  std::vector<double> call_us;        ///< entry to first program, one for each operation run
+};
+
+class LayerRunner {
+ public:
+  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, CallClock& clock);
+
+  /// Runs the layer's operations for `call` and verifies them.
+  void run(const PlannedCall& call);
+  LayerReport& report() { return report_; }
+
+ private:
+  struct Buffer {
+    std::vector<std::byte> bytes;
+    void* data();
+    size_t size() const;
+    void resize(size_t bytes_needed);
+  };
+  struct Stage {
+    const ServedOperation* operation;
+    const autotune::OpDef* op;
+    autotune::Schema schema;
+    std::vector<std::string> buffers;  ///< one an argument
+  };
+
+  void add_stage(const char* label, const std::map<std::string, std::string>& wiring);
+  void run_stage(const Stage& stage, const PlannedCall& call);
+  autotune::Problem bind(const Stage& stage, const PlannedCall& call);
+  Tensor bind_argument(const Stage& stage, size_t arg, const autotune::Problem& problem, const PlannedCall& call);
+  void fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call);
+  void extend_cache(const char* cache, const char* rows, const PlannedCall& call);
+  void verify(const Stage& stage, const autotune::Problem& problem);
+
+  const autotune::Registry& registry_;
+  std::span<const ServedOperation> operations_;
+  CallClock& clock_;
+  std::vector<Stage> stages_;
+  std::map<std::string, Buffer> buffers_;
+  std::mt19937_64 random_{1};
+  LayerReport report_;
+};
+
+}  // namespace seqtile::cli

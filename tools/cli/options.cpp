@@ -1,0 +1,210 @@
+// tools/cli/options.cpp -- see options.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/options.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "autotune/bucket.h"
+#include "tools/cli/errors.h"
+#include "tools/cli/output.h"
+
+namespace seqtile::cli {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  return !text.empty() && result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+std::string tuning_path(const Options& options) {
+  return options.cache.empty() ? cache::default_tuning_path() : options.cache;
+}
+
+/// A path that can never become a database is the caller's mistake, not the machine's.
+void check_is_database(const std::string& flag, const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    bad_input(fmt::format("{} {}: is a folder; give the path of a file", flag, path));
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) == 0) return;
+  char magic[16] = {};
+  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  constexpr std::string_view kMagic{"SQLite format 3\0", 16};
+  if (std::string_view(magic, sizeof magic) != kMagic && magic[0] != 0)
+    bad_input(fmt::format("{} {}: is not an SQLite database; give another path", flag, path));
+}
+
+}  // namespace
+
+void add_operation(CLI::App& app, Options& options) {
+  app.add_option("operation", options.operation, "Name of the operation, for example linear")->required();
+  app.add_option("--set", options.set, "A static field of the operation; may be repeated")->type_name("KEY=VALUE");
+}
+
+void add_key(CLI::App& app, Options& options) {
+  app.add_option("--dtype", options.dtype, "f32, bf16 or f16 (default: the model's, else f32)")->type_name("DTYPE");
+  app.add_option("--threads", options.threads, "Threads of one launch (default: all cores)")
+      ->delimiter(',')
+      ->type_name("N[,N...]");
+  app.add_option("--device", options.device, "Where kernels run")->type_name("NAME")->capture_default_str();
+}
+
+void add_length(CLI::App& app, Options& options) {
+  app.add_option("--length", options.length, "A sequence length")->type_name("N");
+}
+
+void add_lengths(CLI::App& app, Options& options) {
+  app.add_option("--lengths", options.lengths, "Sequence lengths to cover, for example 1..4096")->type_name("A..B");
+}
+
+void add_model(CLI::App& app, Options& options) {
+  app.add_option("--model", options.model, "Model description: a Hugging Face config.json")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--kv-lengths", options.kv_lengths,
+                 "Key/value lengths of decode steps (default: 1 to the model's max_position_embeddings)")
+      ->type_name("A..B");
+}
+
+void add_stores(CLI::App& app, Options& options) {
+  app.add_option("--cache", options.cache, "tuning.db (default: in the user's cache folder)")->type_name("FILE");
+  app.add_option("--artifacts", options.artifacts, "artifacts.db (default: in the user's cache folder)")
+      ->type_name("FILE");
+}
+
+void add_json(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "Print one JSON object on the last line of standard output");
+}
+
+int64_t parse_length(const std::string& flag, const std::string& text) {
+  int64_t length = 0;
+  if (!parse_number(text, length))
+    bad_input(fmt::format("{} '{}': not a length; give a whole number of at least 1", flag, text));
+  if (length < 1 || length > autotune::kMaxLength)
+    bad_input(fmt::format("{} {}: a length is at least 1 and at most {}", flag, text, autotune::kMaxLength));
+  return length;
+}
+
+LengthRange parse_lengths(const std::string& flag, const std::string& text) {
+  const size_t dots = text.find("..");
+  if (dots == std::string::npos) {
+    const int64_t length = parse_length(flag, text);
+    return {length, length};
+  }
+  const LengthRange range{parse_length(flag, text.substr(0, dots)), parse_length(flag, text.substr(dots + 2))};
+  if (range.lo > range.hi) bad_input(fmt::format("{} {}: the first length is above the last", flag, text));
+  return range;
+}
+
+double parse_seconds(const std::string& flag, const std::string& text) {
+  const size_t unit_at = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string unit = text.substr(unit_at);
+  const double scale = unit == "ms" ? 1e-3 : unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  double value = 0;
+  if (!parse_number(std::string_view(text).substr(0, unit_at), value) || scale == 0 || value <= 0)
+    bad_input(fmt::format("{} '{}': not a time above 0; write for example 90, 120s or 2m", flag, text));
+  return value * scale;
+}
+
+DType parse_dtype_flag(const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16 && *dtype != DType::f16))
+    bad_input(fmt::format("--dtype {}: unknown; use f32, bf16 or f16", text));
+  return *dtype;
+}
+
+autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items) {
+  autotune::Fields fields;
+  for (const std::string& item : items) {
+    const size_t equals = item.find('=');
+    if (equals == 0 || equals == std::string::npos || equals + 1 == item.size())
+      bad_input(fmt::format("{} '{}': not KEY=VALUE; write for example {} n=4096", flag, item, flag));
+    const std::string name = item.substr(0, equals), text = item.substr(equals + 1);
+    if (fields.contains(name)) bad_input(fmt::format("{} {}: the field is given twice", flag, name));
+    int64_t integer = 0;
+    double real = 0;
+    if (parse_number(text, integer)) fields.set(name, integer);
+    else if (parse_number(text, real)) fields.set(name, real);
+    else fields.set(name, text);
+  }
+  return fields;
+}
+
+int cores_available() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::vector<int> thread_counts(const Options& options) {
+  for (int threads : options.threads)
+    if (threads < 1 || threads > kMaxThreads)
+      bad_input(fmt::format("--threads {}: from 1 to {}", threads, kMaxThreads));
+  return options.threads.empty() ? std::vector{cores_available()} : options.threads;
+}
+
+int one_thread_count(const Options& options) {
+  const std::vector<int> counts = thread_counts(options);
+  if (counts.size() != 1)
+    bad_input(fmt::format("--threads: {} values given, this command takes one", counts.size()));
+  return counts[0];
+}
+
+autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads) {
+  const autotune::OpDef& op = registry.find(options.operation);
+  autotune::Workload workload;
+  workload.operation = options.operation;
+  workload.dtype = options.dtype.empty() ? DType::f32 : parse_dtype_flag(options.dtype);
+  workload.threads = threads;
+  workload.fields = parse_fields("--set", options.set);
+  return op.normalize(workload);
+}
+
+std::unique_ptr<Device> open_device_of(const Options& options, int threads) {
+  try {
+    return open_device(options.device, threads);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    throw Error(ErrorCode::driver, error.what());
+  }
+}
+
+std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use) {
+  const std::string path = tuning_path(options);
+  check_is_database("--cache", path);
+  if (use != StoreUse::write) {
+    const bool exists = std::filesystem::exists(path);
+    if (!exists && use == StoreUse::read_existing)
+      bad_input(fmt::format("--cache {}: no such file; `seqtile prewarm` or `seqtile tune` makes one", path));
+    auto store = cache::TuningStore::open(path, cache::OpenMode::read_only);
+    if (exists && !store->status().empty()) warn(store->status());
+    return store;
+  }
+  auto store = cache::TuningStore::open(path, cache::OpenMode::read_write);
+  if (!store->is_writable()) throw Error(ErrorCode::io, store->status());
+  if (!store->status().empty()) warn(store->status());
+  return store;
+}
+
+std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
+  const std::string path = artifacts_path(options);
+  check_is_database("--artifacts", path);
+  auto artifacts = cache::ArtifactDb::open(path, cache::default_key_path());
+  if (!artifacts->status().empty()) warn(artifacts->status());
+  return artifacts;
+}
+
+std::string artifacts_path(const Options& options) {
+  return options.artifacts.empty() ? cache::default_artifacts_path() : options.artifacts;
+}
+
+}  // namespace seqtile::cli

@@ -1,0 +1,65 @@
+// tools/cli/options.h -- flags that mean the same in every command, and how their text is read.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "cache/artifact_db.h"
+#include "cache/tuning_store.h"
+#include "jit/device.h"
+
+namespace seqtile::cli {
+
+struct Options {
+  std::string operation;
+  std::vector<std::string> set;  ///< "n=4096"
+  std::string length, lengths, kv_lengths;
+  std::string dtype;
+  std::vector<int> threads;
+  std::string cache, artifacts, device = "cpu", model;
+  bool json = false;
+};
+
+void add_operation(CLI::App& app, Options& options);  ///< OP --set
+void add_key(CLI::App& app, Options& options);        ///< --dtype --threads --device
+void add_length(CLI::App& app, Options& options);     ///< --length
+void add_lengths(CLI::App& app, Options& options);    ///< --lengths
+void add_model(CLI::App& app, Options& options);      ///< --model --kv-lengths
+void add_stores(CLI::App& app, Options& options);     ///< --cache --artifacts
+void add_json(CLI::App& app, Options& options);       ///< --json
+
+struct LengthRange {
+  int64_t lo, hi;
+};
+
+// Errors of all of these: invalid_argument with flag, value and limit or an example.
+int64_t parse_length(const std::string& flag, const std::string& text);
+LengthRange parse_lengths(const std::string& flag, const std::string& text);  ///< "1..4096" or "512"
+double parse_seconds(const std::string& flag, const std::string& text);       ///< "120s" "2m" "90" "500ms"
+DType parse_dtype_flag(const std::string& text);
+autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items);  ///< "k=v" items
+std::vector<int> thread_counts(const Options& options);  ///< as asked, else all cores this process may use
+int one_thread_count(const Options& options);            ///< for commands that serve one
+
+/// The workload of OP, --set and --dtype, checked and completed by the operation itself.
+autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads);
+
+/// Errors: driver (exit code 3) when the device is not in this machine.
+std::unique_ptr<Device> open_device_of(const Options& options, int threads);
+
+enum class StoreUse {
+  read_existing,
+  peek,  ///< an absent file is an empty store
+  write,
+};
+/// Opens tuning.db; damage is a warning. Errors: invalid_argument for a folder, a file that is no database, or an
+/// absent one that should be read; io when it should be written and cannot be.
+std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use);
+std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
+std::string artifacts_path(const Options& options);
+
+}  // namespace seqtile::cli

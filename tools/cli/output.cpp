@@ -1,0 +1,132 @@
+// tools/cli/output.cpp -- see output.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace seqtile::cli {
+namespace {
+
+constexpr double kQuietSeconds = 2, kLineSeconds = 10;
+constexpr int kBarCells = 24;
+
+bool is_number(const std::string& cell) {
+  return cell.empty() || std::isdigit(static_cast<unsigned char>(cell[0])) || cell[0] == '-' || cell[0] == '+';
+}
+
+struct Column {
+  size_t width = 0;
+  bool is_numeric = true;
+};
+
+}  // namespace
+
+void Table::print() const {
+  std::vector<Column> columns;
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    columns.resize(std::max(columns.size(), rows_[r].size()));
+    for (size_t i = 0; i < rows_[r].size(); ++i) {
+      columns[i].width = std::max(columns[i].width, rows_[r][i].size());
+      if (r > 0 && !is_number(rows_[r][i])) columns[i].is_numeric = false;
+    }
+  }
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i)
+      line += fmt::format(fmt::runtime(columns[i].is_numeric ? "{:>{}}  " : "{:<{}}  "), row[i], columns[i].width);
+    line.erase(line.find_last_not_of(' ') + 1);
+    print_line(line);
+  }
+}
+
+void print_line(const std::string& line) { fmt::print("{}\n", line); }
+
+void print_json(const Json& object) {
+  // Text from files may hold bytes that are not UTF-8: they are replaced, never thrown over.
+  print_line(object.dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+void warn(const std::string& line) {
+  std::fflush(stdout);
+  fmt::print(stderr, "seqtile: {}\n", line);
+}
+
+std::string format_us(double microseconds) {
+  if (microseconds < 1e3) return fmt::format("{:.3g} us", microseconds);
+  if (microseconds < 1e6) return fmt::format("{:.3g} ms", microseconds / 1e3);
+  return fmt::format("{:.1f} s", microseconds / 1e6);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 3600) return fmt::format("{} min {} s", static_cast<int>(seconds) / 60, static_cast<int>(seconds) % 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string format_bytes(double bytes) {
+  if (bytes < 1e3) return fmt::format("{:.0f} B", bytes);
+  if (bytes < 1e6) return fmt::format("{:.1f} kB", bytes / 1e3);
+  return fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+std::string format_count(int64_t count) {
+  const std::string digits = std::to_string(count);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const size_t left = digits.size() - i;
+    if (i > 0 && left % 3 == 0 && digits[i - 1] != '-') text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string format_bucket(int64_t lo, int64_t hi) { return fmt::format("[{}..{}]", lo, hi); }
+
+std::string format_fields(const autotune::Fields& fields) {
+  std::string text;
+  for (const auto& [name, value] : fields.values()) {
+    text += text.empty() ? "" : " ";
+    text += name + "=" + std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+  }
+  return text;
+}
+
+Json fields_json(const autotune::Fields& fields) { return Json::parse(fields.json()); }
+
+Progress::Progress(std::string title) : title_(std::move(title)), is_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (is_bar_shown_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::update(const autotune::TuneProgress& progress) {
+  if (progress.elapsed_s < kQuietSeconds) return;
+  const double share = progress.total > 0 ? std::clamp(double(progress.done) / progress.total, 0.0, 1.0) : 0.0;
+  const std::string left = progress.left_s > 0 ? format_seconds(progress.left_s) + " left" : "";
+  if (!is_terminal_) {
+    if (progress.elapsed_s - last_line_s_ < kLineSeconds) return;
+    last_line_s_ = progress.elapsed_s;
+    fmt::print(stderr, "{}: {}/{} {} ({} trials, {} gone, {})\n", title_, progress.done, progress.total,
+               progress.activity, progress.trials, format_seconds(progress.elapsed_s), left);
+    return;
+  }
+  const int filled = static_cast<int>(share * kBarCells);
+  fmt::print(stderr, "\r\033[K{} [{}{}] {:3.0f} % {} {}", title_, std::string(filled, '#'),
+             std::string(kBarCells - filled, '.'), 100 * share, left, progress.activity.substr(0, 60));
+  std::fflush(stderr);
+  is_bar_shown_ = true;
+}
+
+void Progress::acknowledge(const std::string& line) {
+  if (is_terminal_) return;  // the bar's count says it
+  fmt::print(stderr, "{}: {}\n", title_, line);
+}
+
+}  // namespace seqtile::cli

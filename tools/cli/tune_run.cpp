@@ -1,0 +1,90 @@
+// tools/cli/tune_run.cpp -- see tune_run.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/tune_run.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/output.h"
+
+namespace seqtile::cli {
+namespace {
+
+int print_plan(const Session& session, const TuneRunOptions& options, const std::vector<autotune::TuneRequest>& requests,
+               const autotune::TuneOptions& tune_options) {
+  const auto store = open_store_of(options, StoreUse::peek);
+  const auto rows = autotune::plan(session.registry, requests, options.device, *store, tune_options);
+  Table table({"label", "operation", "buckets", "recorded", "candidates", "estimated"});
+  Json list = Json::array();
+  int64_t buckets = 0, candidates = 0;
+  double seconds = 0;
+  for (const autotune::TunePlanRow& row : rows) {
+    table.add({row.label, row.operation, format_count(row.buckets), format_count(row.recorded),
+               format_count(row.candidates), format_seconds(row.estimated_s)});
+    list.push_back({{"label", row.label}, {"operation", row.operation}, {"buckets", row.buckets},
+                    {"recorded", row.recorded}, {"candidates", row.candidates}, {"estimated_seconds", row.estimated_s}});
+    buckets += row.buckets;
+    candidates += row.candidates;
+    seconds += row.estimated_s;
+  }
+  table.print();
+  print_line(fmt::format("{} operations, {} buckets, {} candidates; about {} without a budget", rows.size(),
+                         format_count(buckets), format_count(candidates), format_seconds(seconds)));
+  if (options.json)
+    print_json({{"operations", rows.size()}, {"buckets", buckets}, {"candidates", candidates},
+                {"estimated_seconds", seconds}, {"plan", std::move(list)}});
+  return kDone;
+}
+
+void print_report(const autotune::TuneReport& report, bool json) {
+  print_line(fmt::format("{} operations, {} buckets in {} ranges: {} tunings, {} merges, {} trials ({} failed) in {}",
+                         report.operations, format_count(report.buckets), format_count(report.ranges),
+                         format_count(report.tunings), format_count(report.merges), format_count(report.trials),
+                         format_count(report.failed_trials), format_seconds(report.seconds)));
+  if (!report.covered)
+    print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
+  else if (!report.complete)
+    print_line("Every bucket has a record; some still have the default configuration. Run again to tune further.");
+  if (json)
+    print_json({{"operations", report.operations}, {"buckets", report.buckets}, {"ranges", report.ranges},
+                {"tunings", report.tunings}, {"merges", report.merges}, {"trials", report.trials},
+                {"failed_trials", report.failed_trials}, {"seconds", report.seconds}, {"covered", report.covered},
+                {"complete", report.complete}, {"interrupted", report.interrupted}});
+}
+
+}  // namespace
+
+void add_tune_run(CLI::App& app, TuneRunOptions& options) {
+  app.add_option("--budget", options.budget, "Stop measuring after this time, for example 120s (default: none)")
+      ->type_name("TIME");
+  app.add_option("--strategy", options.strategy, "How candidates are searched")
+      ->check(CLI::IsMember({"exhaustive", "topk", "halving", "evolutionary"}))
+      ->capture_default_str();
+  app.add_flag("--dry-run", options.dry_run, "Print operations, buckets, candidates and estimated time; measure nothing");
+}
+
+int tune_run(const Session& session, const TuneRunOptions& options, const char* title,
+             const std::vector<autotune::TuneRequest>& requests) {
+  autotune::TuneOptions tune_options;
+  if (!options.budget.empty()) tune_options.budget_s = parse_seconds("--budget", options.budget);
+  tune_options.strategy = options.strategy;
+  tune_options.interrupt = &interrupt_flag();
+  open_device_of(options, requests.at(0).workload.threads);
+  if (options.dry_run) return print_plan(session, options, requests, tune_options);
+
+  const auto store = open_store_of(options, StoreUse::write);
+  const auto artifacts = open_artifacts_of(options);
+  autotune::TuneReport report;
+  {
+    Progress progress(title);
+    tune_options.progress = [&](const autotune::TuneProgress& state) { progress.update(state); };
+    tune_options.acknowledged = [&](const std::string& line) { progress.acknowledge(line); };
+    report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
+  }
+  print_report(report, options.json);
+  if (report.interrupted) return kInterrupted;
+  return report.covered ? kDone : kNo;
+}
+
+}  // namespace seqtile::cli

@@ -1,0 +1,20 @@
+// tools/cli/tune_run.h -- what `prewarm` and `tune` share: flags, the run with its progress, the report.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "autotune/tuner.h"
+#include "tools/cli/command.h"
+
+namespace seqtile::cli {
+
+struct TuneRunOptions : Options {
+  std::string budget, strategy = "topk";
+  bool dry_run = false;
+};
+
+void add_tune_run(CLI::App& app, TuneRunOptions& options);  ///< --budget --strategy --dry-run
+
+/// Tunes (or, with --dry-run, lists what would be tuned), prints the report and returns the exit code.
+int tune_run(const Session& session, const TuneRunOptions& options, const char* title,
+             const std::vector<autotune::TuneRequest>& requests);
+
+}  // namespace seqtile::cli

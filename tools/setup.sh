@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# tools/setup.sh -- installs what is missing, builds, and then tests or demonstrates: setup.sh build|test|demo
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  echo "usage: tools/setup.sh build|test|demo
+  build   installs missing packages, configures and builds Release into build/release
+  test    build, then all tests
+  demo    build, then prewarm, prove and replay a real request trace (needs about 3 more minutes)"
+}
+
+packages=(build-essential cmake ninja-build pkg-config python3 sqlite3 zlib1g-dev libzstd-dev llvm-19-dev libsqlite3-dev
+  nlohmann-json3-dev catch2 libcli11-dev libfmt-dev libspdlog-dev libsodium-dev libbenchmark-dev libopenblas-dev
+  libdnnl-dev strace qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+
+is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+install_packages() {
+  local name="unknown" id="" version="" missing=() package root=()
+  # shellcheck disable=SC1091
+  if [ -r /etc/os-release ]; then . /etc/os-release; name=${PRETTY_NAME:-unknown} id=${ID:-} version=${VERSION_ID:-}; fi
+  case "$id $version" in
+    "debian 12") ;;
+    "ubuntu 24.04") echo "setup: Ubuntu 24.04 is untested" ;;
+    *)
+      echo "setup: $name is not Debian 12 or Ubuntu 24.04. Install what these packages hold, then build with CMake:"
+      echo "  ${packages[*]}"
+      echo "  cmake --preset release && cmake --build --preset release"
+      exit 3 ;;
+  esac
+  for package in "${packages[@]}"; do is_installed "$package" || missing+=("$package"); done
+  [ ${#missing[@]} -eq 0 ] && return
+  echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: not root and no sudo; install them as root"; exit 3; }
+    root=(sudo)
+  fi
+  "${root[@]}" apt-get update -q
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"
+}
+
+# build [TARGET]: everything, or one target.
+build() {
+  install_packages
+  cmake --preset release
+  cmake --build --preset release --parallel "$(nproc)" --target "${1:-all}"
+}
+
+run_tests() {
+  build
+  ctest --test-dir build/release --parallel 2 --output-on-failure
+}
+
+# step FILE COMMAND...: shows the command, runs it, keeps its last line (the JSON object) in FILE and prints the others.
+step() {
+  local json=$1
+  shift
+  echo
+  echo "\$ $*"
+  if ! "$@" --json >"$json.out"; then
+    cat "$json.out"
+    echo "setup: this step of the demonstration failed"
+    exit 1
+  fi
+  sed '$d' "$json.out"
+  tail -n 1 "$json.out" >"$json"
+}
+
+demo() {
+  build seqtile_cli
+  local top=$PWD
+  local model=$top/examples/models/smollm2-135m.json trace=$top/examples/data/azure_llm_2023_conv.csv
+  mkdir -p build/demo && cd build/demo
+  rm -f tuning.db* artifacts.db*
+  export PATH="$top/build/release/bin:$PATH"
+  local stores=(--cache tuning.db --artifacts artifacts.db)
+  step prewarm.json seqtile prewarm --model "$model" --lengths 1..4096 "${stores[@]}" --budget 120s
+  step prove.json seqtile prove --model "$model" --lengths 1..4096 "${stores[@]}"
+  step replay.json seqtile replay --model "$model" --trace "$trace" "${stores[@]}" --policy strict --execute 20s
+  local query="SELECT operation, origin, median_us, speedup, config FROM v_best WHERE lo <= 300 AND hi >= 300"
+  echo
+  echo "\$ sqlite3 -readonly -box tuning.db \"$query ORDER BY median_us DESC\"   # what answers length 300"
+  sqlite3 -readonly -box tuning.db "$query ORDER BY median_us DESC"
+  local torch=()
+  if python3 -c 'import torch' 2>/dev/null && python3 "$top/tools/torch_new_length.py" >torch.json 2>torch.log; then
+    torch=(--torch torch.json)
+  fi
+  echo
+  seqtile report --prewarm prewarm.json --replay replay.json "${torch[@]}"
+}
+
+case "${1:-}" in
+  build) build ;;
+  test) run_tests ;;
+  demo) demo ;;
+  -h | --help | help) usage ;;
+  *) usage >&2; exit 2 ;;
+esac
