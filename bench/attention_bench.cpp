@@ -23,13 +23,13 @@ std::unique_ptr<Contestant> enter_torch(OpArena& arena, const std::string&) {
 }  // namespace
 
 void add_attention_cases(std::vector<Case>& cases, Environment& environment) {
-  const std::vector<std::string> peers = environment.has_torch() ? std::vector<std::string>{"torch"}
-                                                                 : std::vector<std::string>{};
+  const std::vector<std::string> peers =
+      environment.has_torch() ? std::vector<std::string>{"torch"} : std::vector<std::string>{};
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (int64_t length : kLengths) {
       for (int threads : environment.options().threads) {
-        const autotune::Workload workload{"attention_forward", dtype, threads,
-                                          {{"heads", kHeads}, {"kv_heads", kKvHeads}, {"head_dim", kHeadDim}}};
+        const autotune::Workload workload{
+            "attention_forward", dtype, threads, {{"heads", kHeads}, {"kv_heads", kKvHeads}, {"head_dim", kHeadDim}}};
         const std::string shape = fmt::format("l{}_h{}_kv{}_d{}", length, kHeads, kKvHeads, kHeadDim);
         cases.push_back(make_op_case(environment, workload, length, shape, peers, enter_torch));
         cases.back().group = "prefill";

@@ -40,8 +40,8 @@ void Environment::tune(const std::vector<autotune::TuneRequest>& requests, doubl
   const auto store = cache::TuningStore::open(options_.cache, cache::OpenMode::read_write);
   const auto artifacts = cache::ArtifactDb::open(artifacts_path(), cache::default_key_path());
   if (!store->is_writable()) {
-    throw Error(ErrorCode::io, "bench: no tuning records can be written: " + store->status() +
-                                   "; give --cache a writable file");
+    throw Error(ErrorCode::io,
+                "bench: no tuning records can be written: " + store->status() + "; give --cache a writable file");
   }
   autotune::TuneOptions options;
   options.budget_s = budget_s;
@@ -50,8 +50,8 @@ void Environment::tune(const std::vector<autotune::TuneRequest>& requests, doubl
 
 std::vector<cache::Record> Environment::records(const autotune::Workload& normal) const {
   const auto device = open_device("cpu", normal.threads);
-  const auto key = autotune::make_key(registry_.find(normal.operation), normal, device->info(),
-                                      autotune::TuneOptions{}.policy);
+  const auto key =
+      autotune::make_key(registry_.find(normal.operation), normal, device->info(), autotune::TuneOptions{}.policy);
   return cache::TuningStore::open(options_.cache, cache::OpenMode::read_only)->records(key);
 }
 

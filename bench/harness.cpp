@@ -16,9 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Entrant {
   std::unique_ptr<Contestant> contestant;
@@ -56,7 +54,8 @@ Entrant qualify(Arena& arena, const std::string& implementation, const RunOption
   return entrant;
 }
 
-/// Runtimes of other libraries spin on the second core for some milliseconds after a call; the next entrant waits it out.
+/// Runtimes of other libraries spin on the second core for some milliseconds after a call; the next entrant waits it
+/// out.
 void let_spinners_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 void time_round(Entrant& entrant, int copies) {

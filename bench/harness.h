@@ -1,9 +1,9 @@
 // bench/harness.h -- races between implementations of one operation, in interleaved rounds.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A case is one operation, dtype, shape and thread count; its implementations are ours, the peers and the roofline. race()
-// verifies each on poisoned outputs, then times them in turn (A B C, B C A, ...): a shared machine drifts more between
-// two minutes than two libraries differ, so only calls of the same round are compared. Names are
+// A case is one operation, dtype, shape and thread count; its implementations are ours, the peers and the roofline.
+// race() verifies each on poisoned outputs, then times them in turn (A B C, B C A, ...): a shared machine drifts more
+// between two minutes than two libraries differ, so only calls of the same round are compared. Names are
 // <operation>/<dtype>/<shape>/<implementation>/t<threads>.
 #pragma once
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Result {
   int64_t calls = 0;            ///< timed calls in all rounds
   double max_error = 0;         ///< of the verification
   std::map<std::string, double> counters;
-  std::string failure;          ///< not empty: why there are no times
+  std::string failure;  ///< not empty: why there are no times
 };
 
 struct RunOptions {

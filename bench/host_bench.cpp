@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <random>
 #include <set>
@@ -65,9 +66,7 @@ class SyntheticCache {
     for (size_t i = ladder.size() - count; i < ladder.size(); ++i) add(workload, ladder[i], config);
   }
 
-  void publish() {
-    cache::TuningStore::open(tuning_path(), cache::OpenMode::read_write)->publish_all(records_);
-  }
+  void publish() { cache::TuningStore::open(tuning_path(), cache::OpenMode::read_write)->publish_all(records_); }
 
   std::unique_ptr<Engine> open_engine(Executor* executor = nullptr) const {
     EngineOptions options;
@@ -117,6 +116,13 @@ std::vector<int64_t> random_lengths(int count) {
   std::vector<int64_t> lengths;
   for (int i = 0; i < count; ++i) lengths.push_back(1 + static_cast<int64_t>(random() % kTop));
   return lengths;
+}
+
+/// Processor time of this process: what a busy machine leaves unchanged.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 Result with_quantiles(std::vector<double> seconds, double unit, const std::string& suffix) {
@@ -190,14 +196,18 @@ Result measure_compile(const Environment& environment, const autotune::Workload&
   const autotune::Workload workload = op.normalize(given);
   const auto device = open_device("cpu", workload.threads);
   const autotune::Config config = op.default_config(workload, 512, device->target());
-  std::vector<double> seconds;
+  std::vector<double> seconds, cpu;
   for (int round = 0; round < rounds; ++round) {
+    const double cpu_start = cpu_seconds();
     const auto start = Clock::now();
     const auto function = autotune::build_kernel(op, workload, config, device->target());
     const auto kernel = device->load(compile(*function, device->target()));
     seconds.push_back(seconds_between(start, Clock::now()));
+    cpu.push_back(cpu_seconds() - cpu_start);
   }
-  return with_quantiles(std::move(seconds), 1e-3, "ms");
+  Result result = with_quantiles(std::move(seconds), 1e-3, "ms");
+  result.counters["cpu_ms"] = median(cpu) * 1e3;
+  return result;
 }
 
 /// Opening with 1,000 records over 100 binaries: every handle prepared, every binary mapped.
@@ -205,17 +215,20 @@ Result measure_open(const Environment& environment, int threads, int rounds) {
   SyntheticCache cache(environment, threads);
   for (int i = 0; i < 100; ++i) cache.add_one_binary(16 * (i + 36), 10);
   cache.publish();
-  std::vector<double> seconds;
+  std::vector<double> seconds, cpu;
   int64_t compiles = 0;
   for (int round = 0; round < rounds; ++round) {
+    const double cpu_start = cpu_seconds();
     const auto start = Clock::now();
     const auto engine = cache.open_engine();
     for (const auto& workload : cache.workloads()) engine->prepare(workload);
     seconds.push_back(seconds_between(start, Clock::now()));
+    cpu.push_back(cpu_seconds() - cpu_start);
     compiles += engine->counters().compiles + engine->counters().compiles_at_load;
   }
   Result result = with_quantiles(std::move(seconds), 1e-3, "ms");
   result.counters["compiles"] = static_cast<double>(compiles);
+  result.counters["cpu_ms"] = median(cpu) * 1e3;
   return result;
 }
 
@@ -245,12 +258,10 @@ std::vector<autotune::Workload> compiled_workloads() {
 
 void add_host_cases(std::vector<Case>& cases, Environment& environment) {
   for (int threads : environment.options().threads) {
-    cases.push_back(host_case("lookup", "n576_k576", threads, [&environment](int t, const RunOptions&) {
-      return measure_lookup(environment, t);
-    }));
-    cases.push_back(host_case("call_to_hand_off", "n576_k576", threads, [&environment](int t, const RunOptions&) {
-      return measure_call(environment, t);
-    }));
+    cases.push_back(host_case("lookup", "n576_k576", threads,
+                              [&environment](int t, const RunOptions&) { return measure_lookup(environment, t); }));
+    cases.push_back(host_case("call_to_hand_off", "n576_k576", threads,
+                              [&environment](int t, const RunOptions&) { return measure_call(environment, t); }));
     cases.push_back(host_case("open", "records1000_binaries100", threads, [&environment](int t, const RunOptions& o) {
       return measure_open(environment, t, o.rounds);
     }));

@@ -42,9 +42,8 @@ std::unique_ptr<Contestant> enter_onednn(OpArena& arena, bool packed) {
                                                             arena.tensor(0, "y"), arena.workload().threads, packed);
   if (packed) {
     for (int copy = 0; copy < arena.copies(); ++copy) linear->pack(copy, arena.tensor(copy, "w"));
-    return make_contestant([&arena, linear](int copy) {
-      linear->run_packed(copy, arena.tensor(copy, "x"), arena.tensor(copy, "y"));
-    });
+    return make_contestant(
+        [&arena, linear](int copy) { linear->run_packed(copy, arena.tensor(copy, "x"), arena.tensor(copy, "y")); });
   }
   return make_contestant([&arena, linear](int copy) {
     linear->run(arena.tensor(copy, "x"), arena.tensor(copy, "w"), arena.tensor(copy, "y"));
@@ -54,8 +53,11 @@ std::unique_ptr<Contestant> enter_onednn(OpArena& arena, bool packed) {
 /// Ours with weights packed beforehand: an operation of its own with its own records.
 std::unique_ptr<Contestant> enter_ours_packed(OpArena& arena) {
   const Tensor &w = arena.tensor(0, "w"), &x = arena.tensor(0, "x");
-  kernels::Linear linear{.n = w.sizes[0], .k = w.sizes[1], .packed = true,
-                         .panel = kernels::default_panel(host_target()), .dtype = w.dtype,
+  kernels::Linear linear{.n = w.sizes[0],
+                         .k = w.sizes[1],
+                         .packed = true,
+                         .panel = kernels::default_panel(host_target()),
+                         .dtype = w.dtype,
                          .threads = arena.workload().threads};
   auto tuned = std::make_shared<TunedHandle>(arena.environment().prepare_tuned(linear.workload(), x.sizes[0]));
   auto weights = std::make_shared<std::vector<Operand>>();

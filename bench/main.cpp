@@ -41,7 +41,8 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_flag("--json", arguments.json, "One JSON object on the last line of standard output");
   app.add_option("--out", arguments.out, "File for the results in Google Benchmark's JSON format");
   app.add_option("--rounds", arguments.run.rounds, "Interleaved rounds (default 15)")->check(CLI::PositiveNumber);
-  app.add_option("--cache", arguments.options.cache, "Tuning records of the benchmarks (default: bench.db in the user's cache)");
+  app.add_option("--cache", arguments.options.cache,
+                 "Tuning records of the benchmarks (default: bench.db in the user's cache)");
   app.add_option("--budget", arguments.options.budget_s, "Seconds to tune a bucket that has no record yet (default 10)")
       ->check(CLI::PositiveNumber);
   app.add_option("--model", arguments.options.model, "A model's config.json: adds the regret cases of its operations");

@@ -164,7 +164,7 @@ Case make_op_case(Environment& environment, const autotune::Workload& workload, 
   item.implementations = {"seqtile"};
   item.implementations.insert(item.implementations.end(), others.begin(), others.end());
   item.run = [&environment, normal, length, enter_other](const Case& self, const std::vector<std::string>& selected,
-                                                        const RunOptions& options) {
+                                                         const RunOptions& options) {
     OpArena arena(environment, normal, length, enter_other);
     return race(arena, self, selected, options);
   };

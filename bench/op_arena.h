@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Peers are verified like ours, against the operation's plain reference with its own tolerance; errors are counted in
-// tolerances. A peer may round more often than we do (PyTorch stores what our epilogues keep in registers): its limit is
-// wider, since the check is there to prove that it computes the same thing.
+// tolerances. A peer may round more often than we do (PyTorch stores what our epilogues keep in registers): its limit
+// is wider, since the check is there to prove that it computes the same thing.
 #pragma once
 #include <functional>
 #include <memory>

@@ -196,7 +196,8 @@ class PinnedToCore {
   bool is_pinned_ = false;
 };
 
-/// Starts `threads` threads together, each on a core of its own, and returns seconds from the first start to the last end.
+/// Starts `threads` threads together, each on a core of its own, and returns seconds from the first start to the last
+/// end.
 double timed_together(int threads, const std::function<void(int)>& body) {
   using Clock = std::chrono::steady_clock;
   std::atomic<int> waiting{threads};

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Shared machines drift by 1.6 within minutes, so a roofline is only as good as its probes: every call measures again
-// and returns the best value seen by this process. Others on the host only ever slow a probe down. The instruction set is
-// chosen at run time (AVX-512, AVX2, else what the compiler's generic vectors give).
+// and returns the best value seen by this process. Others on the host only ever slow a probe down. The instruction set
+// is chosen at run time (AVX-512, AVX2, else what the compiler's generic vectors give).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace seqtile::bench {
 
-/// Best multiply-add rate so far in GFLOP/s. bf16 uses the bf16 dot product instruction where the CPU has one and is the f32
-/// rate elsewhere. About 10 ms.
+/// Best multiply-add rate so far in GFLOP/s. bf16 uses the bf16 dot product instruction where the CPU has one and is
+/// the f32 rate elsewhere. About 10 ms.
 double probe_peak_gflops(DType dtype, int threads);
 
 /// Best bandwidth so far in GB/s for a stream of which `written / (read + written)` are stores (rounded to sixteenths),

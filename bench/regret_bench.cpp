@@ -1,9 +1,9 @@
 // bench/regret_bench.cpp -- what serving a bucket's record costs against exhaustive search at the exact length.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of a model are tuned once for lengths 1..4096 as `seqtile prewarm` does it; then lengths that no bucket
-// was tuned at are searched exhaustively. `regret` is the record's time over the best
-// configuration's, paired by round; `noise` is the same ratio between the record and a second copy of itself.
+// The operations of a model are tuned once for lengths 1..4096 as `seqtile prewarm` does it; then lengths that no
+// bucket was tuned at are searched exhaustively. `regret` is the record's time over the best configuration's, paired by
+// round; `noise` is the same ratio between the record and a second copy of itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kTop = 4096;
 constexpr double kTuneSeconds = 120;
-constexpr int64_t kLengths[] = {7, 11, 23, 55, 91, 181, 357, 811, 1601, 3301};  // inside buckets, never at their upper ends
+constexpr int64_t kLengths[] = {7,   11,  23,  55,   91,
+                                181, 357, 811, 1601, 3301};  // inside buckets, never at their upper ends
 constexpr int kQualifyingRounds = 3, kFinalists = 4;
 
 struct Racer {
@@ -51,7 +52,8 @@ std::vector<Racer> all_configurations(OpArena& arena, const std::shared_ptr<Devi
   std::vector<Racer> racers;
   const auto space = arena.op().config_space(arena.workload(), arena.length(), device->target());
   for (const autotune::Config& config : space.enumerate()) {
-    Racer racer{make_config_contestant(arena.op(), arena.workload(), config, arena.length(), arena.tensors(), device), {}};
+    Racer racer{make_config_contestant(arena.op(), arena.workload(), config, arena.length(), arena.tensors(), device),
+                {}};
     arena.poison(0);
     racer.contestant->run(0);
     if (arena.max_error(0) <= 1) racers.push_back(std::move(racer));
@@ -62,7 +64,8 @@ std::vector<Racer> all_configurations(OpArena& arena, const std::shared_ptr<Devi
 std::vector<Result> measure_regret(OpArena& arena, const RunOptions& options) {
   const std::shared_ptr<Device> device = open_device("cpu", arena.workload().threads);
   const TunedHandle tuned = arena.environment().prepare(arena.workload());
-  const autotune::Config recorded = tuned.handle.explain(arena.length()).config;
+  const Explanation answer = tuned.handle.explain(arena.length());
+  const autotune::Config& recorded = answer.config;
   std::vector<Racer> all = all_configurations(arena, device);
   std::vector<Racer*> field;
   for (Racer& racer : all) field.push_back(&racer);
@@ -70,20 +73,21 @@ std::vector<Result> measure_regret(OpArena& arena, const RunOptions& options) {
   std::sort(field.begin(), field.end(), [](Racer* a, Racer* b) { return median(a->seconds) < median(b->seconds); });
   field.resize(std::min<size_t>(field.size(), kFinalists));
   const auto enter = [&] {
-    return Racer{make_config_contestant(arena.op(), arena.workload(), recorded, arena.length(), arena.tensors(), device), {}};
+    return Racer{
+        make_config_contestant(arena.op(), arena.workload(), recorded, arena.length(), arena.tensors(), device), {}};
   };
   Racer record = enter(), again = enter();
   std::vector<Racer*> finals = {&record, &again};
   finals.insert(finals.end(), field.begin(), field.end());
   race_rounds(finals, options.rounds, options.round_s, arena.copies());
-  const Racer* best = *std::min_element(field.begin(), field.end(), [](Racer* a, Racer* b) {
-    return median(a->seconds) < median(b->seconds);
-  });
+  const Racer* best = *std::min_element(field.begin(), field.end(),
+                                        [](Racer* a, Racer* b) { return median(a->seconds) < median(b->seconds); });
   Result ours, exhaustive;
   ours.implementation = "seqtile";
   ours.seconds = record.seconds;
   ours.counters = {{"regret", median_ratio(record.seconds, best->seconds)},
                    {"noise", median_ratio(record.seconds, again.seconds)},
+                   {"searched", answer.origin == "tuned" || answer.origin == "merged" ? 1.0 : 0.0},
                    {"configurations", static_cast<double>(all.size())}};
   exhaustive.implementation = "exhaustive";
   exhaustive.seconds = best->seconds;

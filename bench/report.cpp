@@ -68,13 +68,14 @@ void print_rates(const std::vector<CaseResults>& items) {
   std::vector<std::string> order;
   for (const auto& [shape, results] : items) {
     if (!has_work(shape.work)) continue;
-    const std::string row = fmt::format("{}/{}/{}/t{} {}", shape.operation, shape.dtype,
-                                        shape.shape.substr(0, shape.shape.find('_')), shape.threads,
-                                        rate_unit(shape.work));
+    const std::string row =
+        fmt::format("{}/{}/{}/t{} {}", shape.operation, shape.dtype, shape.shape.substr(0, shape.shape.find('_')),
+                    shape.threads, rate_unit(shape.work));
     if (!table.count(row)) order.push_back(row);
     table[row]["roofline"].push_back(rate(shape.work, roofline_seconds(shape)));
     for (const auto& result : results) {
-      if (!result.seconds.empty()) table[row][result.implementation].push_back(rate(shape.work, median(result.seconds)));
+      if (!result.seconds.empty())
+        table[row][result.implementation].push_back(rate(shape.work, median(result.seconds)));
     }
   }
   if (!order.empty()) fmt::print("\ngeometric means of the rate (in brackets: shapes)\n");
@@ -88,9 +89,13 @@ void print_rates(const std::vector<CaseResults>& items) {
 }
 
 nlohmann::json entry(const Case& shape, const Result& result, const std::vector<Result>& all) {
-  nlohmann::json json = {{"name", shape.name(result.implementation)}, {"run_name", shape.name(result.implementation)},
-                         {"run_type", "iteration"}, {"repetitions", result.seconds.size()},
-                         {"repetition_index", 0}, {"threads", shape.threads}, {"iterations", result.calls}};
+  nlohmann::json json = {{"name", shape.name(result.implementation)},
+                         {"run_name", shape.name(result.implementation)},
+                         {"run_type", "iteration"},
+                         {"repetitions", result.seconds.size()},
+                         {"repetition_index", 0},
+                         {"threads", shape.threads},
+                         {"iterations", result.calls}};
   if (!result.failure.empty()) {
     json["error_occurred"] = true;
     json["error_message"] = result.failure;
@@ -117,9 +122,16 @@ nlohmann::json entry(const Case& shape, const Result& result, const std::vector<
 
 nlohmann::json roofline_entry(const Case& shape) {
   const double us = roofline_seconds(shape) * 1e6;
-  return {{"name", shape.name("roofline")}, {"run_name", shape.name("roofline")}, {"run_type", "iteration"},
-          {"repetitions", 1}, {"repetition_index", 0}, {"threads", shape.threads}, {"iterations", 1},
-          {"real_time", us}, {"cpu_time", us}, {"time_unit", "us"},
+  return {{"name", shape.name("roofline")},
+          {"run_name", shape.name("roofline")},
+          {"run_type", "iteration"},
+          {"repetitions", 1},
+          {"repetition_index", 0},
+          {"threads", shape.threads},
+          {"iterations", 1},
+          {"real_time", us},
+          {"cpu_time", us},
+          {"time_unit", "us"},
           {"peak_gflops", best_peak_gflops(shape.work.peak_dtype, shape.threads)},
           {"bandwidth_gbs", best_bandwidth_gbs(shape.work.bytes_read, shape.work.bytes_written, shape.threads)}};
 }

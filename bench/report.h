@@ -21,12 +21,14 @@ struct Ratio {
   std::string peer;
   double median = 0, p20 = 0, p80 = 0;
 };
-/// Against the peer with the smallest median. Peers with packed weights only count for `_packed` implementations of ours.
+/// Against the peer with the smallest median. Peers with packed weights only count for `_packed` implementations of
+/// ours.
 Ratio ratio_to_best_peer(const Result& ours, const std::vector<Result>& all);
 
 /// One line per implementation.
 void print_case(const CaseResults& item);
-/// Per operation, dtype and group: geometric means and worst cases of our implementations; then rates per first shape word.
+/// Per operation, dtype and group: geometric means and worst cases of our implementations; then rates per first shape
+/// word.
 void print_summary(const std::vector<CaseResults>& items);
 /// One object on one line: cases, failed, benchmarks as in the file.
 std::string json_line(const std::vector<CaseResults>& items);

@@ -22,8 +22,8 @@ std::unique_ptr<Contestant> enter_torch(OpArena& arena, const std::string&) {
 }  // namespace
 
 void add_row_cases(std::vector<Case>& cases, Environment& environment) {
-  const std::vector<std::string> peers = environment.has_torch() ? std::vector<std::string>{"torch"}
-                                                                 : std::vector<std::string>{};
+  const std::vector<std::string> peers =
+      environment.has_torch() ? std::vector<std::string>{"torch"} : std::vector<std::string>{};
   for (const char* operation : {"rms_norm", "softmax", "silu_and_mul"}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       // x alone is twice the last-level cache, in whole powers of two so that names are the same on like machines.
@@ -31,8 +31,8 @@ void add_row_cases(std::vector<Case>& cases, Environment& environment) {
       while (rows * kColumns * dtype_bytes(dtype) < 2 * last_level_cache_bytes()) rows *= 2;
       for (int threads : environment.options().threads) {
         const autotune::Workload workload{operation, dtype, threads, {{"n", kColumns}}};
-        cases.push_back(make_op_case(environment, workload, rows, fmt::format("m{}_n{}", rows, kColumns), peers,
-                                     enter_torch));
+        cases.push_back(
+            make_op_case(environment, workload, rows, fmt::format("m{}_n{}", rows, kColumns), peers, enter_torch));
         cases.back().work.flops = 0;  // memory bounds them: rates in GB/s
         cases.back().group = "memory";
       }

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cache/files.h"
@@ -22,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 // A reader gives up soon (the caller serves a miss), a writer has a measurement to lose.
 // Once a reader gave up, the next ones hardly wait until one gets through, so that many lookups cost one wait.
-constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000};
+constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000}, kCourtesy{2};
 
 bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
@@ -32,6 +33,8 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
 constexpr size_t kMaxReasonBytes = 200;
 // SQLite takes a file of one byte for an empty one, which it would overwrite; none of its databases is that short.
 constexpr off_t kMinDatabaseBytes = 512;
+constexpr const char* kReadOnlyFolder =
+    "cannot be written (its folder is not writable); stored rows are used, nothing is added";
 constexpr const char* kReadOnlyProblem = "cannot be written (read-only file); stored rows are used, nothing is added";
 
 /// The folder's own symlinks are resolved (a linked home is common), so that NOFOLLOW then refuses only the file's.
@@ -100,6 +103,8 @@ void DatabaseFile::report_locked(const std::string& line) {
 
 bool DatabaseFile::run(Purpose purpose, const Body& body) {
   const bool is_write = purpose == Purpose::write;
+  // After a write that had to wait for others, they go first.
+  if (is_write && std::exchange(was_contended_, false)) std::this_thread::sleep_for(kCourtesy);
   patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
   try {
@@ -208,7 +213,9 @@ bool DatabaseFile::connect(Purpose purpose) {
     owner_ = getpid();
     harden();
     if (!verify_identity(purpose)) return false;
-    write_problem_ = connection_->is_read_only() && !options_.is_read_only ? kReadOnlyProblem : "";
+    if (options_.is_read_only) return true;
+    const bool folder_is_writable = ::access(parent_folder(path).c_str(), W_OK) == 0;  // for the journal
+    write_problem_ = connection_->is_read_only() ? kReadOnlyProblem : folder_is_writable ? "" : kReadOnlyFolder;
     return true;
   } catch (const DatabaseError& error) {
     disconnect();
@@ -315,11 +322,17 @@ void DatabaseFile::create_schema() {
   connection_->execute(kCommit);
 }
 
+/// Pauses between tries grow shorter with the time waited, so that whoever has waited longest tries most often.
+/// SQLite's own pauses grow longer: under load a writer then starves while the others overtake it.
 int DatabaseFile::on_busy(void* self, int) {
-  // Short pauses of scattered length: SQLite's own growing ones let late comers overtake a writer that has waited long.
-  const auto now = std::chrono::steady_clock::now();
-  if (now >= static_cast<DatabaseFile*>(self)->busy_deadline_) return 0;
-  std::this_thread::sleep_for(std::chrono::microseconds(500 + now.time_since_epoch().count() / 64 % 3000));
+  using std::chrono::steady_clock, std::chrono::microseconds;
+  auto& file = *static_cast<DatabaseFile*>(self);
+  file.was_contended_ = true;
+  const auto now = steady_clock::now();
+  if (now >= file.busy_deadline_) return 0;
+  const auto waited = std::chrono::duration_cast<milliseconds>(now - (file.busy_deadline_ - file.patience_));
+  const int64_t scatter = now.time_since_epoch().count() / 64 % 3000;
+  std::this_thread::sleep_for(microseconds((500 + scatter) / (1 + waited.count() / 100)));
   return 1;
 }
 

@@ -82,7 +82,7 @@ class DatabaseFile {
   mutable std::mutex mutex_;
   std::unique_ptr<Connection> connection_;
   pid_t owner_ = 0;  ///< the process that opened `connection_`
-  bool is_damaged_ = false, is_locked_ = false;
+  bool is_damaged_ = false, is_locked_ = false, was_contended_ = false;
   std::optional<struct stat> condemned_;
   std::string problem_;        ///< why rows are not read
   std::string write_problem_;  ///< why rows are not written, until one is

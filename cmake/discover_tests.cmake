@@ -3,6 +3,9 @@
 #
 # Included by ctest (not at build time, so that a cross-built or sanitised program is only run where it can run) with
 # PROGRAM, MODULE, WORKDIR, LIST_CASES and LIST_FILE set. The list is made anew when the program is newer than it.
+# ctest sets no policies, so that these would be those of CMake 2.4.
+cmake_policy(PUSH)
+cmake_policy(VERSION 3.22)
 set(seqtile_labels jit cache autotune kernels tools cpu gpu slow fault)
 
 # list_cases(variable filter): the names of the program's test cases that match the filter.
@@ -48,3 +51,4 @@ else()
   endif()
   include(${LIST_FILE})
 endif()
+cmake_policy(POP)

@@ -57,7 +57,8 @@ int main() {
     if (!(worst < 1e-4)) return 1;
   }
   const EngineCounters counters = engine->counters();
-  std::printf("%lld launches, %lld compiles while serving\n", static_cast<long long>(counters.launches),
+  std::printf("%lld launches, %lld kernels compiled by prepare, %lld while serving\n",
+              static_cast<long long>(counters.launches), static_cast<long long>(counters.compiles_at_load),
               static_cast<long long>(counters.compiles));
   return 0;
 }

@@ -10,7 +10,7 @@
 namespace seqtile {
 
 /// Machine code of one kernel. For the CPU: one relocation-free block, text and constants laid out together, that
-/// can be mapped anywhere at a 64-byte boundary. For GPUs: PTX or cubin (the `stage`).
+/// can be mapped anywhere at a page boundary. For GPUs: PTX or cubin (the `stage`).
 struct KernelBinary {
   std::string symbol;             ///< <kernel>_<dtype>_<config...>_<target>; also the name in profiles
   std::string target;             ///< e.g. "cpu:avx512bf16"; a device refuses a binary of another target

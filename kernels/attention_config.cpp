@@ -47,8 +47,8 @@ double predict_block_us(const Workload& w, const Shape& s, int64_t block_m, int6
     const int64_t keys = s.causal ? top - bottom : length;
     pairs += static_cast<double>(std::min(block_m, cdiv(length, 4) * 4) * cdiv(keys, block_n) * block_n);
   }
-  const double packing = 1 + 8.0 / static_cast<double>(block_m);     // keys and values are packed for block_m rows
-  const double softmax = 0.2 + 8.0 / static_cast<double>(block_n);   // the accumulator fades once a block
+  const double packing = 1 + 8.0 / static_cast<double>(block_m);    // keys and values are packed for block_m rows
+  const double softmax = 0.2 + 8.0 / static_cast<double>(block_n);  // the accumulator fades once a block
   const double beyond_l1 = tile_bytes(s, block_m, block_n) > 4 * target.l1_bytes ? 1.15 : 1.0;
   const double work = pairs * 4 * static_cast<double>(s.head_dim) * (packing + softmax) * beyond_l1;
   const int64_t programs = blocks * s.heads;
@@ -81,7 +81,8 @@ void for_each_config(const Workload& w, const Shape& s, int64_t length, const Ta
   }
 }
 
-double predict(const Workload& w, const Shape& s, int64_t first, int64_t block_n, int64_t length, const Target& target) {
+double predict(const Workload& w, const Shape& s, int64_t first, int64_t block_n, int64_t length,
+               const Target& target) {
   return s.decode ? predict_decode_us(w, s, first, block_n, length)
                   : predict_block_us(w, s, first, block_n, length, target);
 }
@@ -95,7 +96,8 @@ Config make_config(const Shape& s, int64_t first, int64_t block_n) {
 ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
   ConfigSpace space;
-  for_each_config(w, s, length, target, [&](int64_t first, int64_t block_n) { space.add(make_config(s, first, block_n)); });
+  for_each_config(w, s, length, target,
+                  [&](int64_t first, int64_t block_n) { space.add(make_config(s, first, block_n)); });
   return space;
 }
 

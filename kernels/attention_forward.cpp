@@ -23,9 +23,14 @@ using autotune::Workload;
 namespace attention {
 
 Shape::Shape(const Workload& w)
-    : heads(w.fields.get_int("heads")), kv_heads(w.fields.get_int("kv_heads")), head_dim(w.fields.get_int("head_dim")),
-      group(heads / kv_heads), window(w.fields.get_int("window")), causal(w.fields.get_int("causal") != 0),
-      decode(w.fields.get_string("phase") == "decode"), soft_cap(w.fields.get_double("soft_cap", 0)),
+    : heads(w.fields.get_int("heads")),
+      kv_heads(w.fields.get_int("kv_heads")),
+      head_dim(w.fields.get_int("head_dim")),
+      group(heads / kv_heads),
+      window(w.fields.get_int("window")),
+      causal(w.fields.get_int("causal") != 0),
+      decode(w.fields.get_string("phase") == "decode"),
+      soft_cap(w.fields.get_double("soft_cap", 0)),
       scale(w.fields.get_double("scale", 0)) {}
 
 namespace {
@@ -35,7 +40,8 @@ Workload normalize(const Workload& given) {
   const int64_t heads = reader.required("heads", 1, kMaxHeads);
   const int64_t kv_heads = reader.required("kv_heads", 1, kMaxHeads);
   if (heads % kv_heads)
-    reader.refuse("kv_heads", "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
+    reader.refuse("kv_heads",
+                  "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
   const int64_t head_dim = reader.required("head_dim", 8, 512);
   if (head_dim % 8) reader.refuse("head_dim", "must be a multiple of 8, such as 64, 96, 128 or 256");
   reader.choice("phase", {"prefill", "extend", "decode"});
@@ -77,7 +83,8 @@ std::array<SizeExpr, 3> grid(const Workload& w, const Config& config) {
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
   const Shape s(w);
   const double batch = static_cast<double>(symbols[kBatch]);
-  const double queries = static_cast<double>(symbols[kTokens]) / batch, keys = static_cast<double>(symbols[kKvTokens]) / batch;
+  const double queries = static_cast<double>(symbols[kTokens]) / batch,
+               keys = static_cast<double>(symbols[kKvTokens]) / batch;
   double seen = s.causal ? keys - (queries - 1) / 2 : keys;  // by the average query
   if (s.window) seen = std::min(seen, static_cast<double>(s.window));
   const double dim = static_cast<double>(s.head_dim), bytes = static_cast<double>(dtype_bytes(w.dtype));
@@ -112,8 +119,9 @@ autotune::OpDef::Tolerance attention_tolerance(const Workload& w, std::span<cons
 }  // namespace attention
 
 Workload AttentionForward::workload() const {
-  autotune::Fields fields{{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"phase", phase},
-                          {"causal", int64_t{causal}}, {"window", window}, {"soft_cap", soft_cap}};
+  autotune::Fields fields{{"heads", heads},      {"kv_heads", kv_heads},      {"head_dim", head_dim},
+                          {"phase", phase},      {"causal", int64_t{causal}}, {"window", window},
+                          {"soft_cap", soft_cap}};
   if (scale != 0) fields.set("scale", scale);
   return {"attention_forward", dtype, threads, std::move(fields)};
 }

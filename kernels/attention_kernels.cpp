@@ -36,14 +36,17 @@ Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
 Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype)
     : q(b.view("q", dtype, {kDynamic, s.heads, s.head_dim})),
       k(b.view("k", dtype, {kDynamic, s.kv_heads, s.head_dim})),
-      v(b.view("v", dtype, {kDynamic, s.kv_heads, s.head_dim})), q_start(b.view("q_start", DType::i32, {kDynamic})),
-      kv_start(b.view("kv_start", DType::i32, {kDynamic})), kv_len(b.view("kv_len", DType::i32, {kDynamic})),
+      v(b.view("v", dtype, {kDynamic, s.kv_heads, s.head_dim})),
+      q_start(b.view("q_start", DType::i32, {kDynamic})),
+      kv_start(b.view("kv_start", DType::i32, {kDynamic})),
+      kv_len(b.view("kv_len", DType::i32, {kDynamic})),
       out(b.view("out", dtype, {kDynamic, s.heads, s.head_dim})),
       lse(b.view("lse", DType::f32, {kDynamic, s.heads})) {}
 
 Sequence::Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head)
     : q_first(index_at(b, operands.q_start, sequence)),
-      q_len(index_at(b, operands.q_start, sequence + 1) - q_first), kv_len(index_at(b, operands.kv_len, sequence)) {
+      q_len(index_at(b, operands.q_start, sequence + 1) - q_first),
+      kv_len(index_at(b, operands.kv_len, sequence)) {
   Var kv_first = index_at(b, operands.kv_start, sequence);
   k = b.slice(b.at(operands.k, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
   v = b.slice(b.at(operands.v, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
@@ -59,8 +62,7 @@ Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q
   Var score = b.dot(q, b.trans(k), b.full({rows, block_n}, 0.0));
   if (s.soft_cap > 0)
     score = b.unary(ir::OpKind::tanh, score * (s.scale / s.soft_cap)) * (s.soft_cap * std::numbers::log2e);
-  else
-    score = score * (s.scale * std::numbers::log2e);
+  else score = score * (s.scale * std::numbers::log2e);
   score = b.select(visible, score, kMasked);
 
   Running now = before;
@@ -103,11 +105,12 @@ void build_blocks(KernelBuilder& b, const Workload& w, const Config& config) {
   Var position = row_numbers(b, row + offset, block_m, block_n);
   const Running seen(b.for_loop(first_key, end, block_n, Running(b, block_m, s.head_dim).carried(),
                                 [&](Var key, const std::vector<Var>& carried) {
-    Var other = column_numbers(b, key, block_m, block_n);
-    Var visible = s.causal ? other <= position : other < b.cast(sequence.kv_len, DType::i32);
-    if (s.window) visible = b.logical_and(visible, other > position - s.window);
-    return attend(b, s, sequence, queries, key, visible, Running(carried)).carried();
-  }));
+                                  Var other = column_numbers(b, key, block_m, block_n);
+                                  Var visible =
+                                      s.causal ? other <= position : other < b.cast(sequence.kv_len, DType::i32);
+                                  if (s.window) visible = b.logical_and(visible, other > position - s.window);
+                                  return attend(b, s, sequence, queries, key, visible, Running(carried)).carried();
+                                }));
 
   Var out = b.slice(b.at(operands.out, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
   Var lse = b.slice(operands.lse, {sequence.q_first, 0}, {sequence.q_len, s.heads});
@@ -147,16 +150,17 @@ struct Partials {
   }
   /// The softmax over the keys of all splits, of which the first has slot `first`.
   Running merged(Var first) const {
-    return Running(b.for_loop(0, splits, 1, Running(b, s.group, s.head_dim).carried(),
-                              [&](Var i, const std::vector<Var>& carried) {
-      const Running left(carried), right = get(first + i);
-      Running both = left;
-      both.top = b.max(left.top, right.top);
-      Var keep = b.unary(ir::OpKind::exp2, left.top - both.top), take = b.unary(ir::OpKind::exp2, right.top - both.top);
-      both.sum = left.sum * keep + right.sum * take;
-      both.acc = left.acc * across(b, keep, s.group, s.head_dim) + right.acc * across(b, take, s.group, s.head_dim);
-      return both.carried();
-    }));
+    return Running(b.for_loop(
+        0, splits, 1, Running(b, s.group, s.head_dim).carried(), [&](Var i, const std::vector<Var>& carried) {
+          const Running left(carried), right = get(first + i);
+          Running both = left;
+          both.top = b.max(left.top, right.top);
+          Var keep = b.unary(ir::OpKind::exp2, left.top - both.top),
+              take = b.unary(ir::OpKind::exp2, right.top - both.top);
+          both.sum = left.sum * keep + right.sum * take;
+          both.acc = left.acc * across(b, keep, s.group, s.head_dim) + right.acc * across(b, take, s.group, s.head_dim);
+          return both.carried();
+        }));
   }
   KernelBuilder& b;
   const Shape& s;
@@ -185,9 +189,10 @@ void build_decode(KernelBuilder& b, const Workload& w, const Config& config) {
   Var q = b.load(b.at(operands.q, 0, sequence.q_first), {first_head, 0}, {s.group, s.head_dim});
   const Running seen(b.for_loop(first_key, end, block_n, Running(b, s.group, s.head_dim).carried(),
                                 [&](Var key, const std::vector<Var>& carried) {
-    Var visible = column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
-    return attend(b, s, sequence, q, key, visible, Running(carried)).carried();
-  }));
+                                  Var visible =
+                                      column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
+                                  return attend(b, s, sequence, q, key, visible, Running(carried)).carried();
+                                }));
 
   const auto finish = [&](const Running& all) {
     Var out = b.at(operands.out, 0, sequence.q_first), lse = b.at(operands.lse, 0, sequence.q_first);

@@ -22,10 +22,15 @@ using autotune::Workload;
 namespace linear_op {
 
 Shape::Shape(const Workload& w)
-    : n{w.fields.get_int("n")}, k(w.fields.get_int("k")), bias(w.fields.get_int("bias") != 0),
-      gated(w.fields.get_int("gated") != 0), residual(w.fields.get_int("residual") != 0),
-      packed(w.fields.get_string("weight_layout") == "packed"), panel(w.fields.get_int("panel")),
-      activation(parse_activation(w.fields.get_string("activation"))), dtype(w.dtype) {
+    : n{w.fields.get_int("n")},
+      k(w.fields.get_int("k")),
+      bias(w.fields.get_int("bias") != 0),
+      gated(w.fields.get_int("gated") != 0),
+      residual(w.fields.get_int("residual") != 0),
+      packed(w.fields.get_string("weight_layout") == "packed"),
+      panel(w.fields.get_int("panel")),
+      activation(parse_activation(w.fields.get_string("activation"))),
+      dtype(w.dtype) {
   for (const char* field : {"n2", "n3"})
     if (const int64_t columns = w.fields.get_int(field)) n.push_back(columns);
 }
@@ -100,10 +105,10 @@ struct Operands {
   std::vector<Var> w, bias, y;
 };
 
-/// A [kc, block_n] tile of a weight's transpose.
-Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var column, Var kk) {
-  if (!s.packed) return b.trans(b.load(w, {column, kk}, {t.block_n, t.kc}));
-  Var panels = b.load(w, {column / s.panel, kk, 0}, {t.block_n / s.panel, t.kc, s.panel});
+/// A [kc, block_n] tile of a weight's transpose; `first` is its first column, or its first panel where it is packed.
+Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var first, Var kk) {
+  if (!s.packed) return b.trans(b.load(w, {first, kk}, {t.block_n, t.kc}));
+  Var panels = b.load(w, {first, kk, 0}, {t.block_n / s.panel, t.kc, s.panel});
   return b.reshape(b.trans(panels, {1, 0, 2}), {t.kc, t.block_n});
 }
 
@@ -115,13 +120,17 @@ void build(KernelBuilder& b, const Workload& workload, const Config& config, con
   Var row = b.program_id(0) * t.block_m;
   Var column = v.choose(b, s, b.program_id(1), t.block_n);
 
+  Var first = s.packed ? column / s.panel : column;
   const std::vector<Var> zeros(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
   const ir::Attributes schedule = {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}};
-  std::vector<Var> acc = b.for_loop(0, s.k, t.kc, zeros, [&](Var kk, std::vector<Var> sums) {
-    Var x = b.load(v.x, {row, kk}, {t.block_m, t.kc});
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], column, kk), sums[i]);
-    return sums;
-  }, schedule);
+  std::vector<Var> acc = b.for_loop(
+      0, s.k, t.kc, zeros,
+      [&](Var kk, std::vector<Var> sums) {
+        Var x = b.load(v.x, {row, kk}, {t.block_m, t.kc});
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], first, kk), sums[i]);
+        return sums;
+      },
+      schedule);
 
   for (size_t i = 0; s.bias && i < acc.size(); ++i)
     acc[i] = acc[i] + down(b, to_f32(b, b.load(v.bias[i], {column}, {t.block_n})), t.block_m, t.block_n);
@@ -145,7 +154,8 @@ autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
   const double rows = static_cast<double>(symbols[0]), k = static_cast<double>(s.k), weights = s.weights_per_loop();
   const double bytes = static_cast<double>(dtype_bytes(w.dtype));
   return {2 * rows * columns * weights * k,
-          (rows * k + weights * columns * (k + s.bias) + (s.residual ? rows * columns : 0)) * bytes, rows * columns * bytes};
+          (rows * k + weights * columns * (k + s.bias) + (s.residual ? rows * columns : 0)) * bytes,
+          rows * columns * bytes};
 }
 
 /// Weights are random / sqrt(k) also where packing hides k behind another dimension; padding stays zero.
@@ -166,10 +176,18 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
 
 Workload Linear::workload() const {
   const int64_t columns = packed ? (panel ? panel : default_panel(host_target())) : 0;
-  return {"linear", dtype, threads,
-          {{"n", n}, {"n2", n2}, {"n3", n3}, {"k", k}, {"bias", int64_t{bias}},
-           {"activation", std::string(activation_name(activation))}, {"gated", int64_t{gated}},
-           {"residual", int64_t{residual}}, {"weight_layout", std::string(packed ? "packed" : "plain")},
+  return {"linear",
+          dtype,
+          threads,
+          {{"n", n},
+           {"n2", n2},
+           {"n3", n3},
+           {"k", k},
+           {"bias", int64_t{bias}},
+           {"activation", std::string(activation_name(activation))},
+           {"gated", int64_t{gated}},
+           {"residual", int64_t{residual}},
+           {"weight_layout", std::string(packed ? "packed" : "plain")},
            {"panel", columns}}};
 }
 

@@ -16,10 +16,10 @@ struct Linear {
   int64_t k = 0;
   bool bias = false;
   Activation activation = Activation::none;
-  bool gated = false;             ///< w and w2 are both [n, k]; n2 and n3 stay 0
-  bool residual = false;          ///< added after the activation; one output only
-  bool packed = false;            ///< weights come from pack_linear_weight()
-  int64_t panel = 0;              ///< columns of a packed panel; 0: default_panel() of this machine
+  bool gated = false;     ///< w and w2 are both [n, k]; n2 and n3 stay 0
+  bool residual = false;  ///< added after the activation; one output only
+  bool packed = false;    ///< weights come from pack_linear_weight()
+  int64_t panel = 0;      ///< columns of a packed panel; 0: default_panel() of this machine
   DType dtype = DType::f32;
   int threads = 1;
 
@@ -30,8 +30,7 @@ struct Linear {
   };
   autotune::Workload workload() const;
   static Call pack(const Args& a, const autotune::Schema&) {
-    return Call(a.x.sizes[0],
-                {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.residual, &a.y, &a.y2, &a.y3});
+    return Call(a.x.sizes[0], {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.residual, &a.y, &a.y2, &a.y3});
   }
 };
 
@@ -39,8 +38,8 @@ struct Linear {
 int64_t default_panel(const Target& target);
 /// Elements of the packed form of a weight [n, k].
 int64_t packed_linear_elements(int64_t n, int64_t k, int64_t panel);
-/// Rearranges weight [n, k] into panels [ceil(n / panel), k, panel], the last one padded with zeros. `packed` is a dense
-/// tensor of that shape and of the weight's dtype. Errors: invalid_argument on any other shape or dtype.
+/// Rearranges weight [n, k] into panels [ceil(n / panel), k, panel], the last one padded with zeros. `packed` is a
+/// dense tensor of that shape and of the weight's dtype. Errors: invalid_argument on any other shape or dtype.
 void pack_linear_weight(const Tensor& weight, const Tensor& packed);
 
 autotune::OpDef linear();

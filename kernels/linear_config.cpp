@@ -95,13 +95,15 @@ void collect_outer(const Shape& s, int threads, int64_t length, const Target& ta
 }
 
 void collect_dot(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
-  constexpr int64_t kMostColumns = 8, kMostLength = 256;  // more columns are more streams than caches follow
+  constexpr int64_t kMostLength = 256;
   if (s.packed || length > kMostLength) return;
+  // More columns are more streams than caches follow, or more sums than a vector has lanes for.
+  const int64_t most_columns = std::min<int64_t>(8, target.lanes_f32());
   const int64_t weights = s.weights_per_loop(), registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
   for (int64_t mr = 1; mr <= 8; ++mr) {
     if (round_up(length, mr) * 5 > length * 6 + 4 || mr > length) continue;  // a fifth of the work would be waste
     int64_t most = 0;
-    for (int64_t nr = 1; nr * weights <= kMostColumns; ++nr)
+    for (int64_t nr = 1; nr * weights <= most_columns; ++nr)
       if (mr * nr * weights + std::min(mr, nr * weights) <= registers_left) most = nr;
     for (const int64_t nr : std::set<int64_t>{most, most > 4 ? most / 2 : most}) {
       if (nr < 1 || mr * nr * weights < std::min<int64_t>(4, registers_left / 4)) continue;
@@ -119,16 +121,12 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
   const bool is_outer = t.form == "outer";
   const double columns = weights * (is_outer ? static_cast<double>(t.nr) / lanes : static_cast<double>(t.nr));
   const double rows = static_cast<double>(t.mr), products = rows * columns;
-  double cycles = std::max({products / 2, (rows + columns) / 2, 4.0});  // multiply-adds, loads, latency
-  if (!is_outer) {
-    const double slice = static_cast<double>(std::min(t.kc, s.k) * 4);
-    const double reused = static_cast<double>(std::min<int64_t>(t.block_m, 64)) * slice, l1 = target.l1_bytes;
-    double from_l2 = 0;  // operands that are not in the first-level cache when they come back
-    if (reused > l1 / 2) from_l2 += rows;
-    if ((rows + columns) * slice > l1 && t.block_m > t.mr) from_l2 += columns;
-    cycles = std::max(cycles, from_l2 * 1.5);
-    // Rows a power of two apart meet in few sets of the first-level cache.
-    if (s.k * dtype_bytes(s.dtype) % 4096 == 0 && rows + columns > 8) cycles *= 1.3;
+  // Multiply-adds hide most of the loads; each accumulator waits four cycles for itself.
+  double cycles = std::max(products / 2 + (rows + columns) / 6, 4.0);
+  if (!is_outer && t.block_m > t.mr) {  // weights come back for every mr rows: from which cache?
+    const double panel_bytes = (rows + columns) * static_cast<double>(std::min(t.kc, s.k) * 4);
+    if (panel_bytes > static_cast<double>(target.l1_bytes)) cycles += columns / 2;
+    cycles *= 1.06;
   }
   return cycles / (products / 2);
 }
@@ -136,7 +134,8 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
 }  // namespace
 
 Tile Tile::from(const autotune::Config& c) {
-  return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"), c.get_int("mr"), c.get_int("nr"), c.get_int("kc")};
+  return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"),
+          c.get_int("mr"),      c.get_int("nr"),      c.get_int("kc")};
 }
 
 autotune::Config Tile::config() const {
@@ -145,7 +144,8 @@ autotune::Config Tile::config() const {
 
 std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {
   if (const int64_t needed = registers(s, t, target); needed > target.num_vector_registers)
-    return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed, target.num_vector_registers);
+    return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed,
+                       target.num_vector_registers);
   if (t.block_n % t.nr) return fmt::format("block_n = {} is not a multiple of nr = {}", t.block_n, t.nr);
   if (t.block_m % t.mr) return fmt::format("block_m = {} is not a multiple of mr = {}", t.block_m, t.mr);
   if (s.packed && t.form != "outer") return "packed weights need form = outer";
@@ -164,7 +164,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
 }
 
 double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
-  constexpr double kClockPerUs = 2.4e3, kPackedRow = 8, kProgramUs = 0.2;
+  constexpr double kClockPerUs = 2.4e3, kPackedRow = 5, kProgramUs = 0.2;
   const bool is_outer = t.form == "outer";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
   const auto padded = [](int64_t size, int64_t block, int64_t step) {  // of whole blocks and steps
@@ -181,12 +181,15 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
   const double rows = padded(length, t.block_m, t.mr), block_rows = static_cast<double>(std::min(t.block_m, length));
   double cycles = rows * columns * static_cast<double>(s.k) / (2 * lanes) * register_inefficiency(s, t, target);
   if (is_outer) {
-    const double packing = kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
+    const double packing =
+        kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
     const double spilled = s.k > t.kc ? 6.0 / static_cast<double>(t.kc) * 2 : 0;
-    cycles *= 1 + packing + spilled;
+    const double beyond_l2 = scratch_bytes(s, t) > target.l2_bytes ? 0.04 : 0;
+    cycles *= 1 + packing + spilled + beyond_l2;
   } else {
     cycles *= 1 + 6 * lanes / static_cast<double>(t.kc);  // the sums along vectors
   }
+  if (s.dtype == DType::bf16 && target.has_bf16_dot) cycles /= 2;
   const int64_t programs = column_blocks * cdiv(length, t.block_m);
   const double idle = static_cast<double>(round_up(programs, threads)) / static_cast<double>(programs);
   const double compute_us = cycles * idle / (kClockPerUs * threads);

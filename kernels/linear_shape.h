@@ -1,11 +1,11 @@
 // kernels/linear_shape.h -- what the parts of linear share: static fields, configurations and their prediction.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program computes block_m x block_n outputs in one of two forms. "outer": k is taken in slices of kc; the slices of x and
-// w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer products.
-// "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end. The outer form runs at the
-// machine's peak once there are rows enough to pay for packing; the dot form streams each weight just once, which is all
-// that matters for few rows. A gated pair computes nr columns of both weights in one loop.
+// A program computes block_m x block_n outputs in one of two forms. "outer": k is taken in slices of kc; the slices of
+// x and w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer
+// products. "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end. The outer form
+// runs at the machine's peak once there are rows enough to pay for packing; the dot form streams each weight just once,
+// which is all that matters for few rows. A gated pair computes nr columns of both weights in one loop.
 #pragma once
 #include <vector>
 
@@ -19,7 +19,7 @@ struct Shape {
   std::vector<int64_t> n;  ///< columns of each output
   int64_t k;
   bool bias, gated, residual, packed;
-  int64_t panel;           ///< columns of a packed panel
+  int64_t panel;  ///< columns of a packed panel
   Activation activation;
   DType dtype;
 

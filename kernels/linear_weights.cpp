@@ -21,7 +21,8 @@ void pack_linear_weight(const Tensor& weight, const Tensor& packed) {
                     packed.strides[1] == panel && packed.strides[0] == k * panel;
   if (!fits)
     throw Error(ErrorCode::invalid_argument, "pack_linear_weight: a weight [" + std::to_string(n) + ", " +
-                                                 std::to_string(k) + "] needs a dense [ceil(n / panel), k, panel] tensor " +
+                                                 std::to_string(k) +
+                                                 "] needs a dense [ceil(n / panel), k, panel] tensor " +
                                                  "of the same dtype; see packed_linear_elements()");
   const int64_t bytes = dtype_bytes(weight.dtype);
   const auto* from = static_cast<const std::byte*>(weight.data);
@@ -46,7 +47,8 @@ std::vector<double> weight_row(const Shape& s, const Tensor& w, int64_t column) 
 }
 
 /// x w^T + bias for weight `i`, [rows, columns].
-std::vector<double> product(const Shape& s, const autotune::Problem& p, const std::vector<std::vector<double>>& x, int i) {
+std::vector<double> product(const Shape& s, const autotune::Problem& p, const std::vector<std::vector<double>>& x,
+                            int i) {
   const Tensor& w = p.tensors[1 + i];
   const int64_t n = s.weight_columns(i);
   const std::vector<double> bias =

@@ -121,8 +121,7 @@ Rope read_rope(const ConfigReader& config, const Model& model) {
   rope.high_freq_factor = scaling.number("high_freq_factor", 0);
   rope.original_max_position = scaling.size("original_max_position_embeddings", int64_t{1} << 30);
   if (rope.factor < 1) scaling.fail(ErrorCode::invalid_argument, "factor", "must be at least 1");
-  if (rope.low_freq_factor <= 0)
-    scaling.fail(ErrorCode::invalid_argument, "low_freq_factor", "must be above 0");
+  if (rope.low_freq_factor <= 0) scaling.fail(ErrorCode::invalid_argument, "low_freq_factor", "must be above 0");
   if (rope.high_freq_factor <= rope.low_freq_factor)
     scaling.fail(ErrorCode::invalid_argument, "high_freq_factor", "must be above low_freq_factor");
   return rope;
@@ -147,7 +146,9 @@ void read_heads(const ConfigReader& config, Model& model) {
     config.fail(ErrorCode::invalid_argument, "hidden_size",
                 fmt::format("must be a multiple of num_attention_heads = {} where head_dim is absent", model.heads));
   model.head_dim = config.size("head_dim", 512, model.hidden_size / model.heads);
-  if (model.head_dim % 8) config.fail(ErrorCode::unsupported, "head_dim", fmt::format("gives heads of {}, must be a multiple of 8", model.head_dim));
+  if (model.head_dim % 8)
+    config.fail(ErrorCode::unsupported, "head_dim",
+                fmt::format("gives heads of {}, must be a multiple of 8", model.head_dim));
 }
 
 }  // namespace
@@ -204,7 +205,8 @@ std::vector<autotune::TuneRequest> model_operations(const Model& model, const Mo
   const auto add_rows = [&](std::string label, autotune::Workload workload) {
     add(std::move(label), std::move(workload), lengths.lo, lengths.hi);
   };
-  const int64_t hidden = model.hidden_size, q_size = model.heads * model.head_dim, kv_size = model.kv_heads * model.head_dim;
+  const int64_t hidden = model.hidden_size, q_size = model.heads * model.head_dim,
+                kv_size = model.kv_heads * model.head_dim;
   RmsNorm norm{.n = hidden, .eps = model.norm_eps, .weight_offset = model.norm_weight_offset};
   Embedding table{.vocab = model.vocab_size, .n = hidden, .scale = model.embedding_scale};
   add_rows("embedding", table.workload());
@@ -216,8 +218,12 @@ std::vector<autotune::TuneRequest> model_operations(const Model& model, const Mo
   add_rows("rope", model.rope.workload());
   for (const int64_t window : model.windows) {
     const std::string suffix = model.windows.size() > 1 && window ? "_window" : "";
-    AttentionForward attention{.heads = model.heads, .kv_heads = model.kv_heads, .head_dim = model.head_dim,
-                               .window = window, .soft_cap = model.soft_cap, .scale = model.attention_scale};
+    AttentionForward attention{.heads = model.heads,
+                               .kv_heads = model.kv_heads,
+                               .head_dim = model.head_dim,
+                               .window = window,
+                               .soft_cap = model.soft_cap,
+                               .scale = model.attention_scale};
     for (const char* phase : {"prefill", "extend", "decode"}) {
       attention.phase = phase;
       const bool decode = attention.phase == "decode";
@@ -226,11 +232,14 @@ std::vector<autotune::TuneRequest> model_operations(const Model& model, const Mo
     }
   }
   add_rows("o_proj", Linear{.n = hidden, .k = q_size, .bias = model.output_bias}.workload());
-  add_rows("gate_up_proj", Linear{.n = model.intermediate_size, .k = hidden,
-                                  .activation = parse_activation(model.activation), .gated = true}.workload());
+  add_rows(
+      "gate_up_proj",
+      Linear{.n = model.intermediate_size, .k = hidden, .activation = parse_activation(model.activation), .gated = true}
+          .workload());
   add_rows("down_proj", Linear{.n = hidden, .k = model.intermediate_size}.workload());
   if (lengths.lo <= kMaxLogitRows)
-    add("lm_head", Linear{.n = model.vocab_size, .k = hidden}.workload(), lengths.lo, std::min(lengths.hi, kMaxLogitRows));
+    add("lm_head", Linear{.n = model.vocab_size, .k = hidden}.workload(), lengths.lo,
+        std::min(lengths.hi, kMaxLogitRows));
   return requests;
 }
 

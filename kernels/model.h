@@ -15,17 +15,17 @@
 namespace seqtile::kernels {
 
 struct Model {
-  std::string type;               ///< "llama", ...
+  std::string type;  ///< "llama", ...
   DType dtype = DType::f32;
   int64_t hidden_size = 0, intermediate_size = 0, layers = 0, vocab_size = 0, max_positions = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  std::string activation;         ///< of the gate: silu, gelu or gelu_tanh
+  std::string activation;  ///< of the gate: silu, gelu or gelu_tanh
   double norm_eps = 0;
   double norm_weight_offset = 0, embedding_scale = 1;  ///< Gemma: 1, sqrt(hidden_size)
   bool qkv_bias = false, output_bias = false;
-  std::vector<int64_t> windows;   ///< attention windows in use, 0: none; Gemma2 alternates between two
-  double soft_cap = 0, attention_scale = 0;            ///< 0: none, 1 / sqrt(head_dim)
-  Rope rope;                      ///< heads, dimensions and frequencies
+  std::vector<int64_t> windows;              ///< attention windows in use, 0: none; Gemma2 alternates between two
+  double soft_cap = 0, attention_scale = 0;  ///< 0: none, 1 / sqrt(head_dim)
+  Rope rope;                                 ///< heads, dimensions and frequencies
 };
 
 /// `name` is the file's name for messages. Errors: invalid_argument, one line naming the field, for a missing or wrong

@@ -97,7 +97,9 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
 }  // namespace
 
 Workload RmsNorm::workload() const {
-  return {"rms_norm", dtype, threads,
+  return {"rms_norm",
+          dtype,
+          threads,
           {{"n", n}, {"eps", eps}, {"residual", int64_t{residual}}, {"weight_offset", weight_offset}}};
 }
 

@@ -26,11 +26,16 @@ constexpr int64_t kMaxFilledPosition = 2047;
 
 struct Shape {
   explicit Shape(const Workload& w)
-      : heads(w.fields.get_int("heads")), kv_heads(w.fields.get_int("kv_heads")),
-        head_dim(w.fields.get_int("head_dim")), rotary_dim(w.fields.get_int("rotary_dim")),
-        interleaved(w.fields.get_string("style") == "interleaved"), llama3(w.fields.get_string("scaling") == "llama3"),
-        theta(w.fields.get_double("theta", 0)), factor(w.fields.get_double("factor", 1)),
-        low(w.fields.get_double("low_freq_factor", 1)), high(w.fields.get_double("high_freq_factor", 4)),
+      : heads(w.fields.get_int("heads")),
+        kv_heads(w.fields.get_int("kv_heads")),
+        head_dim(w.fields.get_int("head_dim")),
+        rotary_dim(w.fields.get_int("rotary_dim")),
+        interleaved(w.fields.get_string("style") == "interleaved"),
+        llama3(w.fields.get_string("scaling") == "llama3"),
+        theta(w.fields.get_double("theta", 0)),
+        factor(w.fields.get_double("factor", 1)),
+        low(w.fields.get_double("low_freq_factor", 1)),
+        high(w.fields.get_double("high_freq_factor", 4)),
         old_length(static_cast<double>(w.fields.get_int("original_max_position"))) {}
   int64_t heads, kv_heads, head_dim, rotary_dim;
   bool interleaved, llama3;
@@ -167,10 +172,19 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
 }  // namespace
 
 Workload Rope::workload() const {
-  return {"rope", dtype, threads,
-          {{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim},
-           {"rotary_dim", rotary_dim ? rotary_dim : head_dim}, {"theta", theta}, {"style", style}, {"scaling", scaling},
-           {"factor", factor}, {"low_freq_factor", low_freq_factor}, {"high_freq_factor", high_freq_factor},
+  return {"rope",
+          dtype,
+          threads,
+          {{"heads", heads},
+           {"kv_heads", kv_heads},
+           {"head_dim", head_dim},
+           {"rotary_dim", rotary_dim ? rotary_dim : head_dim},
+           {"theta", theta},
+           {"style", style},
+           {"scaling", scaling},
+           {"factor", factor},
+           {"low_freq_factor", low_freq_factor},
+           {"high_freq_factor", high_freq_factor},
            {"original_max_position", original_max_position}}};
 }
 

@@ -6,14 +6,14 @@
 
 namespace seqtile::kernels {
 
-/// Rotates pairs of each head's first `rotary_dim` elements by position * theta^(-2 i / rotary_dim) and copies the rest.
-/// Source: Su et al., RoFormer (2021); frequency scaling "llama3" as Llama 3.1 published it.
+/// Rotates pairs of each head's first `rotary_dim` elements by position * theta^(-2 i / rotary_dim) and copies the
+/// rest. Source: Su et al., RoFormer (2021); frequency scaling "llama3" as Llama 3.1 published it.
 struct Rope {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t rotary_dim = 0;         ///< 0: head_dim
+  int64_t rotary_dim = 0;  ///< 0: head_dim
   double theta = 10000;
-  std::string style = "half";     ///< pair i is (i, i + rotary_dim / 2): "half"; (2 i, 2 i + 1): "interleaved"
-  std::string scaling = "none";   ///< "none" | "llama3"; the four fields below belong to "llama3"
+  std::string style = "half";    ///< pair i is (i, i + rotary_dim / 2): "half"; (2 i, 2 i + 1): "interleaved"
+  std::string scaling = "none";  ///< "none" | "llama3"; the four fields below belong to "llama3"
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_max_position = 8192;
   DType dtype = DType::f32;

@@ -26,9 +26,7 @@ inline Var across(KernelBuilder& b, Var column, int64_t rows, int64_t n) {
   return b.broadcast(b.expand(column, 1), {rows, n});
 }
 /// [n] -> [rows, n], the same values in every row.
-inline Var down(KernelBuilder& b, Var row, int64_t rows, int64_t n) {
-  return b.broadcast(b.expand(row, 0), {rows, n});
-}
+inline Var down(KernelBuilder& b, Var row, int64_t rows, int64_t n) { return b.broadcast(b.expand(row, 0), {rows, n}); }
 
 /// Fills in the members of `op` that all row kernels have in common: configuration space, default, prediction, grid.
 /// `tile_columns`: f32 values that a program's tiles hold for each row.

@@ -28,11 +28,13 @@ WorkloadReader::WorkloadReader(const autotune::Workload& given) : given_(given),
 void WorkloadReader::refuse(std::string_view name, const std::string& reason) const {
   const auto it = given_.fields.values().find(name);
   const std::string value = it == given_.fields.values().end() ? "missing" : text_of(it->second);
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: field {} is {}, {}", given_.operation, name, value, reason));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: field {} is {}, {}", given_.operation, name, value, reason));
 }
 
 int64_t WorkloadReader::required(std::string_view name, int64_t lo, int64_t hi) {
-  if (!given_.fields.contains(name)) refuse(name, fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo));
+  if (!given_.fields.contains(name))
+    refuse(name, fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo));
   return integer(name, 0, lo, hi);
 }
 
@@ -52,7 +54,8 @@ double WorkloadReader::number(std::string_view name, double fallback, double lo,
   const auto it = given_.fields.values().find(name);
   double value = fallback;
   if (it != given_.fields.values().end()) {
-    if (std::holds_alternative<std::string>(it->second)) refuse(name, fmt::format("must be a number of {}..{}", lo, hi));
+    if (std::holds_alternative<std::string>(it->second))
+      refuse(name, fmt::format("must be a number of {}..{}", lo, hi));
     value = given_.fields.get_double(name, fallback);
     if (!(value >= lo && value <= hi)) refuse(name, fmt::format("must be a number of {}..{}", lo, hi));
   }

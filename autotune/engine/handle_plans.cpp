@@ -1,6 +1,7 @@
 // autotune/engine/handle_plans.cpp -- from stored decisions to the plan table of a handle; tuning of single buckets.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 
 #include <fmt/core.h>
 
@@ -48,6 +49,22 @@ void Handle::State::reject(const StoredRecord& stored, const std::string& reason
                                           op_.name, stored.record.lo, stored.record.hi, reason));
 }
 
+// The reason at the record's own length where no other length allows the configuration either: a merged record holds the
+// winner of a neighbour, whose space may differ.
+std::optional<std::string> Handle::State::refusal_at_every_length(const Config& config, int64_t length) const {
+  const auto refusal = [&](int64_t at) {
+    return op_.config_space(workload, at, core_->parts.device->target()).refusal(config);
+  };
+  const auto own = refusal(length);
+  if (!own) return std::nullopt;
+  constexpr int64_t kReach = 24;  // buckets to either side: three octaves
+  const int64_t index = autotune::bucket_index(length);
+  for (int64_t step = 1; step <= kReach; ++step)
+    for (const int64_t other : {index - step, index + step})
+      if (other >= 0 && !refusal(autotune::bucket_at(other).hi)) return std::nullopt;
+  return own;
+}
+
 const BucketRecord* Handle::State::accept(const StoredRecord& stored) {
   const cache::Record& record = stored.record;
   const bool is_on_ladder = record.lo >= 1 && record.lo <= autotune::kMaxLength;
@@ -63,10 +80,9 @@ const BucketRecord* Handle::State::accept(const StoredRecord& stored) {
   try {
     auto accepted = std::make_unique<BucketRecord>();
     *accepted = {record, stored.source, Config::parse(record.config_json)};
-    // A configuration that is legal at one length may serve every length; it is checked against the space once.
+    // A configuration that is legal at one length may serve every length; it is checked against the spaces once.
     if (!find_plan(accepted->config)) {
-      const auto space = op_.config_space(workload, record.hi, core_->parts.device->target());
-      if (const auto refusal = space.refusal(accepted->config)) {
+      if (const auto refusal = refusal_at_every_length(accepted->config, record.hi)) {
         reject(stored, "its configuration is not in the space: " + *refusal);
         return nullptr;
       }
@@ -175,9 +191,11 @@ void Handle::State::publish(std::atomic<int64_t>& compiles) {
     entry.answer = entry.record ? Answer::hit : top >= 0 && i > top ? Answer::above_top : Answer::no_record;
     if (entry.record || is_open(i)) continue;
     if (takes_nearest) entry.record = nearest_record(i);
-    if (!entry.record) {
-      defaults[i] = op_.default_config(workload, autotune::bucket_at(i).hi, core_->parts.device->target());
-    }
+    if (entry.record) continue;
+    // A server that has no records at all shares one default an octave, so that it does not compile one a bucket.
+    const int64_t hi = autotune::bucket_at(i).hi;
+    const int64_t length = takes_nearest ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi))) : hi;
+    defaults[i] = op_.default_config(workload, length, core_->parts.device->target());
   }
   std::vector<Config> configs;
   for (const auto& [index, config] : defaults) configs.push_back(config);

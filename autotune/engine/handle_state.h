@@ -52,6 +52,7 @@ struct Handle::State {
   std::string miss_reason(int64_t length) const;
 
   // under mutex_
+  std::optional<std::string> refusal_at_every_length(const autotune::Config& config, int64_t length) const;
   const autotune::BucketRecord* accept(const autotune::StoredRecord& stored);
   void reject(const autotune::StoredRecord& stored, const std::string& reason);
   /// Errors by configuration.

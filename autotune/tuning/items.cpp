@@ -4,6 +4,8 @@
 #include <chrono>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "autotune/tuning/session.h"
 #include "autotune/tuning/stats.h"
 #include "jit/error.h"
@@ -96,9 +98,8 @@ int64_t count_ranges(const std::vector<Item>& items) {
 }
 
 std::string describe(const Item& item, const Bucket& bucket) {
-  std::string text = item.label.empty() ? item.op->name : item.label + " " + item.op->name;
-  text += " " + std::string(dtype_name(item.workload.dtype)) + " t" + std::to_string(item.workload.threads);
-  return text + " [" + std::to_string(bucket.lo) + ".." + std::to_string(bucket.hi) + "]";
+  return fmt::format("{}{}{} {} t{} [{}..{}]", item.label, item.label.empty() ? "" : " ", item.op->name,
+                     dtype_name(item.workload.dtype), item.workload.threads, bucket.lo, bucket.hi);
 }
 
 cache::TrialRow make_trial(const Bucket& bucket, const Config& config, const Verdict& verdict,

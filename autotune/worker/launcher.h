@@ -1,10 +1,13 @@
 // autotune/worker/launcher.h -- launches of one candidate, whole or on a slice of its grid.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slice is a few runs of neighbouring programs, spread evenly over the grid, so that a causal operation's cheap and
-// expensive programs are both in it. A kernel with a workspace counts on all of its programs and is never sliced.
+// A slice is up to 16 runs of neighbouring programs, spread evenly over the grid from its first program to its last, so
+// that the cheap and the expensive programs of a causal operation, or of several outputs, are in it in their proportion. A kernel with a workspace counts on all of its programs and is never sliced.
 #pragma once
+#include <algorithm>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "autotune/launch.h"
 #include "jit/device.h"
@@ -23,17 +26,14 @@ struct LoadedCandidate {
 inline double launch_fraction(Device& device, const LoadedCandidate& candidate, const Grid& grid,
                               std::span<const uint64_t> slots, double fraction, int threads) {
   const int64_t total = grid[0] * grid[1] * grid[2];
-  const int64_t least = 2 * int64_t{threads};
-  const int64_t wanted = std::max(least, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
+  const int64_t wanted = std::max(2 * int64_t{threads}, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
   if (fraction >= 1 || wanted >= total || !candidate.workspaces.empty()) {
     device.launch(*candidate.kernel, grid, slots);
     return 1;
   }
-  const int64_t segments = std::clamp<int64_t>(wanted / least, 1, 4), count = wanted / segments;
-  for (int64_t s = 0; s < segments; ++s) {
-    const int64_t first = segments == 1 ? (total - count) / 2 : s * (total - count) / (segments - 1);
-    device.launch(*candidate.kernel, grid, slots, {first, count});
-  }
+  const int64_t segments = std::clamp<int64_t>(wanted / threads, 2, 16), count = wanted / segments;
+  for (int64_t s = 0; s < segments; ++s)
+    device.launch(*candidate.kernel, grid, slots, {s * (total - count) / (segments - 1), count});
   return static_cast<double>(count * segments) / static_cast<double>(total);
 }
 

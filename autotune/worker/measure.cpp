@@ -41,7 +41,9 @@ void* OperandRegions::take(std::optional<DType> dtype, size_t bytes) {
   if (region.pages.size() < std::max(size_, aligned(bytes))) {
     region.pages = Pages(std::max(size_, 2 * aligned(bytes)));
     region.next = 0;
+    // Outputs are touched as well: a launch must not be charged for the system's first visit to a page.
     if (dtype) fill_normal(region.pages.data(), *dtype, region.pages.size() / dtype_bytes(*dtype), 1.0, 0);
+    else std::memset(region.pages.data(), 1, region.pages.size());
   }
   if (region.next + bytes > region.pages.size()) region.next = 0;
   void* memory = region.pages.data() + region.next;
@@ -148,7 +150,9 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
   for (size_t i = 0; i < lanes.size(); ++i) {
     Lane& lane = lanes[i];
     *current = static_cast<int64_t>(i);
-    lane.estimate_us = sample_us(lane, 1, flops > kProbeFlops ? kProbeFlops / flops : 1);
+    const double probe = flops > kProbeFlops ? kProbeFlops / flops : 1;
+    lane.estimate_us = sample_us(lane, 1, probe);
+    if (lane.estimate_us < kSlowFactor * kSliceAboveUs) lane.estimate_us = std::min(lane.estimate_us, sample_us(lane, 1, probe));
     lane.reps = std::clamp(static_cast<int>(kSampleUs / std::max(0.1, lane.estimate_us)), 1, 64);
     if (lane.estimate_us > kSlowFactor * lanes[0].estimate_us + 1000) {
       lane.series.verdict = {"slow", "the first launch took " + std::to_string(static_cast<int64_t>(lane.estimate_us)) +

@@ -55,7 +55,10 @@ std::string worker_program() {
     throw Error(ErrorCode::unsupported,
                 "this program was started as a tuning worker but does not serve as one; call "
                 "seqtile::autotune::run_worker() first thing in main(), or set SEQTILE_WORKER to a program that does");
-  return "/proc/self/exe";
+  char path[4096];  // the real name reads better in a process list, if it is still there
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  const std::string name(path, length > 0 ? static_cast<size_t>(length) : 0);
+  return access(name.c_str(), X_OK) == 0 ? name : "/proc/self/exe";
 }
 
 WorkerProcess::WorkerProcess(const std::string& program) {

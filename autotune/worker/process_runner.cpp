@@ -198,10 +198,13 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   if (Verdict verdict = ensure_loaded(entry); !verdict.ok()) return verdict;
   WorkerProcess& worker = measurer();
   const Json request{{"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}};
+  const double limit = longest_check_s_ > 0 ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
+  const double start = now_s();
   Message reply;
-  const auto status = worker.ask(text(request), {}, reply, limits_.verify_s);
+  const auto status = worker.ask(text(request), {}, reply, limit);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
   Verdict verdict = verdict_of(Json::parse(reply.line));
+  if (verdict.ok()) longest_check_s_ = std::max(longest_check_s_, now_s() - start);
   if (verdict.outcome == "error")  // the operation's own functions failed, not the candidate
     throw Error(ErrorCode::invalid_argument, "operation " + workload_.operation + ": " + verdict.detail);
   return verdict;

@@ -17,7 +17,9 @@
 namespace seqtile::autotune {
 
 struct RunnerLimits {
-  double compile_s = 30, verify_s = 10, measure_s = 20;  ///< until a worker counts as hung
+  // Until a worker counts as hung. Once a candidate has been verified, 20 times the longest verification (at least two
+  // seconds) is enough.
+  double compile_s = 30, verify_s = 10, measure_s = 20;
 };
 
 class ProcessRunner final : public Runner {
@@ -72,6 +74,7 @@ class ProcessRunner final : public Runner {
   std::vector<char> compiler_needs_problem_;  ///< flags; each is written by one thread
   Slot measurer_;
   bool measurer_needs_problem_ = true;
+  double longest_check_s_ = 0;
   std::set<int64_t> loaded_;  ///< ids that the measuring process holds
 };
 

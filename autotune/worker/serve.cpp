@@ -18,7 +18,7 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 #else
 constexpr bool kLimitMemory = true;
 #endif
-constexpr rlim_t kHeadroom = rlim_t{3} << 30;
+constexpr rlim_t kCompileHeadroom = rlim_t{1} << 30, kRunHeadroom = rlim_t{6} << 30;
 
 /// Bytes of address space in use.
 rlim_t address_space() {
@@ -30,10 +30,10 @@ rlim_t address_space() {
 
 }  // namespace
 
-/// A candidate (or the compiler working on it) may take some gigabytes more than what is there, not the machine.
-void WorkerServer::limit_memory() {
+/// A candidate, or the compiler working on it, may take some gigabytes more than what is there, not the machine.
+void WorkerServer::limit_memory(uint64_t headroom) {
   if (!kLimitMemory) return;
-  const rlimit limit{address_space() + kHeadroom, RLIM_INFINITY};
+  const rlimit limit{address_space() + headroom, RLIM_INFINITY};
   setrlimit(RLIMIT_AS, &limit);
 }
 
@@ -84,7 +84,7 @@ nlohmann::json WorkerServer::set_problem(const Json& request) {
   state_.reset();
   state_ = std::make_unique<Current>(Current{&op, std::move(workload), request.at("max_length"), &where, {}, {}, {}});
   if (!regions_) regions_ = std::make_unique<OperandRegions>(request.at("policy") == "cold", where.target().l3_bytes);
-  limit_memory();
+  limit_memory(kCompileHeadroom);
   return {{"outcome", "ok"}};
 }
 
@@ -100,6 +100,7 @@ nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::b
 }
 
 nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> code) {
+  if (state_->candidates.empty()) limit_memory(kRunHeadroom);
   KernelBinary binary{request.at("symbol"), request.at("target"), request.at("stage"), std::move(code),
                       request.at("entry"),  request.at("arena"),  request.at("slots")};
   const Config config = Fields::parse(request.at("config").get<std::string>());

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Commands (field "do"): problem, compile, load, check, measure. Each is answered with one object whose field "outcome" is
-// "ok" or the reason of a failure. tuning decisions are made on the other side.
+// "ok" or the reason of a failure. Tuning decisions are made on the other side.
 #pragma once
 #include <map>
 #include <memory>
@@ -43,7 +43,7 @@ class WorkerServer {
   Json check(const Json& request);
   Json measure(const Json& request);
   Device& device(const std::string& name, int threads);
-  void limit_memory();
+  void limit_memory(uint64_t headroom);
 
   const Registry& registry_;
   Channel& channel_;

@@ -159,9 +159,14 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
       candidates.push_back(static_cast<int64_t>((state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33) % rows);
     if (set > 0) std::rotate(candidates.begin(), candidates.begin() + 2 * set, candidates.end());
   } else {
+    // A part of the grid may have reached only one of several outputs.
+    const auto any_written = [&](int64_t row) {
+      return std::any_of(outputs_.begin(), outputs_.end(),
+                         [&](size_t i) { return has_written(problem.tensors[i], row); });
+    };
     std::vector<int64_t> written;
     for (int64_t row = 0; row < rows; ++row)
-      if (has_written(output, row)) written.push_back(row);
+      if (any_written(row)) written.push_back(row);
     if (written.empty()) return {};
     candidates = {written.back(), written.front(), written[written.size() / 2], written[written.size() / 3]};
   }

@@ -85,7 +85,8 @@ std::unique_ptr<Blas> open_openblas() {
 std::unique_ptr<Blas> open_mkl(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    throw Error(ErrorCode::io, "bench: --mkl " + path + ": " + dlerror() + "; give the path of the wheel's libmkl_rt.so.N");
+    throw Error(ErrorCode::io,
+                "bench: --mkl " + path + ": " + dlerror() + "; give the path of the wheel's libmkl_rt.so.N");
   }
   if (const auto layer = symbol<int (*)(int)>(library, "MKL_Set_Threading_Layer")) layer(kMklThreadingGnu);
   char text[200] = "MKL";

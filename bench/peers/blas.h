@@ -20,7 +20,8 @@ class Blas {
   virtual bool linear_bf16(const Tensor& x, const Tensor& w, const Tensor& y) = 0;
 };
 
-/// The distribution's OpenBLAS, or null. Where it does not know a CPU with AVX-512 it is told to use its SkylakeX kernels.
+/// The distribution's OpenBLAS, or null. Where it does not know a CPU with AVX-512 it is told to use its SkylakeX
+/// kernels.
 std::unique_ptr<Blas> open_openblas();
 /// MKL's single dynamic library (libmkl_rt.so.N) at `path`. Errors: io when it cannot be opened.
 std::unique_ptr<Blas> open_mkl(const std::string& path);

@@ -47,8 +47,8 @@ class Form : public OnednnLinear {
       primitive_ = dnnl::matmul(desc);
     } else {
       using Product = dnnl::inner_product_forward;
-      Product::primitive_desc desc(
-          Product::desc(dnnl::prop_kind::forward_inference, x_desc_, wanted, y_desc_), shared().engine);
+      Product::primitive_desc desc(Product::desc(dnnl::prop_kind::forward_inference, x_desc_, wanted, y_desc_),
+                                   shared().engine);
       w_desc_ = desc.weights_desc();
       primitive_ = Product(desc);
     }

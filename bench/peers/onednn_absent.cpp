@@ -8,7 +8,8 @@ namespace seqtile::bench {
 std::string onednn_version() { return ""; }
 
 std::unique_ptr<OnednnLinear> make_onednn_linear(const Tensor&, const Tensor&, const Tensor&, int, bool) {
-  throw Error(ErrorCode::unsupported, "bench: this build has no oneDNN; install its development package and configure again");
+  throw Error(ErrorCode::unsupported,
+              "bench: this build has no oneDNN; install its development package and configure again");
 }
 
 }  // namespace seqtile::bench

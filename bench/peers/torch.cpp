@@ -104,9 +104,13 @@ class Child {
 class TorchContestant : public Contestant {
  public:
   TorchContestant(Child& child, const TorchCall& call) : child_(child), output_(*call.output) {
-    json command = {{"command", "prepare"}, {"operation", call.operation}, {"threads", call.threads},
-                    {"copies", call.copies}, {"dtype", std::string(dtype_name(call.output->tensor().dtype))},
-                    {"sizes", json::object()}, {"inputs", json::array()}};
+    json command = {{"command", "prepare"},
+                    {"operation", call.operation},
+                    {"threads", call.threads},
+                    {"copies", call.copies},
+                    {"dtype", std::string(dtype_name(call.output->tensor().dtype))},
+                    {"sizes", json::object()},
+                    {"inputs", json::array()}};
     for (const auto& [name, size] : call.sizes) command["sizes"][name] = size;
     std::vector<std::unique_ptr<SharedFile>> files;
     for (const Operand* input : call.inputs) {
@@ -128,7 +132,8 @@ class TorchContestant : public Contestant {
   void run(int copy) override { burst(copy, 1, copy + 1); }
   std::vector<double> burst(int first, int calls, int copies) override {
     return child_.ask({{"command", "run"}, {"first", first}, {"calls", calls}, {"copies", copies}})
-        .at("seconds").get<std::vector<double>>();
+        .at("seconds")
+        .get<std::vector<double>>();
   }
   void fetch(int) override {
     const SharedFile file("output");

@@ -1,8 +1,9 @@
 // bench/peers/torch.h -- PyTorch as a peer: a child process that runs calls when told to.
 // SPDX-License-Identifier: Apache-2.0
 //
-// PyTorch brings its own OpenMP and MKL, so it lives in a process of its own (torch_peer.py) that reads one JSON line for
-// each command. Its bursts alternate with ours in the same minute; operands and outputs pass through files in memory.
+// PyTorch brings its own OpenMP and MKL, so it lives in a process of its own (torch_peer.py) that reads one JSON line
+// for each command. Its bursts alternate with ours in the same minute; operands and outputs pass through files in
+// memory.
 #pragma once
 #include <memory>
 #include <string>
@@ -30,7 +31,8 @@ class TorchPeer {
   virtual std::unique_ptr<Contestant> enter(const TorchCall& call) = 0;
 };
 
-/// Starts `python` with the script that lies beside this executable. Errors: io when it cannot be started or has no torch.
+/// Starts `python` with the script that lies beside this executable. Errors: io when it cannot be started or has no
+/// torch.
 std::unique_ptr<TorchPeer> start_torch(const std::string& python);
 
 }  // namespace seqtile::bench

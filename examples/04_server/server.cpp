@@ -46,8 +46,8 @@ class FeedForward {
  public:
   FeedForward(Engine& engine, Weights& weights)
       : norm_(engine.prepare(kernels::RmsNorm{.n = kHidden})),
-        gate_up_(engine.prepare(kernels::Linear{
-            .n = kIntermediate, .k = kHidden, .activation = kernels::Activation::silu, .gated = true})),
+        gate_up_(engine.prepare(
+            kernels::Linear{.n = kIntermediate, .k = kHidden, .activation = kernels::Activation::silu, .gated = true})),
         down_(engine.prepare(kernels::Linear{.n = kHidden, .k = kIntermediate, .residual = true})),
         weights_(weights) {}
 

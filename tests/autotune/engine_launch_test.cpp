@@ -68,8 +68,9 @@ TEST_CASE("launch: symbols, slots, workspaces and scalars land in the argument b
   append_workspace(call, scratch, splits.value(call.symbol_values()));
   append_scalars(call, given.scalars);
   const auto base = [](const void* data) { return reinterpret_cast<uint64_t>(data); };
-  const std::vector<uint64_t> expected{base(given.q),   10, 8, 12, 1, base(given.starts), 4, 1,  base(given.w), 4, 8, 32, 1,
-                                       base(given.out), 10, 8, 8,  1, base(scratch),      30, 1, 77};
+  const std::vector<uint64_t> expected{
+      base(given.q), 10, 8, 12, 1, base(given.starts), 4, 1, base(given.w), 4, 8, 32, 1, base(given.out), 10, 8, 8, 1,
+      base(scratch), 30, 1, 77};
   CHECK(std::vector<uint64_t>(call.block().begin(), call.block().end()) == expected);
   CHECK(layout.num_slots(1) == static_cast<int>(expected.size()));
   CHECK(grid_of({SizeExpr{1, {{0, 4, 0}}}, SizeExpr{3, {}}, SizeExpr{1, {{1, 4, 2}}}}, call.symbol_values()) ==

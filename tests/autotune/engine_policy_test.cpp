@@ -38,8 +38,8 @@ TEST_CASE("engine: a recorded bucket is served by its configuration, under every
   FakeWorld world;
   world.record(20, 8);
   world.record(40, 64);
-  for (const MissPolicy policy : {MissPolicy::strict, MissPolicy::fallback, MissPolicy::nearest, MissPolicy::background,
-                                  MissPolicy::tune}) {
+  for (const MissPolicy policy :
+       {MissPolicy::strict, MissPolicy::fallback, MissPolicy::nearest, MissPolicy::background, MissPolicy::tune}) {
     const auto engine = world.open(policy);
     const Handle handle = engine->prepare(world.workload);
     for (const int64_t length : {19, 20}) CHECK(call_block(world, handle, length) == 8);
@@ -84,9 +84,9 @@ TEST_CASE("engine: policy default serves a missing bucket by the default configu
 TEST_CASE("engine: policy nearest serves a missing bucket by its nearest record, the longer one in a tie",
           "[autotune][engine]") {
   FakeWorld world;
-  world.record(3, 4);     // bucket 2 of the ladder
-  world.record(18, 8);    // bucket 5: 17..18
-  world.record(22, 64);   // bucket 7: 21..22
+  world.record(3, 4);    // bucket 2 of the ladder
+  world.record(18, 8);   // bucket 5: 17..18
+  world.record(22, 64);  // bucket 7: 21..22
   const auto engine = world.open(MissPolicy::nearest);
   const Handle handle = engine->prepare(world.workload);
   CHECK(call_block(world, handle, 1) == 4);

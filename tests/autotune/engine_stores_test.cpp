@@ -100,8 +100,13 @@ TEST_CASE("engine: toolchain and measurement policy are fields of the key", "[au
     REQUIRE(env.contains(field));
     env.set(field, value);
     key.env_json = env.json();
-    cache::Record record{.bucket_version = 1, .lo = 19, .hi = 20, .origin = cache::Origin::tuned,
-                         .config_json = R"({"block":8})", .space_hash = std::string(64, '0'), .measured_length = 20};
+    cache::Record record{.bucket_version = 1,
+                         .lo = 19,
+                         .hi = 20,
+                         .origin = cache::Origin::tuned,
+                         .config_json = R"({"block":8})",
+                         .space_hash = std::string(64, '0'),
+                         .measured_length = 20};
     const auto store = cache::TuningStore::open(world.cache, cache::OpenMode::read_write);
     REQUIRE(store->publish(key, record, {}));
   };
@@ -165,8 +170,13 @@ TEST_CASE("engine: a decision that does not fit is a miss with a counter, never 
   world.record(2, 12);  // 12 is not in the space
   {
     const auto store = cache::TuningStore::open(world.cache, cache::OpenMode::read_write);
-    cache::Record record{.bucket_version = 1, .lo = 3, .hi = 4, .origin = cache::Origin::tuned,
-                         .config_json = R"({"block":[8]})", .space_hash = std::string(64, '0'), .measured_length = 4};
+    cache::Record record{.bucket_version = 1,
+                         .lo = 3,
+                         .hi = 4,
+                         .origin = cache::Origin::tuned,
+                         .config_json = R"({"block":[8]})",
+                         .space_hash = std::string(64, '0'),
+                         .measured_length = 4};
     REQUIRE(store->publish(world.key(), record, {}));
     record.config_json = R"({"block":16})";
     record.lo = 5, record.hi = 7;  // no such bucket
@@ -245,9 +255,14 @@ TEST_CASE("engine: 1,000 records over 100 binaries open within 20 ms and start n
     world.workload = scale_rows(n);
     for (int i = 0; i < 50; ++i) {
       const autotune::Config config{{"block", int64_t{4} << (i / 10)}};
-      records.push_back({world.key(), {.bucket_version = 1, .lo = buckets[i].lo, .hi = buckets[i].hi,
-                                       .origin = cache::Origin::tuned, .config_json = config.json(),
-                                       .space_hash = std::string(64, '0'), .measured_length = buckets[i].hi}});
+      records.push_back({world.key(),
+                         {.bucket_version = 1,
+                          .lo = buckets[i].lo,
+                          .hi = buckets[i].hi,
+                          .origin = cache::Origin::tuned,
+                          .config_json = config.json(),
+                          .space_hash = std::string(64, '0'),
+                          .measured_length = buckets[i].hi}});
     }
   }
   REQUIRE(cache::TuningStore::open(world.cache, cache::OpenMode::read_write)->publish_all(records));

@@ -253,7 +253,7 @@ TEST_CASE("session: a budget that ends early leaves coverage and the best so far
   const TuneReport report = world.tune(runner, kCrossing, 2048);
   CHECK(report.covered);
   CHECK_FALSE(report.complete);
-  CHECK(report.seconds < 2.5);
+  CHECK(report.seconds < 3);  // one search at most is under way when the time is up
   CHECK(world.records(kCrossing).size() == 61);
 
   world.options.budget_s = 0;

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # A program of its own: it interposes malloc and pthread_mutex_lock. Sanitizers do too, so they leave that file out.
 set(engine_tests
-  autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp autotune/engine_stores_test.cpp
+  autotune/engine_cpu_test.cpp autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp
+  autotune/engine_stores_test.cpp
   autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp)
 if(NOT SEQTILE_SANITIZE)
   list(APPEND engine_tests autotune/engine_hot_path_test.cpp)
 endif()
 seqtile_test(engine ${engine_tests})
+add_dependencies(engine_tests seqtile_cli)  # the worker of its tunings
 
 # The tuner's worker in these tests, and a tuning process that can be killed.
 add_executable(tuning_helper support/tuning_helper.cpp support/toy_ops.cpp)

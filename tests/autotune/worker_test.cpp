@@ -200,6 +200,7 @@ TEST_CASE("worker: its process ends with the tuner's end of the connection", "[a
   const auto workers = [&] {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      if (!std::isdigit(static_cast<unsigned char>(entry.path().filename().string()[0]))) continue;
       std::ifstream file(entry.path() / "stat");
       std::string text((std::istreambuf_iterator<char>(file)), {});
       const size_t at = text.rfind(')');

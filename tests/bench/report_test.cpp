@@ -47,7 +47,8 @@ TEST_CASE("report: ratios pair the calls of one round", "[bench]") {
 
 TEST_CASE("report: the best peer counts, packed ones only against packed weights of ours", "[bench]") {
   const Result ours = timed("seqtile", {2, 2}), packed = timed("seqtile_packed", {2, 2});
-  const Result slow = timed("mkl", {8, 8}), fast = timed("torch", {4, 4}), their_packed = timed("onednn_packed", {1, 1});
+  const Result slow = timed("mkl", {8, 8}), fast = timed("torch", {4, 4}),
+               their_packed = timed("onednn_packed", {1, 1});
   const std::vector<Result> all = {ours, packed, slow, fast, their_packed};
   CHECK(ratio_to_best_peer(ours, all).peer == "torch");
   CHECK(ratio_to_best_peer(ours, all).median == Approx(2));
@@ -75,7 +76,8 @@ TEST_CASE("report: the file has Google Benchmark's shape and keeps failures", "[
   failed.implementation = "mkl";
   failed.failure = "not there";
   const std::string path = std::filesystem::temp_directory_path() / ("seqtile_report_" + std::to_string(getpid()));
-  write_json(path, {{item, {timed("seqtile", {1e-6, 3e-6}), timed("torch", {4e-6, 6e-6}), failed}}}, {{"torch", "2.0"}});
+  write_json(path, {{item, {timed("seqtile", {1e-6, 3e-6}), timed("torch", {4e-6, 6e-6}), failed}}},
+             {{"torch", "2.0"}});
   const auto json = nlohmann::json::parse(std::ifstream(path));
   std::remove(path.c_str());
   for (const char* fact : {"date", "commit", "cpu", "num_cpus", "clock_mhz", "driver", "peer_torch"}) {

@@ -34,6 +34,16 @@ void make_store(const std::string& path) {
   REQUIRE(store->publish(sample_key(), sample_record(), {}));
 }
 
+/// Publishes rows of growing length until five were refused; how many were stored.
+size_t publish_until_refused(TuningStore& store) {
+  size_t stored = 0;
+  for (int64_t i = 1, refused = 0; refused < 5 && i < 10000; ++i) {
+    const bool is_stored = store.publish(sample_key(), sample_record(i, i), {});
+    is_stored ? stored++ : refused++;
+  }
+  return stored;
+}
+
 /// A child that holds the file's exclusive lock for `held`, from before this returns.
 pid_t start_locker(const std::string& path, std::chrono::milliseconds held) {
   int ready[2];
@@ -187,8 +197,9 @@ TEST_CASE("tuning file: a folder that cannot be written serves what is there and
   REQUIRE(chmod(folder.path().c_str(), 0555) == 0);
   CHECK(run_as_nobody([&] {
     auto store = TuningStore::open(path, OpenMode::read_write);
-    const bool is_refused = !store->is_writable() && !store->publish(sample_key(), sample_record(9, 16), {});
-    return is_refused && store->records(sample_key()).size() == 1 && store->counters().write_failures == 1;
+    const bool says_so = store->status().find("folder is not writable") != std::string::npos && !store->is_writable();
+    const bool is_refused = !store->publish(sample_key(), sample_record(9, 16), {});
+    return says_so && is_refused && store->records(sample_key()).size() == 1 && store->counters().write_failures == 1;
   }));
   CHECK(run_as_nobody([&] {
     auto store = TuningStore::open(folder.file("new.db"), OpenMode::read_write);
@@ -228,7 +239,7 @@ TEST_CASE("tuning file: a writer gives up on a lock that stays", "[cache][fault]
   const pid_t locker = start_locker(path, std::chrono::milliseconds(60000));
   const auto start = std::chrono::steady_clock::now();
   CHECK_FALSE(store->publish(sample_key(), sample_record(9, 16), {}));
-  CHECK(seconds_since(start) < 10);
+  CHECK(seconds_since(start) < 15);
   CHECK(store->counters().busy == 1);
   CHECK(store->counters().write_failures == 1);
   kill(locker, SIGKILL);
@@ -292,10 +303,9 @@ TEST_CASE("tuning file: a limit on file size drops writes and keeps what was sto
     const rlimit limit{96 * 1024, 96 * 1024};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
     auto store = TuningStore::open(path, OpenMode::read_write);
-    size_t stored = 0;
-    for (int i = 1; i <= 500; ++i) stored += store->publish(sample_key(), sample_record(i, i), {});
-    return stored > 20 && stored < 500 && store->records(sample_key()).size() == stored &&
-           store->counters().write_failures == static_cast<int64_t>(500 - stored) && store->check().ok();
+    const size_t stored = publish_until_refused(*store);
+    return stored > 20 && store->records(sample_key()).size() == stored && store->counters().write_failures == 5 &&
+           store->check().ok();
   }));
   // Without the limit the same file goes on.
   auto store = TuningStore::open(path, OpenMode::read_write);
@@ -313,12 +323,10 @@ TEST_CASE("tuning file: a full disk drops writes and keeps serving", "[cache][fa
   }
   {
     auto store = TuningStore::open(disk + "/tuning.db", OpenMode::read_write);
-    size_t stored = 0;
-    for (int i = 1; i <= 500; ++i) stored += store->publish(sample_key(), sample_record(i, i), {});
+    const size_t stored = publish_until_refused(*store);
     CHECK(stored > 20);
-    CHECK(stored < 500);
     CHECK(store->records(sample_key()).size() == stored);
-    CHECK(store->counters().write_failures == static_cast<int64_t>(500 - stored));
+    CHECK(store->counters().write_failures == 5);
     CHECK(store->status().find("free space") != std::string::npos);
     CHECK(store->check().ok());
     // A fresh process on the full disk serves too.

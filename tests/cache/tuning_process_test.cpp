@@ -49,9 +49,14 @@ TEST_CASE("tuning store: a killed writer loses nothing that it acknowledged", "[
       }
     });
     close(pipe_ends[1]);
+    int64_t row = 0;
+    // Every fourth one may be killed while it opens or makes the file, the others among their writes.
+    if (round % 4 != 0) {
+      REQUIRE(read(pipe_ends[0], &row, sizeof row) == sizeof row);
+      acknowledged.insert(row);
+    }
     usleep(2000 + random() % 60000);
     kill(writer, SIGKILL);
-    int64_t row = 0;
     while (read(pipe_ends[0], &row, sizeof row) == sizeof row) acknowledged.insert(row);
     close(pipe_ends[0]);
     CHECK_FALSE(wait_child(writer));
@@ -72,5 +77,5 @@ TEST_CASE("tuning store: a killed writer loses nothing that it acknowledged", "[
     CHECK(stored.size() <= acknowledged.size() + static_cast<size_t>(round) + 1);
     next = (stored.empty() ? 0 : *stored.rbegin()) + 1;
   }
-  CHECK(acknowledged.size() > 20);
+  CHECK(acknowledged.size() >= 15);
 }

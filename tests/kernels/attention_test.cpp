@@ -13,7 +13,8 @@ const DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 KernelCase attention(int64_t heads, int64_t kv_heads, int64_t head_dim, const std::string& phase,
                      std::initializer_list<std::pair<const std::string, autotune::FieldValue>> more = {}) {
-  KernelCase result{"attention_forward", {{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"phase", phase}}};
+  KernelCase result{"attention_forward",
+                    {{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"phase", phase}}};
   for (const auto& [name, value] : more) result.fields.set(name, value);
   return result;
 }
@@ -38,7 +39,8 @@ void check_batch(const KernelCase& test_case, const std::vector<int64_t>& q_leng
   for (const char* name : {"k", "v"})
     for (int64_t token = 0; token < kv_tokens; ++token) {
       const bool used = (token >= second && token < second + kv_lengths[1]) ||
-                        (token >= first && token < first + kv_lengths[0]) || (token >= third && token < third + kv_lengths[2]);
+                        (token >= first && token < first + kv_lengths[0]) ||
+                        (token >= third && token < third + kv_lengths[2]);
       const Tensor& tensor = call.tensor(name);
       for (int64_t d = 0; !used && d < tensor.sizes[2]; ++d)
         kernels::write_element(tensor, token * tensor.strides[0] + d, std::numeric_limits<double>::quiet_NaN());

@@ -42,11 +42,26 @@ std::vector<Golden> goldens() {
   return {
       {"linear_dot", {"linear", {{"n", i(96)}, {"k", i(128)}}}, DType::f32, linear_config("dot", 4, 6)},
       {"linear_fused",
-       {"linear", {{"n", i(96)}, {"k", i(128)}, {"bias", i(1)}, {"gated", i(1)}, {"activation", Text("silu")}, {"residual", i(1)}}},
-       DType::bf16, linear_config("outer", 6, 32)},
+       {"linear",
+        {{"n", i(96)},
+         {"k", i(128)},
+         {"bias", i(1)},
+         {"gated", i(1)},
+         {"activation", Text("silu")},
+         {"residual", i(1)}}},
+       DType::bf16,
+       linear_config("outer", 6, 32)},
       {"linear_three",
-       {"linear", {{"n", i(96)}, {"n2", i(32)}, {"n3", i(64)}, {"k", i(128)}, {"bias", i(1)}, {"weight_layout", Text("packed")}, {"panel", i(32)}}},
-       DType::f16, linear_config("outer", 14, 32)},
+       {"linear",
+        {{"n", i(96)},
+         {"n2", i(32)},
+         {"n3", i(64)},
+         {"k", i(128)},
+         {"bias", i(1)},
+         {"weight_layout", Text("packed")},
+         {"panel", i(32)}}},
+       DType::f16,
+       linear_config("outer", 14, 32)},
       {"attention_extend", {"attention_forward", prefill}, DType::bf16, {{"block_m", i(32)}, {"block_n", i(64)}}},
       {"attention_decode", {"attention_forward", decode}, DType::f32, {{"splits", i(4)}, {"block_n", i(64)}}},
       {"rms_norm", {"rms_norm", {{"n", i(576)}, {"residual", i(1)}, {"weight_offset", 1.0}}}, DType::bf16, rows},
@@ -65,9 +80,12 @@ TEST_CASE("kernels: the tile IR of every operation is the one of its version", "
   for (const Golden& golden : goldens()) {
     const auto& op = library_op(golden.test_case.operation);
     covered.insert(op.name);
-    const auto function = autotune::build_kernel(op, normalized(golden.test_case, golden.dtype), golden.config, cpu_target("avx512"));
-    INFO("the IR of " << op.name << " changed: raise its OpDef::version, delete the old golden file, accept the new one");
-    CHECK(compare_golden("kernels/" + golden.name + ".v" + std::to_string(op.version) + ".txt", ir::print(*function)) == "");
+    const auto function =
+        autotune::build_kernel(op, normalized(golden.test_case, golden.dtype), golden.config, cpu_target("avx512"));
+    INFO("the IR of " << op.name
+                      << " changed: raise its OpDef::version, delete the old golden file, accept the new one");
+    CHECK(compare_golden("kernels/" + golden.name + ".v" + std::to_string(op.version) + ".txt", ir::print(*function)) ==
+          "");
   }
   const autotune::Registry registry = kernels::make_registry();
   for (const auto& op : registry.ops()) CHECK(covered.count(op->name) == 1);

@@ -16,9 +16,18 @@ using kernels::Model;
 using Json = nlohmann::json;
 
 Json llama() {
-  return {{"model_type", "llama"}, {"torch_dtype", "bfloat16"}, {"hidden_act", "silu"}, {"rms_norm_eps", 1e-5},
-          {"hidden_size", 576}, {"intermediate_size", 1536}, {"num_hidden_layers", 30}, {"num_attention_heads", 9},
-          {"num_key_value_heads", 3}, {"vocab_size", 49152}, {"max_position_embeddings", 8192}, {"rope_theta", 1e5}};
+  return {{"model_type", "llama"},
+          {"torch_dtype", "bfloat16"},
+          {"hidden_act", "silu"},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_size", 576},
+          {"intermediate_size", 1536},
+          {"num_hidden_layers", 30},
+          {"num_attention_heads", 9},
+          {"num_key_value_heads", 3},
+          {"vocab_size", 49152},
+          {"max_position_embeddings", 8192},
+          {"rope_theta", 1e5}};
 }
 
 Json with(Json json, const Json& changes) {
@@ -73,8 +82,9 @@ TEST_CASE("models: a llama's operations with their lengths", "[kernels]") {
     CHECK(request.lo == 1);
     CHECK(request.hi == (request.label == "lm_head" ? 256 : request.label == "attention_decode" ? 8192 : 4096));
   }
-  CHECK(labels == std::vector<std::string>{"embedding", "input_norm", "residual_norm", "qkv_proj", "rope", "attention_prefill",
-                                           "attention_extend", "attention_decode", "o_proj", "gate_up_proj", "down_proj", "lm_head"});
+  CHECK(labels == std::vector<std::string>{"embedding", "input_norm", "residual_norm", "qkv_proj", "rope",
+                                           "attention_prefill", "attention_extend", "attention_decode", "o_proj",
+                                           "gate_up_proj", "down_proj", "lm_head"});
   const auto& qkv = fields_of(requests, "qkv_proj");
   CHECK(qkv.get_int("n") == 576);
   CHECK(qkv.get_int("n2") == 192);
@@ -87,7 +97,8 @@ TEST_CASE("models: a llama's operations with their lengths", "[kernels]") {
 }
 
 TEST_CASE("models: ranges of lengths and keys are as asked for", "[kernels]") {
-  const auto requests = kernels::model_operations(parse(llama()), {.lo = 300, .hi = 500, .kv_lo = 5, .kv_hi = 77}, DType::f32, 1);
+  const auto requests =
+      kernels::model_operations(parse(llama()), {.lo = 300, .hi = 500, .kv_lo = 5, .kv_hi = 77}, DType::f32, 1);
   for (const auto& request : requests) {
     CHECK(request.label != "lm_head");  // declared for at most 256 rows
     CHECK(request.lo == (request.label == "attention_decode" ? 5 : 300));
@@ -97,15 +108,27 @@ TEST_CASE("models: ranges of lengths and keys are as asked for", "[kernels]") {
 }
 
 TEST_CASE("models: what the architectures differ in", "[kernels]") {
-  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "mistral"}, {"sliding_window", 4096}}))), "attention_prefill").get_int("window") == 4096);
-  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "mistral"}, {"sliding_window", nullptr}}))), "attention_prefill").get_int("window") == 0);
-  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}, {"sliding_window", 4096}}))), "attention_prefill").get_int("window") == 0);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "mistral"}, {"sliding_window", 4096}}))),
+                  "attention_prefill")
+            .get_int("window") == 4096);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "mistral"}, {"sliding_window", nullptr}}))),
+                  "attention_prefill")
+            .get_int("window") == 0);
+  CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}, {"sliding_window", 4096}}))),
+                  "attention_prefill")
+            .get_int("window") == 0);
   CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}}))), "qkv_proj").get_int("bias") == 1);
   CHECK(fields_of(operations(parse(with(llama(), {{"model_type", "qwen2"}}))), "o_proj").get_int("bias") == 0);
 
-  const auto gemma = operations(parse(with(llama(), {{"model_type", "gemma2"}, {"hidden_size", 2304}, {"num_attention_heads", 8},
-      {"num_key_value_heads", 4}, {"head_dim", 256}, {"sliding_window", 4096}, {"attn_logit_softcapping", 50.0},
-      {"query_pre_attn_scalar", 144}, {"hidden_activation", "gelu_pytorch_tanh"}})));
+  const auto gemma = operations(parse(with(llama(), {{"model_type", "gemma2"},
+                                                     {"hidden_size", 2304},
+                                                     {"num_attention_heads", 8},
+                                                     {"num_key_value_heads", 4},
+                                                     {"head_dim", 256},
+                                                     {"sliding_window", 4096},
+                                                     {"attn_logit_softcapping", 50.0},
+                                                     {"query_pre_attn_scalar", 144},
+                                                     {"hidden_activation", "gelu_pytorch_tanh"}})));
   CHECK(fields_of(gemma, "residual_norm").get_double("weight_offset", 0) == 1);
   CHECK(fields_of(gemma, "embedding").get_double("scale", 0) == 48);
   CHECK(fields_of(gemma, "attention_decode").get_int("window") == 0);
@@ -115,13 +138,20 @@ TEST_CASE("models: what the architectures differ in", "[kernels]") {
   CHECK(fields_of(gemma, "gate_up_proj").get_string("activation") == "gelu_tanh");
   CHECK(fields_of(gemma, "qkv_proj").get_int("n2") == 1024);
 
-  const auto phi = operations(parse(with(llama(), {{"model_type", "phi3"}, {"hidden_size", 3072}, {"num_attention_heads", 32},
-      {"num_key_value_heads", 32}, {"sliding_window", 2047}, {"partial_rotary_factor", 0.75}})));
+  const auto phi = operations(parse(with(llama(), {{"model_type", "phi3"},
+                                                   {"hidden_size", 3072},
+                                                   {"num_attention_heads", 32},
+                                                   {"num_key_value_heads", 32},
+                                                   {"sliding_window", 2047},
+                                                   {"partial_rotary_factor", 0.75}})));
   CHECK(fields_of(phi, "attention_prefill").get_int("head_dim") == 96);
   CHECK(fields_of(phi, "rope").get_int("rotary_dim") == 72);
   CHECK(fields_of(phi, "attention_prefill").get_int("window") == 2047);
 
-  const Json scaling = {{"rope_type", "llama3"}, {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0},
+  const Json scaling = {{"rope_type", "llama3"},
+                        {"factor", 32.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
                         {"original_max_position_embeddings", 8192}};
   CHECK(fields_of(operations(parse(with(llama(), {{"rope_scaling", scaling}}))), "rope").get_double("factor", 0) == 32);
 }
@@ -138,7 +168,8 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
     CHECK(message.find('\n') == std::string::npos);
   }
   CHECK(refusal(with(llama(), {{"hidden_size", "576"}})) ==
-        Result{ErrorCode::invalid_argument, "model.json: field hidden_size is \"576\", must be a whole number of 1..1048576"});
+        Result{ErrorCode::invalid_argument,
+               "model.json: field hidden_size is \"576\", must be a whole number of 1..1048576"});
   CHECK(refusal(with(llama(), {{"vocab_size", -1}})).first == ErrorCode::invalid_argument);
   CHECK(refusal(with(llama(), {{"num_key_value_heads", 2}})).first == ErrorCode::invalid_argument);
   CHECK(refusal(with(llama(), {{"torch_dtype", "int8"}})).first == ErrorCode::invalid_argument);
@@ -146,7 +177,8 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
   CHECK(refusal(with(llama(), {{"hidden_act", "relu"}})).first == ErrorCode::unsupported);
   CHECK(refusal(with(llama(), {{"rope_scaling", {{"type", "longrope"}}}})).first == ErrorCode::unsupported);
   CHECK(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "llama3"}}}})) ==
-        Result{ErrorCode::invalid_argument, "model.json: rope_scaling: field factor is missing; llama3 scaling needs it"});
+        Result{ErrorCode::invalid_argument,
+               "model.json: rope_scaling: field factor is missing; llama3 scaling needs it"});
   CHECK_THROWS_AS(kernels::parse_model("[1, 2]", "model.json"), Error);
   CHECK_THROWS_AS(kernels::load_model("/nonexistent/model.json"), Error);
 }

@@ -32,7 +32,8 @@ TEST_CASE("layer_norm: every dtype and length, with and without bias", "[kernels
 }
 
 TEST_CASE("softmax: every dtype and length", "[kernels]") {
-  check_rows({"softmax", {{"n", int64_t{37}}}}, {{"softmax", {{"n", int64_t{576}}}}, {"softmax", {{"n", int64_t{2305}}}}});
+  check_rows({"softmax", {{"n", int64_t{37}}}},
+             {{"softmax", {{"n", int64_t{576}}}}, {"softmax", {{"n", int64_t{2305}}}}});
 }
 
 TEST_CASE("silu_and_mul: every dtype and length", "[kernels]") {
@@ -53,10 +54,14 @@ TEST_CASE("rope: half and interleaved, whole and partial, plain and scaled", "[k
   scaled.set("scaling", std::string("llama3"));
   scaled.set("theta", 500000.0);
   scaled.set("original_max_position", int64_t{256});
-  const autotune::Fields partial{{"heads", int64_t{4}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{96}},
-                                 {"rotary_dim", int64_t{72}}};
-  check_rows({"rope", {{"heads", int64_t{2}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{10}},
-                       {"rotary_dim", int64_t{6}}, {"scaling", std::string("llama3")}}},
+  const autotune::Fields partial{
+      {"heads", int64_t{4}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{96}}, {"rotary_dim", int64_t{72}}};
+  check_rows({"rope",
+              {{"heads", int64_t{2}},
+               {"kv_heads", int64_t{1}},
+               {"head_dim", int64_t{10}},
+               {"rotary_dim", int64_t{6}},
+               {"scaling", std::string("llama3")}}},
              {{"rope", nine_heads}, {"rope", interleaved}, {"rope", scaled}, {"rope", partial}});
 }
 

@@ -38,34 +38,46 @@ const int64_t one = 1;
 }  // namespace
 
 TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kernels]") {
-  CHECK(refusal("linear", {{"n", int64_t{8}}}) == "linear: field k is missing, give a number of 1..1048576, as in --set k=1");
-  CHECK(refusal("linear", {{"n", int64_t{0}}, {"k", one}}) == "linear: field n is 0, must be a whole number of 1..1048576");
+  CHECK(refusal("linear", {{"n", int64_t{8}}}) ==
+        "linear: field k is missing, give a number of 1..1048576, as in --set k=1");
+  CHECK(refusal("linear", {{"n", int64_t{0}}, {"k", one}}) ==
+        "linear: field n is 0, must be a whole number of 1..1048576");
   CHECK(refusal("linear", {{"n", 1.5}, {"k", one}}) == "linear: field n is 1.5, must be a whole number of 1..1048576");
   CHECK(refusal("linear", {{"n", one}, {"k", one}, {"activation", Text("relu")}}) ==
         "linear: field activation is relu, must be one of none, silu, gelu, gelu_tanh");
-  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"m", one}}), Contains("no such field; it has activation, bias"));
+  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"m", one}}),
+             Contains("no such field; it has activation, bias"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n3", one}}), Contains("needs n2"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n2", one}, {"gated", one}}), Contains("needs n2 = 0"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n2", one}, {"residual", one}}), Contains("needs n2 = 0"));
-  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}}, DType::i32), Contains("dtype i32 is not served; use f32, bf16 or f16"));
+  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}}, DType::i32),
+             Contains("dtype i32 is not served; use f32, bf16 or f16"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}}, DType::f32, 0), Contains("threads is 0"));
   CHECK_THAT(refusal("rms_norm", {{"n", one}, {"eps", -1.0}}), Contains("field eps is -1, must be a number of 0..1"));
-  CHECK_THAT(refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"rotary_dim", int64_t{33}}}), Contains("must be even"));
+  CHECK_THAT(
+      refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"rotary_dim", int64_t{33}}}),
+      Contains("must be even"));
   CHECK_THAT(refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"scaling", Text("yarn")}}),
              Contains("scaling is yarn, must be one of none, llama3"));
   CHECK_THAT(refusal("attention_forward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{2}}, {"head_dim", int64_t{64}}}),
              Contains("must divide heads (9)"));
-  CHECK_THAT(refusal("attention_forward", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{63}}}), Contains("multiple of 8"));
-  CHECK_THAT(refusal("attention_forward", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"window", one}, {"causal", int64_t{0}}}),
-             Contains("needs causal = 1"));
-  CHECK_THAT(refusal("attention_forward", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"phase", Text("train")}}),
+  CHECK_THAT(refusal("attention_forward", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{63}}}),
+             Contains("multiple of 8"));
+  CHECK_THAT(
+      refusal("attention_forward",
+              {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"window", one}, {"causal", int64_t{0}}}),
+      Contains("needs causal = 1"));
+  CHECK_THAT(refusal("attention_forward",
+                     {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"phase", Text("train")}}),
              Contains("must be one of prefill, extend, decode"));
 }
 
 TEST_CASE("workloads: normalizing fills in every default and is idempotent", "[kernels]") {
   const Workload given{"linear", DType::bf16, 2, {{"n", int64_t{64}}, {"k", int64_t{32}}}};
   const Workload full = library_op("linear").normalize(given);
-  CHECK(full.json() == R"({"activation":"none","bias":0,"dtype":"bf16","gated":0,"k":32,"n":64,"n2":0,"n3":0,"panel":0,"residual":0,"threads":2,"weight_layout":"plain"})");
+  CHECK(full.json() ==
+        R"({"activation":"none","bias":0,"dtype":"bf16","gated":0,"k":32,"n":64,"n2":0,"n3":0,"panel":0,)"
+        R"("residual":0,"threads":2,"weight_layout":"plain"})");
   CHECK(library_op("linear").normalize(full) == full);
 }
 
@@ -74,9 +86,12 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
       kernels::Linear{.n = 64, .n2 = 32, .k = 16, .bias = true}.workload(),
       kernels::Linear{.n = 64, .k = 16, .packed = true}.workload(),
       kernels::AttentionForward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
-      kernels::RmsNorm{.n = 64, .residual = true}.workload(), kernels::LayerNorm{.n = 64}.workload(),
-      kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(), kernels::SiluAndMul{.n = 64}.workload(),
-      kernels::Softmax{.n = 64}.workload(), kernels::Embedding{.vocab = 100, .n = 64}.workload()};
+      kernels::RmsNorm{.n = 64, .residual = true}.workload(),
+      kernels::LayerNorm{.n = 64}.workload(),
+      kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
+      kernels::SiluAndMul{.n = 64}.workload(),
+      kernels::Softmax{.n = 64}.workload(),
+      kernels::Embedding{.vocab = 100, .n = 64}.workload()};
   for (const Workload& workload : workloads) {
     const Workload full = library_op(workload.operation).normalize(workload);
     CHECK(library_op(workload.operation).normalize(full) == full);
@@ -86,7 +101,8 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
 TEST_CASE("calls: absent tensors take no place, the length comes from the first tensor", "[kernels]") {
   float memory[64] = {};
   const auto tensor = [&](std::initializer_list<int64_t> sizes) { return make_tensor(memory, DType::f32, sizes); };
-  const autotune::Schema schema = library_op("linear").schema(normalized({"linear", {{"n", int64_t{3}}, {"k", int64_t{4}}, {"bias", one}}}, DType::f32));
+  const autotune::Schema schema = library_op("linear").schema(
+      normalized({"linear", {{"n", int64_t{3}}, {"k", int64_t{4}}, {"bias", one}}}, DType::f32));
   kernels::Linear::Args args{.x = tensor({5, 4}), .w = tensor({3, 4}), .bias = tensor({3}), .y = tensor({5, 3})};
   const kernels::Call call = kernels::Linear::pack(args, schema);
   REQUIRE(call.tensors().size() == schema.args.size());
@@ -98,14 +114,19 @@ TEST_CASE("calls: absent tensors take no place, the length comes from the first 
 
 TEST_CASE("config spaces: the default is always a member, on every target", "[kernels]") {
   const std::vector<KernelCase> cases = {
-      {"rms_norm", {{"n", int64_t{576}}}}, {"layer_norm", {{"n", int64_t{100000}}}}, {"softmax", {{"n", int64_t{49152}}}},
-      {"silu_and_mul", {{"n", int64_t{1536}}}}, {"embedding", {{"vocab", int64_t{49152}}, {"n", int64_t{576}}}},
+      {"rms_norm", {{"n", int64_t{576}}}},
+      {"layer_norm", {{"n", int64_t{100000}}}},
+      {"softmax", {{"n", int64_t{49152}}}},
+      {"silu_and_mul", {{"n", int64_t{1536}}}},
+      {"embedding", {{"vocab", int64_t{49152}}, {"n", int64_t{576}}}},
       {"rope", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}}},
       {"attention_forward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}}},
-      {"attention_forward", {{"heads", int64_t{8}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{256}}, {"phase", Text("decode")}}},
+      {"attention_forward",
+       {{"heads", int64_t{8}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{256}}, {"phase", Text("decode")}}},
       {"linear", {{"n", int64_t{49152}}, {"k", int64_t{576}}}},
       {"linear", {{"n", int64_t{1}}, {"k", int64_t{1}}}},
-      {"linear", {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", Text("packed")}, {"panel", int64_t{16}}}}};
+      {"linear",
+       {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", Text("packed")}, {"panel", int64_t{16}}}}};
   for (const std::string& name : cpu_target_names())
     for (const KernelCase& test_case : cases) {
       const auto& op = library_op(test_case.operation);

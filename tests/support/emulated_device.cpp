@@ -30,6 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kQemu = SEQTILE_QEMU_AARCH64, kRunner = SEQTILE_BLOB_RUNNER;
+
 class EmulatedKernel final : public LoadedKernel {
  public:
   explicit EmulatedKernel(KernelBinary binary) : LoadedKernel(std::move(binary)) {}
@@ -67,8 +69,8 @@ class QemuDevice final : public EmulatedDevice {
     write("blob", binary.code);
     for (size_t i = 0; i < memory_.size(); ++i) write(memory_name(i), memory_[i]);
     write_slots(slots);
-    std::vector<std::string> arguments = {SEQTILE_QEMU_AARCH64, SEQTILE_BLOB_RUNNER, folder_ / "blob",
-                                          std::to_string(binary.entry_offset), std::to_string(binary.arena_bytes)};
+    std::vector<std::string> arguments = {kQemu, kRunner, folder_ / "blob", std::to_string(binary.entry_offset),
+                                          std::to_string(binary.arena_bytes)};
     for (const int64_t axis : grid) arguments.push_back(std::to_string(axis));
     arguments.insert(arguments.end(), {std::to_string(range.first), std::to_string(count), folder_ / "slots"});
     run(arguments);
@@ -126,7 +128,7 @@ class QemuDevice final : public EmulatedDevice {
 }  // namespace
 
 std::unique_ptr<EmulatedDevice> make_emulated_device() {
-  if (*SEQTILE_QEMU_AARCH64 && *SEQTILE_BLOB_RUNNER) return std::make_unique<QemuDevice>();
+  if (!kQemu.empty() && !kRunner.empty()) return std::make_unique<QemuDevice>();
   std::puts("not run: AArch64 needs qemu-aarch64 and aarch64-linux-gnu-gcc when the tests are configured");
   return nullptr;
 }

@@ -28,16 +28,16 @@ struct Block {
 
 Block read_slots(std::span<const uint64_t> slots) {
   if (slots.size() != 14) throw Error(ErrorCode::internal, "the fake kernel takes 14 slots");
-  return {reinterpret_cast<const float*>(slots[0]), reinterpret_cast<float*>(slots[5]),
-          static_cast<int64_t>(slots[1]),           static_cast<int64_t>(slots[2]),
-          static_cast<int64_t>(slots[3]),           static_cast<int64_t>(slots[8]),
+  return {reinterpret_cast<const float*>(slots[0]), reinterpret_cast<float*>(slots[5]), static_cast<int64_t>(slots[1]),
+          static_cast<int64_t>(slots[2]),           static_cast<int64_t>(slots[3]),     static_cast<int64_t>(slots[8]),
           reinterpret_cast<float*>(slots[10]),      static_cast<int64_t>(slots[13])};
 }
 
 }  // namespace
 
 FakeDevice::FakeDevice()
-    : info_{"fake", "Fake 1", {{"cores", "2"}, {"features", "avx512"}, {"model", "fake"}}}, target_{.name = "fake:v1"} {}
+    : info_{"fake", "Fake 1", {{"cores", "2"}, {"features", "avx512"}, {"model", "fake"}}},
+      target_{.name = "fake:v1"} {}
 
 std::unique_ptr<LoadedKernel> FakeDevice::load(KernelBinary binary) {
   if (binary.target != target_.name) throw Error(ErrorCode::invalid_argument, "a binary of another target");

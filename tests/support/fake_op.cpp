@@ -84,7 +84,8 @@ autotune::OpDef scale_rows_op() {
 
 Workload scale_rows(int64_t n) { return {"scale_rows", DType::f32, 1, {{"n", n}}}; }
 
-ScaleCall::ScaleCall(int64_t rows, int64_t columns) : length(rows), n(columns), x(rows * columns), y(rows * columns, -1) {
+ScaleCall::ScaleCall(int64_t rows, int64_t columns)
+    : length(rows), n(columns), x(rows * columns), y(rows * columns, -1) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 1000) * 0.25f;
 }
 
@@ -167,9 +168,14 @@ autotune::EngineParts FakeWorld::parts() {
     if (options.interrupt && *options.interrupt) return report;
     for (const autotune::TuneRequest& request : requests) {
       for (const autotune::Bucket& bucket : autotune::buckets(request.lo, request.hi)) {
-        cache::Record record{.bucket_version = autotune::kBucketVersion, .lo = bucket.lo, .hi = bucket.hi,
-                             .origin = cache::Origin::tuned, .config_json = Config{{"block", int64_t{32}}}.json(),
-                             .space_hash = std::string(64, '0'), .median_us = 1, .measured_length = bucket.hi};
+        cache::Record record{.bucket_version = autotune::kBucketVersion,
+                             .lo = bucket.lo,
+                             .hi = bucket.hi,
+                             .origin = cache::Origin::tuned,
+                             .config_json = Config{{"block", int64_t{32}}}.json(),
+                             .space_hash = std::string(64, '0'),
+                             .median_us = 1,
+                             .measured_length = bucket.hi};
         store.publish(key(), record, {});
         ++report.tunings;
         std::lock_guard lock(mutex);

@@ -27,14 +27,15 @@ int64_t dim_size(const autotune::Dim& dim, const autotune::Schema& schema, std::
   return symbols[it - schema.symbols.begin()] + dim.size;
 }
 
-/// A tensor with padded rows in `memory`, which becomes large enough and all poison.
-Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, std::vector<std::byte>& memory) {
+/// A tensor with padded rows in `memory`, which becomes large enough and all poison. Packed weights (rank 3) have dense
+/// panels: packing makes them so.
+Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole role, std::vector<std::byte>& memory) {
   Tensor tensor{nullptr, dtype, static_cast<int>(sizes.size()), {}, {}};
   int64_t stride = 1;
   for (int d = tensor.rank - 1; d >= 0; --d) {
     tensor.sizes[d] = sizes[d];
     tensor.strides[d] = stride;
-    stride = stride * sizes[d] + (d == 0 ? 0 : d == 1 ? kRowPadding : kInnerPadding);
+    stride = stride * sizes[d] + (d == 0 ? 0 : d == 1 ? kRowPadding : role == ArgRole::weight ? 0 : kInnerPadding);
   }
   memory.assign(static_cast<size_t>((stride + 2 * kGuard) * dtype_bytes(dtype)), kPoison);
   tensor.data = memory.data() + kGuard * dtype_bytes(dtype);
@@ -69,7 +70,7 @@ GuardedCall::GuardedCall(const autotune::OpDef& op, const autotune::Workload& wo
   for (size_t i = 0; i < schema_.args.size(); ++i) {
     std::vector<int64_t> sizes;
     for (const autotune::Dim& dim : schema_.args[i].dims) sizes.push_back(dim_size(dim, schema_, problem_.symbols));
-    problem_.tensors.push_back(guarded_tensor(sizes, schema_.args[i].dtype, memory_[i]));
+    problem_.tensors.push_back(guarded_tensor(sizes, schema_.args[i].dtype, schema_.args[i].role, memory_[i]));
   }
   for (size_t i = 0; i < schema_.args.size(); ++i) {
     if (schema_.args[i].role == ArgRole::output) continue;
@@ -121,7 +122,8 @@ std::string GuardedCall::check(std::span<const int64_t> rows, const std::vector<
                              e % (expected.size() / rows.size()), got, expected[e], limit);
         ++e;
       }
-    if (e != expected.size()) return fmt::format("{}: the reference has {} values, {} are needed", name, expected.size(), e);
+    if (e != expected.size())
+      return fmt::format("{}: the reference has {} values, {} are needed", name, expected.size(), e);
     std::vector<std::byte> guard = memory_[i];
     const auto* base = reinterpret_cast<const std::byte*>(memory_[i].data());
     Tensor copy = tensor;

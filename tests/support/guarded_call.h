@@ -16,8 +16,10 @@ namespace seqtile::testing {
 
 class GuardedCall {
  public:
-  /// `symbols` in schema order; inputs are filled by the operation or with normal values, from `seed`. `op` must live on.
-  GuardedCall(const autotune::OpDef& op, const autotune::Workload& workload, std::vector<int64_t> symbols, uint64_t seed);
+  /// `symbols` in schema order; inputs are filled by the operation or with normal values, from `seed`. `op` must live
+  /// on.
+  GuardedCall(const autotune::OpDef& op, const autotune::Workload& workload, std::vector<int64_t> symbols,
+              uint64_t seed);
   GuardedCall(const GuardedCall&) = delete;
   GuardedCall& operator=(const GuardedCall&) = delete;
 

@@ -86,7 +86,8 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
     const auto want = call.want(rows);
     for (size_t t = 0; t < targets.size(); ++t)
       for (const Config& config : diverse_configs(op, workload, length, targets[t], kConfigsALength)) {
-        INFO(op.name << " " << workload.json() << " length " << length << " " << targets[t].name << " " << config.json());
+        INFO(op.name << " " << workload.json() << " length " << length << " " << targets[t].name << " "
+                     << config.json());
         check_call(runners[t].get(config), call, rows, want);
       }
   }

@@ -8,9 +8,12 @@
 
 namespace seqtile::testing {
 
-KernelRunner::KernelRunner(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
-                           const Target& target, Backend backend, Device& device)
-    : op_(op), workload_(workload), config_(config), function_(autotune::build_kernel(op, workload, config, target)),
+KernelRunner::KernelRunner(const autotune::OpDef& op, const autotune::Workload& workload,
+                           const autotune::Config& config, const Target& target, Backend backend, Device& device)
+    : op_(op),
+      workload_(workload),
+      config_(config),
+      function_(autotune::build_kernel(op, workload, config, target)),
       device_(device) {
   if (backend == Backend::compiled) kernel_ = device.load(compile(*function_, target));
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/toy_ops.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
@@ -28,8 +29,10 @@ std::vector<Config> listed(const std::string& forms) {
 }
 
 [[noreturn]] void spin() {
-  for (volatile int i = 0;; i = 1 - i) {
+  volatile bool is_over = false;
+  while (!is_over) {
   }
+  std::abort();
 }
 
 void misbehave_at_build_time(const std::string& form) {

@@ -96,10 +96,11 @@ void LayerRunner::extend_cache(const char* cache, const char* rows, const Planne
               buffers_[rows].data(), static_cast<size_t>(call.tokens) * row_bytes);
 }
 
-Tensor LayerRunner::bind_argument(const Stage& stage, size_t arg, const autotune::Problem& problem,
-                                  const PlannedCall& call) {
+void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call) {
   const autotune::ArgSpec& spec = stage.schema.args[arg];
-  Tensor tensor{nullptr, spec.dtype, static_cast<int>(spec.dims.size()), {}, {}};
+  Tensor& tensor = problem.tensors[arg];
+  tensor.dtype = spec.dtype;
+  tensor.rank = static_cast<int>(spec.dims.size());
   int64_t elements = 1;
   for (int d = tensor.rank - 1; d >= 0; --d) {
     const autotune::Dim& dim = spec.dims[d];
@@ -116,7 +117,6 @@ Tensor LayerRunner::bind_argument(const Stage& stage, size_t arg, const autotune
     else kernels::fill_normal(tensor, 0, 1 / std::sqrt(static_cast<double>(tensor.sizes[tensor.rank - 1])), random_());
   }
   if (spec.dtype == DType::i32) fill_indices(stage.buffers[arg], tensor, call);
-  return tensor;
 }
 
 void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call) {
@@ -137,10 +137,8 @@ autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call)
   autotune::Problem problem{&stage.operation->workload, &stage.schema, {}, {}};
   for (const std::string& symbol : stage.schema.symbols)
     problem.symbols.push_back(symbol_value(symbol, *stage.operation, call));
-  for (size_t i = 0; i < stage.schema.args.size(); ++i) {
-    problem.tensors.emplace_back();
-    problem.tensors.back() = bind_argument(stage, i, problem, call);
-  }
+  problem.tensors.resize(stage.schema.args.size());
+  for (size_t i = 0; i < problem.tensors.size(); ++i) bind_argument(stage, i, problem, call);
   return problem;
 }
 

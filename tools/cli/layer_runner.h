@@ -50,7 +50,7 @@ class LayerRunner {
   void add_stage(const char* label, const std::map<std::string, std::string>& wiring);
   void run_stage(const Stage& stage, const PlannedCall& call);
   autotune::Problem bind(const Stage& stage, const PlannedCall& call);
-  Tensor bind_argument(const Stage& stage, size_t arg, const autotune::Problem& problem, const PlannedCall& call);
+  void bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call);
   void fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call);
   void extend_cache(const char* cache, const char* rows, const PlannedCall& call);
   void verify(const Stage& stage, const autotune::Problem& problem);

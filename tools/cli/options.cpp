@@ -99,7 +99,9 @@ LengthRange parse_lengths(const std::string& flag, const std::string& text) {
     const int64_t length = parse_length(flag, text);
     return {length, length};
   }
-  const LengthRange range{parse_length(flag, text.substr(0, dots)), parse_length(flag, text.substr(dots + 2))};
+  const std::string whole = flag + " " + text + ": ";
+  const LengthRange range{parse_length(whole + "first", text.substr(0, dots)),
+                          parse_length(whole + "last", text.substr(dots + 2))};
   if (range.lo > range.hi) bad_input(fmt::format("{} {}: the first length is above the last", flag, text));
   return range;
 }

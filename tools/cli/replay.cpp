@@ -74,7 +74,6 @@ int64_t covered_length(const autotune::Registry& registry, const std::vector<Ser
 LayerReport execute(const Session& session, const ReplayOptions& options, const std::vector<ServedOperation>& operations,
                     const std::vector<PlannedCall>& calls, CallClock& clock) {
   LayerRunner runner(session.registry, operations, clock);
-  if (options.execute.empty()) return runner.report();
   const double seconds = parse_seconds("--execute", options.execute);
   std::mt19937_64 random(1);
   Progress progress("replay");
@@ -100,6 +99,7 @@ void print_summary(const Trace& trace, const Stream& stream, const LookupReport&
                          format_count(lookups.buckets), format_count(lookups.misses), lookups.lookup_ns.p50,
                          lookups.lookup_ns.p99));
   for (const std::string& line : lookups.miss_lines) print_line("  miss: " + line);
+  if (lookups.misses > 0 && layers.layers == 0) print_line("nothing was executed; cover these lengths with `seqtile prewarm`");
   if (layers.layers > 0)
     print_line(fmt::format("{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; "
                            "entry to first program p50 {:.2f} us, p99 {:.2f} us",
@@ -147,7 +147,9 @@ int run(const Session& session, const ReplayOptions& given) {
     limits.chunk = covered;
   const Stream stream = plan_stream(trace, limits);
   const LookupReport lookups = look_up_all(operations, stream.calls);
-  LayerReport layers = execute(session, options, operations, stream.calls, clock);
+  const bool is_served = lookups.misses == 0 || policy != MissPolicy::strict;
+  LayerReport layers;
+  if (is_served && !options.execute.empty()) layers = execute(session, options, operations, stream.calls, clock);
   const EngineCounters counters = engine->counters();
   const Percentiles call_us = percentiles(layers.call_us);
   const auto times = record_times(session.registry, operations, stream.calls, engine->device(), *store);
@@ -164,7 +166,6 @@ int run(const Session& session, const ReplayOptions& given) {
                 {"executed", layers.executed}, {"verified", layers.verified}, {"max_rel_err", layers.max_rel_err},
                 {"times", times_json(times)}});
   if (interrupt_flag().load()) return kInterrupted;
-  const bool is_served = lookups.misses == 0 || policy != MissPolicy::strict;
   return is_served && layers.verified == layers.executed ? kDone : kNo;
 }
 

@@ -182,6 +182,7 @@ void Program::pack_panels(const ir::Value* b, DType compute, const Panels& panel
   hoist_block_ = nullptr;
   e_.loop(e_.i64(0), e_.i64(k), units, [&](Value* row) {
     row_memo_.clear();
+    Value* odd_row = e_.b.CreateAdd(row, e_.i64(1));
     start_hoist_block();
     e_.loop(e_.i64(0), e_.i64(n), e_.lanes, [&](Value* j) {
       memo_.clear();
@@ -191,7 +192,7 @@ void Program::pack_panels(const ir::Value* b, DType compute, const Panels& panel
         return e_.splat(eval(b, index), e_.lanes);
       };
       Value* value = units == 1 ? e_.convert(vector(row), b->type.dtype, DType::f32)
-                                : interleave(vector(row), vector(e_.b.CreateAdd(row, e_.i64(1))));
+                                : interleave(vector(row), vector(odd_row));
       Value* panel = e_.b.CreateMul(e_.b.CreateUDiv(j, e_.i64(columns)), e_.i64(panels.panel_bytes));
       Value* step = e_.b.CreateMul(e_.b.CreateUDiv(row, e_.i64(units)), e_.i64(step_bytes));
       Value* column = e_.b.CreateMul(e_.b.CreateURem(j, e_.i64(columns)), e_.i64(4));

@@ -14,6 +14,7 @@
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/OptBisect.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -38,12 +39,6 @@ void LLVMInitializeAArch64AsmPrinter();
 namespace seqtile::cpu {
 namespace {
 
-#ifdef NDEBUG
-constexpr bool kVerifyModules = false;
-#else
-constexpr bool kVerifyModules = true;
-#endif
-
 /// The lowering has tiled, unrolled and vectorised already: what remains is to clean up after it. This list gives the
 /// code of O3 in a fifth of its time. Nothing here or below may form memset or memcpy calls (loop-idiom does).
 constexpr const char* kFastPasses =
@@ -51,6 +46,16 @@ constexpr const char* kFastPasses =
 constexpr const char* kFullPasses =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),reassociate,gvn,"
     "instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<memssa>,adce)";
+
+/// Passes of the code generator that cost more than they give: the lowering writes loops with one induction variable
+/// and constant offsets, which strength reduction takes a quarter of the time to turn into longer code.
+class FastCodeGen final : public llvm::OptPassGate {
+ public:
+  bool isEnabled() const override { return true; }
+  bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override {
+    return pass != "Loop Strength Reduction" && pass != "X86 Domain Reassignment Pass";
+  }
+};
 
 void initialize_x86() {
   LLVMInitializeX86TargetInfo();
@@ -148,7 +153,7 @@ llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& m
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
   passes.add(new llvm::TargetLibraryInfoWrapperPass(no_library(target)));
-  const bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/!kVerifyModules);
+  const bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true);
   SEQTILE_ASSERT(!refused);
   passes.run(module);
   return bytes;
@@ -177,6 +182,14 @@ std::string entry_name(const llvm::Module& module) {
   return name;
 }
 
+/// LLVM crashes on IR that breaks its rules; finding out takes a hundredth of the compilation.
+void verify(const llvm::Module& module) {
+  std::string complaint;
+  llvm::raw_string_ostream stream(complaint);
+  if (llvm::verifyModule(module, &stream))
+    throw Error(ErrorCode::internal, fmt::format("kernel {}: invalid LLVM IR: {}", entry_name(module), stream.str()));
+}
+
 }  // namespace
 
 KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel level, const StageDump& dump) {
@@ -184,13 +197,10 @@ KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel leve
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine.createDataLayout());
   set_attributes(module, target);
-  if (kVerifyModules) {
-    std::string complaint;
-    llvm::raw_string_ostream stream(complaint);
-    if (llvm::verifyModule(module, &stream))
-      throw Error(ErrorCode::internal, fmt::format("kernel {}: invalid LLVM IR: {}", entry_name(module), stream.str()));
-  }
+  verify(module);
   run_passes(module, machine, target, level);
+  static FastCodeGen fast_code_gen;  // stateless; the context refers to it from here on
+  if (level == OptLevel::fast) module.getContext().setOptPassGate(fast_code_gen);
   if (dump) dump_stages(module, machine, target, dump);
   const auto object = generate(module, machine, target, llvm::CodeGenFileType::ObjectFile);
 

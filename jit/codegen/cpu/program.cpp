@@ -401,7 +401,8 @@ void Program::lower_ordered(const Op& op) {
       return carried;
     });
     if (is_scan) return;
-    const Index index = column_index(at, nullptr, 0);
+    Index index{1, {}, nullptr};
+    for (Value* i : at) index.axes.push_back({i});
     write_buffer(outputs[0], e_.convert(last[0], wide, dtype), index);
     write_buffer(outputs[1], last[1], index);
   };

@@ -370,7 +370,7 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
 Index Program::column_index(const std::vector<Value*>& outer, Value* column, int width) const {
   Index index{width, {}, nullptr};
   for (Value* i : outer) index.axes.push_back({i});
-  index.axes.push_back({column, width > 1});
+  index.axes.push_back({column, true});  // also where one lane is left: the column changes inside the loop
   return index;
 }
 

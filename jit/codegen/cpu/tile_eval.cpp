@@ -102,7 +102,7 @@ Value* Program::compute_join(const Op& op, const Index& index) {
   Index inner = index;
   Axis& last = inner.axes.back();
   last.base = e_.b.CreateAShr(index.axes.back().base, 1);
-  if (!index.axes.back().is_vector) {
+  if (!index.axes.back().is_vector || index.lanes == 1) {
     Value* odd = e_.b.CreateTrunc(index.axes.back().base, e_.b.getInt1Ty());
     return e_.b.CreateSelect(odd, eval(op.operands[1], inner), eval(op.operands[0], inner));
   }
@@ -138,6 +138,7 @@ Value* Program::compute_arithmetic(const Op& op, const Index& index) {
 // Elements row[position + lane * lane_stride], one at a time: strided and transposed reads.
 Value* Program::lane_loads(DType dtype, Value* row, Value* position, Value* stride, const Index& index,
                            int64_t lane_stride, Value* mask) {
+  if (index.lanes == 1) return e_.load(dtype, e_.element_ptr(row, e_.b.CreateMul(position, stride), dtype), 1, mask);
   llvm::Type* type = llvm::FixedVectorType::get(e_.type_of(dtype), index.lanes);
   Value* result = llvm::PoisonValue::get(type);
   for (int lane = 0; lane < index.lanes; ++lane) {
@@ -305,7 +306,8 @@ void Program::write_view(const Op& op, Value* value, const Index& index) {
       for (int lane = 0; lane < width; ++lane) {
         Value* element = e_.b.CreateMul(e_.b.CreateAdd(position, e_.i64(lane)), ref.strides[d]);
         Value* ok = mask && width_of(mask) > 1 ? e_.b.CreateExtractElement(mask, lane) : mask;
-        e_.store(dtype, e_.b.CreateExtractElement(value, lane), e_.element_ptr(pointer, element, dtype), ok);
+        Value* one = width == 1 ? value : e_.b.CreateExtractElement(value, lane);
+        e_.store(dtype, one, e_.element_ptr(pointer, element, dtype), ok);
       }
       return;
     }

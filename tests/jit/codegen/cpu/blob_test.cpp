@@ -172,6 +172,25 @@ define void @has_address(ptr %s, ptr %p, ptr %g, ptr %a) {
   }
 }
 
+TEST_CASE("blob: LLVM IR that breaks a rule is an error of ours, not a crash", "[jit][codegen]") {
+  const std::string text = R"(
+define void @use_before_definition(ptr %s, ptr %p, ptr %g, ptr %a) {
+  %y = add i64 %x, 1
+  %x = add i64 1, 2
+  store i64 %y, ptr %s
+  ret void
+}
+)";
+  try {
+    testing::compile_llvm(text, host_target(), 0);
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::internal);
+    CHECK_THAT(error.what(), Catch::Contains("kernel use_before_definition: invalid LLVM IR") &&
+                                 Catch::Contains("does not dominate"));
+  }
+}
+
 TEST_CASE("blob: bytes that are not an object are refused", "[jit][codegen]") {
   for (const size_t size : {0, 10, 64, 4096}) {
     const std::vector<char> bytes(size, 'x');
