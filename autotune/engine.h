@@ -1,11 +1,11 @@
 // autotune/engine.h -- serve any length at once: bucket -> launch plan -> one launch.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engine::open reads the stores once; prepare() fixes an operation's static part, loads or compiles every binary that its
-// records name (and the default's) and returns a handle. A call of the handle allocates nothing, takes no lock and
-// touches neither SQLite nor the file system up to the hand-off to the executor. Handles and engine are thread-safe:
-// many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them by generation. A handle
-// outlives its engine; only the background tuning ends with the engine.
+// Engine::open reads the stores once; prepare() fixes an operation's static part, loads or compiles every binary that
+// its records name (and the defaults that a miss may need) and returns a handle. A call of the handle allocates nothing,
+// takes no lock and touches neither SQLite nor the file system up to the hand-off to the executor. Handles and engine
+// are thread-safe: many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them by
+// generation. A handle outlives its engine; only the background tuning ends with the engine.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -49,6 +49,7 @@ struct TuneReport {
   int64_t operations = 0, buckets = 0, ranges = 0;
   int64_t tunings = 0, merges = 0, trials = 0, failed_trials = 0;
   double seconds = 0;
+  double coverage_s = 0;  ///< of `seconds`, until every bucket had a record
   bool covered = false;   ///< every bucket has a record
   bool complete = false;  ///< every bucket is tuned, merged or pinned
   bool interrupted = false;

@@ -40,7 +40,6 @@ float peak_generic(int64_t iterations) {
   Float4 acc[kChains], x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f, 0.001f, 0.001f, 0.001f};
   for (auto& a : acc) a = x;
   for (int64_t i = 0; i < iterations; ++i) {
-#pragma GCC unroll 8
     for (int j = 0; j < kChains; ++j) acc[j] = acc[j] * x + y;
   }
   Float4 sum = acc[0];
@@ -79,12 +78,11 @@ float stream_generic(const Stream& stream) {
 #if defined(__x86_64__)
 
 __attribute__((target("avx512f"))) float peak_avx512(int64_t iterations) {
-  constexpr int kChains = 24;
+  constexpr int kChains = 16;
   const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
   __m512 acc[kChains];
   for (auto& a : acc) a = x;
   for (int64_t i = 0; i < iterations; ++i) {
-#pragma GCC unroll 24
     for (int j = 0; j < kChains; ++j) acc[j] = _mm512_fmadd_ps(acc[j], x, y);
   }
   for (int j = 1; j < kChains; ++j) acc[0] = _mm512_add_ps(acc[0], acc[j]);
@@ -97,7 +95,6 @@ __attribute__((target("avx2,fma"))) float peak_avx2(int64_t iterations) {
   __m256 acc[kChains];
   for (auto& a : acc) a = x;
   for (int64_t i = 0; i < iterations; ++i) {
-#pragma GCC unroll 12
     for (int j = 0; j < kChains; ++j) acc[j] = _mm256_fmadd_ps(acc[j], x, y);
   }
   for (int j = 1; j < kChains; ++j) acc[0] = _mm256_add_ps(acc[0], acc[j]);
@@ -105,12 +102,11 @@ __attribute__((target("avx2,fma"))) float peak_avx2(int64_t iterations) {
 }
 
 __attribute__((target("avx512f,avx512bf16"))) float peak_avx512_bf16(int64_t iterations) {
-  constexpr int kChains = 24;
+  constexpr int kChains = 16;
   const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f));
   __m512 acc[kChains];
   for (auto& a : acc) a = _mm512_setzero_ps();
   for (int64_t i = 0; i < iterations; ++i) {
-#pragma GCC unroll 24
     for (int j = 0; j < kChains; ++j) acc[j] = _mm512_dpbf16_ps(acc[j], x, x);
   }
   for (int j = 1; j < kChains; ++j) acc[0] = _mm512_add_ps(acc[0], acc[j]);
@@ -152,8 +148,8 @@ bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_support
 bool has_bf16_dot() { return __builtin_cpu_supports("avx512bf16"); }
 
 PeakKernel peak_kernel(DType dtype) {
-  if (dtype == DType::bf16 && has_bf16_dot()) return {peak_avx512_bf16, 24 * 64.0};
-  if (has_avx512()) return {peak_avx512, 24 * 32.0};
+  if (dtype == DType::bf16 && has_bf16_dot()) return {peak_avx512_bf16, 16 * 64.0};
+  if (has_avx512()) return {peak_avx512, 16 * 32.0};
   if (has_avx2()) return {peak_avx2, 12 * 16.0};
   return {peak_generic, 8 * 8.0};
 }

@@ -212,7 +212,7 @@ bool DatabaseFile::connect(Purpose purpose) {
     connection_ = std::make_unique<Connection>(path, access | create | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW);
     owner_ = getpid();
     harden();
-    if (!verify_identity(purpose)) return false;
+    if (!verify_identity()) return false;
     if (options_.is_read_only) return true;
     const bool folder_is_writable = ::access(parent_folder(path).c_str(), W_OK) == 0;  // for the journal
     write_problem_ = connection_->is_read_only() ? kReadOnlyProblem : folder_is_writable ? "" : kReadOnlyFolder;
@@ -248,11 +248,12 @@ void DatabaseFile::harden() {
   connection_->execute(options_.synchronous);
 }
 
-bool DatabaseFile::verify_identity(Purpose purpose) {
+bool DatabaseFile::verify_identity() {
   connection_->execute(kBeginRead);
   bool is_ours = identity_is_ours();
   connection_->execute(kCommit);
-  if (!is_ours && connection_ && problem_.empty() && purpose == Purpose::write && !connection_->is_read_only()) {
+  // Also when reading: the roll-back of a writer that was killed while it made the file has just emptied it.
+  if (!is_ours && problem_.empty() && !options_.is_read_only && !connection_->is_read_only()) {
     create_schema();
     is_ours = true;
   }

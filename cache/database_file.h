@@ -66,7 +66,7 @@ class DatabaseFile {
   bool may_connect(Purpose purpose, bool exists, const struct stat& info);
   bool connect(Purpose purpose);
   void harden();
-  bool verify_identity(Purpose purpose);
+  bool verify_identity();
   bool identity_is_ours();
   void create_schema();
   void create_private_file(const std::string& path) const;

@@ -1,7 +1,8 @@
 # cmake/dependencies.cmake -- the packages the library is built from.
 # SPDX-License-Identifier: Apache-2.0
 if(SEQTILE_STATIC_LLVM)
-  # Only archives are found from here on, so a dist build cannot depend on a package's shared library by accident.
+  # Only archives are found below, so that a dist build cannot depend on a package's shared library by accident.
+  set(seqtile_library_suffixes ${CMAKE_FIND_LIBRARY_SUFFIXES})
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 endif()
 find_package(Threads REQUIRED)
@@ -40,3 +41,6 @@ else()
 endif()
 
 set(SEQTILE_LIBRARIES seqtile_llvm SQLite::SQLite3 PkgConfig::SODIUM Threads::Threads ${CMAKE_DL_LIBS} m)
+if(SEQTILE_STATIC_LLVM)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES ${seqtile_library_suffixes})
+endif()

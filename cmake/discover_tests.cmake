@@ -6,8 +6,6 @@
 # ctest sets no policies, so that these would be those of CMake 2.4.
 cmake_policy(PUSH)
 cmake_policy(VERSION 3.22)
-set(seqtile_labels jit cache autotune kernels tools cpu gpu slow fault)
-
 # list_cases(variable filter): the names of the program's test cases that match the filter.
 function(list_cases variable filter)
   execute_process(COMMAND ${PROGRAM} ${LIST_CASES} ${filter} WORKING_DIRECTORY ${WORKDIR}
@@ -22,16 +20,19 @@ function(list_cases variable filter)
 endfunction()
 
 function(write_list)
-  foreach(label ${seqtile_labels})
-    list_cases(cases_${label} "[${label}]")
+  execute_process(COMMAND ${PROGRAM} --list-tags WORKING_DIRECTORY ${WORKDIR} OUTPUT_VARIABLE tags)
+  string(REGEX MATCHALL "\\[[a-z0-9_]+\\]" tags "${tags}")
+  string(REGEX REPLACE "[][]" "" tags "${tags}")
+  foreach(tag IN LISTS tags)
+    list_cases(cases_${tag} "[${tag}]")
   endforeach()
   list_cases(cases "*")
   set(script "")
   foreach(case IN LISTS cases)
     set(labels ${MODULE})
-    foreach(label ${seqtile_labels})
-      if(case IN_LIST cases_${label})
-        list(APPEND labels ${label})
+    foreach(tag IN LISTS tags)
+      if(case IN_LIST cases_${tag})
+        list(APPEND labels ${tag})
       endif()
     endforeach()
     list(REMOVE_DUPLICATES labels)

@@ -20,11 +20,12 @@ def headers(root):
 
 def compile_alone(root, compiler, folders, header):
     """The compiler's first lines when the header does not compile by itself, else nothing."""
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers",
-               "-Wno-pragma-once-outside-header", "-DFMT_HEADER_ONLY=1", "-DSEQTILE_LLVM_AARCH64=1", "-I", root]
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+               "-Wno-missing-field-initializers", "-DFMT_HEADER_ONLY=1", "-I", root]
     for folder in folders:
         command += ["-isystem", folder]
-    result = subprocess.run(command + ["-x", "c++", "-"], input=f'#include "{header}"\n', capture_output=True, text=True)
+    source = f'#include "{header}"\n'
+    result = subprocess.run(command + ["-x", "c++", "-"], input=source, capture_output=True, text=True)
     return "" if result.returncode == 0 else "\n".join([header] + result.stderr.split("\n")[:5])
 
 

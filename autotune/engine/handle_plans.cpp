@@ -49,8 +49,8 @@ void Handle::State::reject(const StoredRecord& stored, const std::string& reason
                                           op_.name, stored.record.lo, stored.record.hi, reason));
 }
 
-// The reason at the record's own length where no other length allows the configuration either: a merged record holds the
-// winner of a neighbour, whose space may differ.
+// The reason at the record's own length where no other length allows the configuration either: a merged record holds
+// the winner of a neighbour, whose space may differ.
 std::optional<std::string> Handle::State::refusal_at_every_length(const Config& config, int64_t length) const {
   const auto refusal = [&](int64_t at) {
     return op_.config_space(workload, at, core_->parts.device->target()).refusal(config);

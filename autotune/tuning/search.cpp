@@ -5,7 +5,8 @@
 // is the ratio of a candidate's time to the yardstick's in the same round. Candidates are compared at the bucket's hi; the
 // best two are then verified there and race the yardstick again, at the middle and at lo: fresh rounds, so that the
 // luck that made a candidate the best of many does not count. It replaces the yardstick only if it was faster by more
-// than 1 % in every fresh round (seven rounds: error below 1 %). Among winners within 1 % the smaller hash is taken.
+// than 1 % in every fresh round (seven rounds: error below 1 %; three for one that was 7 % faster in all rounds before).
+// Among winners within 1 % the smaller hash is taken.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -20,9 +21,10 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kMargin = 0.01, kAlpha = 0.01;
+constexpr double kMargin = 0.01, kAlpha = 0.01, kClear = 0.07;
 constexpr size_t kFinalists = 2;
-constexpr int kFinalRounds = 7;
+constexpr double kFinalistSpread = 0.03;  // the second is let in up to this far behind the first
+constexpr int kFinalRounds = 7, kClearRounds = 3;
 
 int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
   uint64_t mixed = static_cast<uint64_t>(seed);
@@ -30,14 +32,16 @@ int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
   return static_cast<int64_t>(mixed * 31 + static_cast<uint64_t>(bucket.lo));
 }
 
-struct Found {
+}  // namespace
+
+/// A candidate that was measured.
+struct TuningSession::Found {
   Config config;
   double relative = 1;  ///< time over the yardstick's
+  double bound = 1;     ///< its upper bound
   std::vector<double> us;
   bool sliced = false;
 };
-
-}  // namespace
 
 /// What a search has learnt.
 struct TuningSession::Measured {
@@ -48,6 +52,7 @@ struct TuningSession::Measured {
   std::map<std::string, Found> found;        ///< by config hash
   std::map<std::string, cache::TrialRow> known;  ///< trials of earlier runs
   std::set<std::string> tried;
+  double max_rel_err = 0;  ///< of the finalists
   std::string reasons;  ///< of all failures, for people
 };
 
@@ -77,7 +82,7 @@ void TuningSession::recall(const BucketState& state, const RankedSpace& space, M
     const auto row = measured.known.find(config.hash());
     if (row == measured.known.end() || row->second.outcome != "ok" || config == *measured.yardstick) continue;
     const double relative = row->second.median_us / base->second.median_us;
-    measured.found.emplace(row->first, Found{config, relative, {row->second.median_us}, false});
+    measured.found.emplace(row->first, Found{config, relative, relative, {row->second.median_us}, false});
   }
 }
 
@@ -144,69 +149,83 @@ void TuningSession::measure_batch(Item& item, BucketState& state, std::vector<Co
       fail(racing[i], series[i].verdict);
       continue;
     }
-    const double relative = median(paired_ratios(series[i].us, series[0].us));
+    const auto ratios = paired_ratios(series[i].us, series[0].us);
+    const double relative = median(ratios), bound = median_upper_bound(ratios, kAlpha);
     if (measured.tried.insert(racing[i].hash()).second)
       note_trial(item, make_trial(state.bucket, racing[i], series[i].verdict, series[i].us));
     if (!series[0].us.empty())
-      measured.found.insert_or_assign(racing[i].hash(), Found{racing[i], relative, series[i].us, series[i].sliced});
+      measured.found.insert_or_assign(racing[i].hash(), Found{racing[i], relative, bound, series[i].us, series[i].sliced});
   }
 }
 
-void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured) {
-  const Bucket& bucket = state.bucket;
-  std::vector<Found> order;
+/// The best candidates, verified in this very bucket; those that fail there get another trial outcome.
+std::vector<TuningSession::Found> TuningSession::pick_finalists(Item& item, BucketState& state, Measured& measured) {
+  std::vector<Found> order, finalists;
   for (auto& [hash, found] : measured.found) order.push_back(found);
   std::stable_sort(order.begin(), order.end(), [](const Found& a, const Found& b) { return a.relative < b.relative; });
-
-  // Finalists: verified in this very bucket.
-  std::vector<Found> finalists;
-  double max_rel_err = 0;
   for (const Found& found : order) {
     if (finalists.size() == kFinalists || (measured.has_incumbent && found.relative > 1 - kMargin / 2)) break;
+    if (!finalists.empty() && found.relative > finalists[0].relative + kFinalistSpread) break;
     Verdict verdict = compile_and_check(found.config);
-    if (verdict.ok()) verdict = runner_.check_bucket(found.config, bucket);
-    max_rel_err = std::max(max_rel_err, verdict.max_rel_err);
+    if (verdict.ok()) verdict = runner_.check_bucket(found.config, state.bucket);
     if (verdict.ok()) {
+      measured.max_rel_err = std::max(measured.max_rel_err, verdict.max_rel_err);
       finalists.push_back(found);
-    } else {
-      measured.reasons += fmt::format("; {}: {}, {}", found.config.json(), verdict.outcome, verdict.detail);
-      --report_.trials;  // its trial is there already and changes its outcome
-      note_trial(item, make_trial(bucket, found.config, verdict, found.us));
+      continue;
+    }
+    measured.reasons += fmt::format("; {}: {}, {}", found.config.json(), verdict.outcome, verdict.detail);
+    --report_.trials;  // its trial is there already
+    note_trial(item, make_trial(state.bucket, found.config, verdict, found.us));
+  }
+  return finalists;
+}
+
+/// The finalist that beats the yardstick in fresh rounds, or nullptr.
+const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, const Config& yardstick,
+                                                      const std::vector<Found>& finalists) {
+  std::vector<Config> racing{yardstick};
+  bool clear = true;
+  for (const Found& found : finalists) {
+    racing.push_back(found.config);
+    clear &= found.bound <= 1 - kClear;
+  }
+  const int rounds = clear ? kClearRounds : kFinalRounds;
+  const std::set<int64_t> probes{bucket.lo + (bucket.hi - bucket.lo) / 2, bucket.lo};
+  // Geometric mean over the probes, round by round. A round that is missing was not won.
+  std::vector<std::vector<double>> ratios(finalists.size(), std::vector<double>(rounds, 1.0));
+  for (const int64_t length : probes) {
+    const auto series = runner_.measure(racing, {length, rounds, rounds, 5.0, false});
+    for (size_t f = 0; f < finalists.size(); ++f) {
+      auto paired = paired_ratios(series[f + 1].us, series[0].us);
+      paired.resize(rounds, 2.0);
+      for (int r = 0; r < rounds; ++r) ratios[f][r] *= std::pow(paired[r], 1.0 / static_cast<double>(probes.size()));
     }
   }
+  const Found* winner = nullptr;
+  double best = 0;
+  for (size_t f = 0; f < finalists.size(); ++f) {
+    const double bound = clear ? quantile(ratios[f], 1) : median_upper_bound(ratios[f], kAlpha);
+    if (bound > 1 - kMargin) continue;
+    const double relative = std::sqrt(finalists[f].relative * median(ratios[f]));
+    const bool better = !winner || relative < best * (1 - kMargin) ||
+                        (relative < best * (1 + kMargin) && finalists[f].config.hash() < winner->config.hash());
+    if (!better) continue;
+    winner = &finalists[f];
+    best = relative;
+  }
+  return winner;
+}
+
+void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured) {
+  const auto finalists = pick_finalists(item, state, measured);
   if (finalists.empty() && !measured.has_incumbent) {
     state.failed = true;
-    log_line(LogLevel::warning, describe(item, bucket) + ": no candidate works" + measured.reasons);
+    log_line(LogLevel::warning, describe(item, state.bucket) + ": no candidate works" + measured.reasons);
     return;
   }
-
-  const Found* winner = measured.has_incumbent ? nullptr : &finalists[0];
-  if (measured.has_incumbent && !finalists.empty()) {
-    std::vector<Config> racing{*measured.yardstick};
-    for (const Found& found : finalists) racing.push_back(found.config);
-    std::vector<std::vector<double>> ratios(finalists.size(), std::vector<double>(kFinalRounds, 1.0));
-    std::vector<double> broken(finalists.size(), 0);
-    std::set<int64_t> probes{bucket.lo + (bucket.hi - bucket.lo) / 2, bucket.lo};
-    for (const int64_t length : probes) {
-      const auto series = runner_.measure(racing, {length, kFinalRounds, kFinalRounds, 5.0, false});
-      for (size_t f = 0; f < finalists.size(); ++f) {
-        auto paired = paired_ratios(series[f + 1].us, series[0].us);
-        paired.resize(kFinalRounds, 2.0);  // a round that is missing was not won
-        for (int r = 0; r < kFinalRounds; ++r) ratios[f][r] *= std::pow(paired[r], 1.0 / static_cast<double>(probes.size()));
-        broken[f] += !series[f + 1].verdict.ok();
-      }
-    }
-    double best = 0;
-    for (size_t f = 0; f < finalists.size(); ++f) {
-      if (broken[f] > 0 || median_upper_bound(ratios[f], kAlpha) > 1 - kMargin) continue;
-      const double relative = std::sqrt(finalists[f].relative * median(ratios[f]));
-      const bool better = !winner || relative < best * (1 - kMargin) ||
-                          (relative < best * (1 + kMargin) && finalists[f].config.hash() < winner->config.hash());
-      if (!better) continue;
-      winner = &finalists[f];
-      best = relative;
-    }
-  }
+  const Found* winner = nullptr;
+  if (!measured.has_incumbent) winner = &finalists[0];
+  else if (!finalists.empty()) winner = run_finals(state.bucket, *measured.yardstick, finalists);
 
   ++report_.tunings;
   if (!winner && state.record && measured.yardstick_us.empty()) {  // nothing new was measured: the record stands
@@ -218,13 +237,13 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
   }
   const Config& config = winner ? winner->config : *measured.yardstick;
   const auto& us = winner ? winner->us : measured.yardstick_us;
-  cache::Record record = make_record(bucket, config, space.hash, cache::Origin::tuned, us, measured.yardstick_us);
+  cache::Record record = make_record(state.bucket, config, space.hash, cache::Origin::tuned, us, measured.yardstick_us);
   if (state.record && measured.yardstick && *measured.yardstick != space.default_config) {
     // The yardstick was an earlier winner: the default's time is carried over by the ratio of the two.
     record.default_us = state.record->default_us * record.default_us / state.record->median_us;
   }
   record.sliced = measured.sliced;
-  record.max_rel_err = winner || !state.record ? max_rel_err : state.record->max_rel_err;
+  record.max_rel_err = winner || !state.record ? measured.max_rel_err : state.record->max_rel_err;
   runner_.keep(config);
   publish(item, state, std::move(record));
 }

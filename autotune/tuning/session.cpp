@@ -24,6 +24,7 @@ TuneReport TuningSession::run() {
   report_.operations = static_cast<int64_t>(items_.size());
   last_flush_s_ = runner_.now_s();
   cover_all();
+  report_.coverage_s = runner_.now_s() - start_s_;
   tune_all();
   flush();
   report_.covered = report_.complete = true;

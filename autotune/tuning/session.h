@@ -64,7 +64,8 @@ class TuningSession {
   TuneReport run();
 
  private:
-  struct Measured;  // search.cpp
+  struct Found;  // search.cpp
+  struct Measured;
 
   void cover_all();
   void cover(Item& item);
@@ -77,6 +78,8 @@ class TuningSession {
   bool search_batches(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
   void recall(const BucketState& state, const RankedSpace& space, Measured& measured) const;
   void measure_batch(Item& item, BucketState& state, std::vector<Config> batch, int rounds, Measured& measured);
+  std::vector<Found> pick_finalists(Item& item, BucketState& state, Measured& measured);
+  const Found* run_finals(const Bucket& bucket, const Config& yardstick, const std::vector<Found>& finalists);
   void decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
 
   void begin(Item& item) { runner_.begin(*item.op, item.workload, item.max_length()); }

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A slice is up to 16 runs of neighbouring programs, spread evenly over the grid from its first program to its last, so
-// that the cheap and the expensive programs of a causal operation, or of several outputs, are in it in their proportion. A kernel with a workspace counts on all of its programs and is never sliced.
+// that the cheap and the expensive programs of a causal operation, or of several outputs, are in it in their
+// proportion. A grid of few programs would be misjudged, and a kernel with a workspace counts on all of its programs:
+// these are not sliced.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -26,8 +28,8 @@ struct LoadedCandidate {
 inline double launch_fraction(Device& device, const LoadedCandidate& candidate, const Grid& grid,
                               std::span<const uint64_t> slots, double fraction, int threads) {
   const int64_t total = grid[0] * grid[1] * grid[2];
-  const int64_t wanted = std::max(2 * int64_t{threads}, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
-  if (fraction >= 1 || wanted >= total || !candidate.workspaces.empty()) {
+  const int64_t wanted = std::max(4 * int64_t{threads}, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
+  if (fraction >= 1 || total < 2 * wanted || !candidate.workspaces.empty()) {
     device.launch(*candidate.kernel, grid, slots);
     return 1;
   }

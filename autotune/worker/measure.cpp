@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kSmallestRegion = size_t{32} << 20, kLargestRegion = size_t{256} << 20;
 constexpr double kProbeFlops = 2e8;       // a first launch is kept to about this much work
-constexpr double kSliceAboveUs = 6000;    // longer launches are sliced to
-constexpr double kSliceUs = 3000;         // this long
+constexpr double kSliceAboveUs = 2500;    // longer launches are sliced to
+constexpr double kSliceUs = 1500;         // this long
 constexpr double kSampleUs = 150;         // short launches are repeated up to this time
 constexpr double kEnoughUs = 5000;        // measured time after which a candidate needs no round beyond the least
 constexpr double kSlowFactor = 25;        // times the yardstick: not worth a second launch

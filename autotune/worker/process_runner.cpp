@@ -19,7 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kCheckFlops = 4e8;    // one launch of the three that check() makes is kept to about this
+constexpr double kCheckWork = 2e8;     // flops of one launch of check(); longer lengths are not looked at
+constexpr double kBucketWork = 1.5e9;  // flops of one launch of check_bucket(); above, on a slice of the grid
 constexpr double kCheapFlops = 5e7;    // a bucket is checked on three input sets up to this, else on one
 constexpr int64_t kCheckLengths[] = {197, 65, 7};
 
@@ -194,10 +195,10 @@ Verdict ProcessRunner::ensure_loaded(Entry& entry) {
   return verdict;
 }
 
-Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool repeat) {
+Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool repeat, double max_work) {
   if (Verdict verdict = ensure_loaded(entry); !verdict.ok()) return verdict;
   WorkerProcess& worker = measurer();
-  const Json request{{"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}};
+  const Json request{{"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}, {"max_work", max_work}};
   const double limit = longest_check_s_ > 0 ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
   const double start = now_s();
   Message reply;
@@ -221,10 +222,10 @@ Verdict ProcessRunner::check(const Config& candidate) {
   int set = 0;
   for (int64_t length : kCheckLengths) {
     length = std::min(length, max_length_);
-    while (length > 8 && flops(length) > kCheckFlops) length /= 2;
+    while (length > 8 && flops(length) > kCheckWork) length /= 2;
     probes.push_back({length, set++});
   }
-  e.verdict = run_check(e, text(probes), true);
+  e.verdict = run_check(e, text(probes), true, kCheckWork);
   e.checked = true;
   return e.verdict;
 }
@@ -237,7 +238,7 @@ Verdict ProcessRunner::check_bucket(const Config& candidate, const Bucket& bucke
     probes.push_back({middle, 1});
     probes.push_back({bucket.lo, 2});
   }
-  return run_check(entry(candidate), text(probes), false);
+  return run_check(entry(candidate), text(probes), false, kBucketWork);
 }
 
 std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, const MeasurePlan& plan) {

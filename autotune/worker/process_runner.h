@@ -51,7 +51,7 @@ class ProcessRunner final : public Runner {
   void compile_entry(Slot& slot, Entry& entry, char& needs_problem);
   WorkerProcess& measurer();
   Verdict ensure_loaded(Entry& entry);
-  Verdict run_check(Entry& entry, const std::string& probes, bool repeat);
+  Verdict run_check(Entry& entry, const std::string& probes, bool repeat, double max_work);
   Verdict failure(WorkerProcess::Status status, const WorkerProcess& worker, bool compiling) const;
   Verdict give_problem(WorkerProcess& worker) const;
   double flops(int64_t length) const;

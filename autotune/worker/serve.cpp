@@ -113,10 +113,12 @@ nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> co
 
 nlohmann::json WorkerServer::check(const Json& request) {
   if (!state_->checker)
-    state_->checker = std::make_unique<Checker>(*state_->op, state_->workload, *state_->device, state_->max_length);
+    state_->checker = std::make_unique<Checker>(*state_->op, state_->workload, *state_->device, state_->max_length,
+                                                references_[state_->op->name + state_->workload.json()]);
   std::vector<Probe> probes;
   for (const Json& probe : request.at("probes")) probes.push_back({probe.at(0), probe.at(1)});
-  const auto verdict = state_->checker->check(state_->candidates.at(request.at("id")), probes, request.at("repeat"));
+  const auto verdict = state_->checker->check(state_->candidates.at(request.at("id")), probes, request.at("repeat"),
+                                              request.at("max_work"));
   return {{"outcome", verdict.outcome}, {"detail", verdict.detail}, {"max_rel_err", verdict.max_rel_err}};
 }
 

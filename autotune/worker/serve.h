@@ -50,6 +50,7 @@ class WorkerServer {
   volatile int64_t* current_;
   std::map<std::pair<std::string, int>, std::unique_ptr<Device>> devices_;
   std::unique_ptr<OperandRegions> regions_;
+  std::map<std::string, ReferenceCache> references_;  ///< by operation and workload
   std::unique_ptr<Current> state_;
 };
 

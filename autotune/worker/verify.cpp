@@ -14,9 +14,10 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kWholeGridFlops = 1.5e9;     // above: the grid is run in part
-constexpr double kReferenceFlops = 8e6;       // spent on reference rows for one probe
-constexpr double kReferenceElementFlops = 20; // a reference element costs at least this much
+constexpr double kFlopsPerByte = 5;           // what moving a byte costs in flops, roughly
+constexpr double kReferenceFlops = 8e6;       // spent on reference rows for one probe,
+constexpr double kExpensiveRowFlops = 2e7;    // or one row that costs more than this, or else three rows
+constexpr double kReferenceElementFlops = 20;  // a reference element costs at least this much
 
 double value_at(const std::byte* from, DType dtype) {
   const auto get = [&](auto v) {
@@ -77,14 +78,20 @@ int64_t row_elements(const Tensor& tensor) { return tensor.sizes[0] ? tensor.num
 
 }  // namespace
 
-Checker::Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length)
-    : op_(op), workload_(workload), device_(device), buffers_(op, workload, max_length), layout_(buffers_.schema()) {
+Checker::Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length, ReferenceCache& reference)
+    : op_(op),
+      workload_(workload),
+      device_(device),
+      buffers_(op, workload, max_length),
+      layout_(buffers_.schema()),
+      reference_(reference) {
   for (size_t i = 0; i < buffers_.schema().args.size(); ++i)
     if (buffers_.schema().args[i].role == ArgRole::output) outputs_.push_back(i);
 }
 
-Verdict Checker::check(const LoadedCandidate& candidate, std::span<const Probe> probes, bool repeat) {
+Verdict Checker::check(const LoadedCandidate& candidate, std::span<const Probe> probes, bool repeat, double max_work) {
   Verdict worst;
+  max_work_ = max_work;
   for (const Probe& probe : probes) {
     Verdict verdict = check_probe(candidate, probe, repeat);
     if (!verdict.ok()) {
@@ -102,7 +109,7 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
   const auto workspaces = buffers_.make_workspaces(candidate.workspaces);
   const bool whole = run(candidate, problem, workspaces) >= 1;
   if (auto damage = buffers_.guard_damage()) return {"oob_write", *damage};
-  Rows& known = reference_[{probe.length, probe.set}];
+  ReferenceRows& known = reference_[{probe.length, probe.set}];
   Verdict verdict = compare(problem, known, pick_rows(problem, probe.set, whole), whole);
   if (!verdict.ok() || !repeat) return verdict;
 
@@ -129,8 +136,9 @@ double Checker::run(const LoadedCandidate& candidate, const Problem& problem,
   for (const WorkspaceView& workspace : workspaces)
     append_workspace(call, workspace.base, workspace.elements);
   append_scalars(call, scalars);
-  const double flops = op_.cost(workload_, problem.symbols).flops;
-  const double fraction = flops > kWholeGridFlops ? 0.1 * kWholeGridFlops / flops : 1.0;
+  const Cost cost = op_.cost(workload_, problem.symbols);
+  const double work = std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
+  const double fraction = work > max_work_ ? 0.1 * max_work_ / work : 1.0;
   return launch_fraction(device_, candidate, grid_of(candidate.grid, problem.symbols), call.block(), fraction,
                          workload_.threads);
 }
@@ -144,7 +152,8 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
   for (const size_t i : outputs_) elements += static_cast<double>(row_elements(problem.tensors[i]));
   const double cost = std::max(op_.cost(workload_, problem.symbols).flops / std::max<double>(1, static_cast<double>(rows)),
                                kReferenceElementFlops * elements);
-  const int64_t budget = std::max<int64_t>(whole ? 3 : 2, static_cast<int64_t>(kReferenceFlops / cost));
+  const int64_t least = cost > kExpensiveRowFlops ? 1 : 3;
+  const int64_t budget = std::max(least, static_cast<int64_t>(kReferenceFlops / cost));
   std::vector<int64_t> candidates;
   if (whole) {
     if (rows <= budget) {
@@ -157,7 +166,8 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
     uint64_t state = static_cast<uint64_t>(rows) * 2654435761u + static_cast<uint64_t>(set);
     while (static_cast<int64_t>(candidates.size()) < 2 * budget)
       candidates.push_back(static_cast<int64_t>((state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33) % rows);
-    if (set > 0) std::rotate(candidates.begin(), candidates.begin() + 2 * set, candidates.end());
+    // Other lengths and sets look at other rows first, where there is time for a few only.
+    std::rotate(candidates.begin(), candidates.begin() + (rows + set) % static_cast<int64_t>(candidates.size()), candidates.end());
   } else {
     // A part of the grid may have reached only one of several outputs.
     const auto any_written = [&](int64_t row) {
@@ -176,7 +186,7 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
   return {chosen.begin(), chosen.end()};
 }
 
-void Checker::add_reference(const Problem& problem, Rows& known, const std::vector<int64_t>& rows) {
+void Checker::add_reference(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows) {
   std::vector<int64_t> missing;
   for (const int64_t row : rows)
     if (!known.contains(row)) missing.push_back(row);
@@ -192,7 +202,7 @@ void Checker::add_reference(const Problem& problem, Rows& known, const std::vect
     }
 }
 
-Verdict Checker::compare(const Problem& problem, Rows& known, const std::vector<int64_t>& rows, bool whole) {
+Verdict Checker::compare(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows, bool whole) {
   Verdict verdict;
   const auto name = [&](size_t o) { return buffers_.schema().args[outputs_[o]].name; };
   if (rows.empty() && problem.tensors[outputs_[0]].sizes[0] > 0) return {"wrong_result", name(0) + " was not written at all"};

@@ -19,28 +19,34 @@ struct Probe {
   int set = 0;
 };
 
+/// Reference rows of one workload: (length, set) -> row -> its elements in every output. Inputs follow from length and
+/// set, so rows stay valid while a worker turns to other workloads and back.
+using ReferenceRows = std::map<int64_t, std::vector<std::vector<double>>>;
+using ReferenceCache = std::map<std::pair<int64_t, int>, ReferenceRows>;
+
 class Checker {
  public:
-  Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length);
+  /// `reference` belongs to this workload and must outlive the checker.
+  Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length, ReferenceCache& reference);
   /// Every probe in turn, up to the first failure. `repeat`: the first probe runs twice and must give the same bits.
-  Verdict check(const LoadedCandidate& candidate, std::span<const Probe> probes, bool repeat);
+  /// Launches of more than `max_work` flops (or bytes moved, at five flops a byte) run on a slice of their grid.
+  Verdict check(const LoadedCandidate& candidate, std::span<const Probe> probes, bool repeat, double max_work);
 
  private:
-  using Rows = std::map<int64_t, std::vector<std::vector<double>>>;  ///< row -> its elements in every output
-
   Verdict check_probe(const LoadedCandidate& candidate, const Probe& probe, bool repeat);
   double run(const LoadedCandidate& candidate, const Problem& problem, const std::vector<WorkspaceView>& workspaces);
-  Verdict compare(const Problem& problem, Rows& known, const std::vector<int64_t>& rows, bool whole);
+  Verdict compare(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows, bool whole);
   std::vector<int64_t> pick_rows(const Problem& problem, int set, bool whole) const;
-  void add_reference(const Problem& problem, Rows& known, const std::vector<int64_t>& rows);
+  void add_reference(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows);
 
   const OpDef& op_;
   const Workload& workload_;
   Device& device_;
   CheckBuffers buffers_;
   CallLayout layout_;
+  double max_work_ = 0;
   std::vector<size_t> outputs_;  ///< positions of the outputs in the schema
-  std::map<std::pair<int64_t, int>, Rows> reference_;
+  ReferenceCache& reference_;
 };
 
 }  // namespace seqtile::autotune

@@ -28,6 +28,27 @@ TEST_CASE("tuning store: eight processes publish 300 records each into one file 
   CHECK(store->check().ok());
 }
 
+TEST_CASE("tuning store: killed while it makes the file, the next one makes it", "[cache][fault]") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 40; ++round) {
+    const TempFolder folder;
+    const std::string path = folder.file("tuning.db");
+    const pid_t writer = start_child([&] {
+      TuningStore::open(path, OpenMode::read_write);
+      pause();
+      return true;
+    });
+    usleep(random() % 6000);
+    kill(writer, SIGKILL);
+    wait_child(writer);
+    auto store = TuningStore::open(path, OpenMode::read_write);
+    INFO("round " << round << ": " << store->status());
+    REQUIRE(store->status() == "");
+    REQUIRE(store->check().ok());
+    REQUIRE(store->publish(sample_key(), sample_record(), {}));
+  }
+}
+
 TEST_CASE("tuning store: a killed writer loses nothing that it acknowledged", "[cache][fault]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");

@@ -22,7 +22,7 @@ void build_scale_rows(KernelBuilder& b, const Workload& workload, const Config& 
   b.view("tickets", DType::f32, {kDynamic});
   Var factor = b.scalar("factor");
   Var row = b.program_id(0) * block;
-  Var rows = b.cast(b.iota(block) + row, DType::f32);
+  Var rows = b.cast(b.cast(b.iota(block), DType::i64) + row, DType::f32);
   Var scaled = b.load(x, {row, 0}, {block, n}) * b.full({block, n}, b.cast(factor, DType::f32));
   b.store(y, {row, 0}, scaled + b.broadcast(b.expand(rows, 1), {block, n}));
 }
@@ -163,9 +163,11 @@ autotune::EngineParts FakeWorld::parts() {
                       cache::TuningStore& store, ArtifactStore&, const autotune::TuneOptions& options) {
     ++tune_calls;
     std::this_thread::sleep_for(std::chrono::milliseconds(tune_delay_ms.load()));
+    const auto is_interrupted = [&] { return options.interrupt && *options.interrupt; };
+    while (tuner_waits && !is_interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     autotune::TuneReport report;
     if (tuner_fails) throw Error(ErrorCode::io, "the fake tuner was told to fail");
-    if (options.interrupt && *options.interrupt) return report;
+    if (is_interrupted()) return report;
     for (const autotune::TuneRequest& request : requests) {
       for (const autotune::Bucket& bucket : autotune::buckets(request.lo, request.hi)) {
         cache::Record record{.bucket_version = autotune::kBucketVersion,

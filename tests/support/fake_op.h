@@ -48,6 +48,7 @@ struct FakeWorld {
 
   std::atomic<int64_t> compilations{0}, tune_calls{0};
   std::atomic<bool> tuner_fails{false}, compiler_fails{false};
+  std::atomic<bool> tuner_waits{false};  ///< until it is cleared, or the tuning is interrupted
   std::atomic<int> tune_delay_ms{0};
   std::vector<autotune::Bucket> tuned;  ///< guarded by mutex
   std::mutex mutex;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "jit/error.h"
 #include "kernels/tensor_values.h"
@@ -49,10 +48,9 @@ void fill_default(const Tensor& tensor, ArgRole role, uint64_t seed) {
 
 /// Sets the bytes of all elements of `tensor` to poison.
 void poison(const Tensor& tensor, int axis, int64_t offset) {
-  const int64_t bytes = dtype_bytes(tensor.dtype);
-  if (axis == tensor.rank - 1) {
-    std::memset(static_cast<std::byte*>(tensor.data) + offset * bytes, std::to_integer<int>(kPoison),
-                static_cast<size_t>(tensor.sizes[axis] * bytes));
+  if (axis >= std::min(tensor.rank, kMaxRank)) {
+    const auto bytes = static_cast<size_t>(dtype_bytes(tensor.dtype));
+    std::fill_n(static_cast<std::byte*>(tensor.data) + offset * static_cast<int64_t>(bytes), bytes, kPoison);
     return;
   }
   for (int64_t i = 0; i < tensor.sizes[axis]; ++i) poison(tensor, axis + 1, offset + i * tensor.strides[axis]);

@@ -30,8 +30,8 @@ class Run:
     """One finished run of the program."""
 
     def __init__(self, arguments, cwd, env=None, limit=240):
-        self.result = subprocess.run([Cli.program] + arguments, cwd=cwd, env=env or Cli.env, capture_output=True, text=True,
-                                     timeout=limit)
+        self.result = subprocess.run([Cli.program] + arguments, cwd=cwd, env=env or Cli.env, capture_output=True,
+                                     text=True, timeout=limit)
         self.code, self.out, self.err = self.result.returncode, self.result.stdout, self.result.stderr
 
     def json(self):
@@ -122,7 +122,8 @@ class Json(Cli):
         self.assertGreaterEqual(found["covered"], 32 * found["operations"])
 
     def test_prove_names_what_is_missing(self):
-        run = self.seqtile("prove", "--model", "model.json", "--lengths", "1..200", "--threads", "1", *self.stores, "--json")
+        run = self.seqtile("prove", "--model", "model.json", "--lengths", "1..200", "--threads", "1", *self.stores,
+                           "--json")
         self.assertEqual(run.code, 1)
         gap = run.json()["missing"][0]
         self.assert_fields(gap, {"operation": str, "lo": int, "hi": int, "reason": str})
@@ -213,7 +214,8 @@ class Json(Cli):
             self.assert_fields(run.json(), {"symbol": str, "target": str, "code_bytes": int, "compile_ms": NUMBER})
 
     def test_help_of_every_command_has_examples(self):
-        for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile", "bench"):
+        for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
+                        "bench"):
             run = self.seqtile(command, "--help")
             self.assertEqual(run.code, 0)
             self.assertIn(f"  seqtile {command}", run.out)
@@ -240,16 +242,17 @@ class BadInput(Cli):
         self.assert_line(self.prove_model(self.model("m2.json", hidden_size="wide")), 2, "hidden_size")
         self.assert_line(self.prove_model(self.model("m3.json", num_key_value_heads=-1)), 2, "num_key_value_heads")
         self.assert_line(self.prove_model(self.model("m4.json", torch_dtype="float7")), 2, "float7")
-        self.assert_line(self.prove_model(self.model("m5.json", model_type="t5", architectures=["T5Model"])), 2, "(?i)t5")
+        self.assert_line(self.prove_model(self.model("m5.json", model_type="t5")), 2, "t5")
         scaling = {"rope_type": "yarn", "factor": 4.0}
         self.assert_line(self.prove_model(self.model("m6.json", rope_scaling=scaling)), 2, "yarn")
 
     def test_lengths(self):
-        for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"), ("ten", "ten"),
-                              ("1e3", "1e3")):
+        for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"),
+                              ("ten", "ten"), ("1e3", "1e3")):
             self.assert_line(self.seqtile("explain", *LINEAR, "--length", text, *self.stores), 2, pattern)
         for text, pattern in (("0..4", "at least 1"), ("8..4", "above"), ("1..", "1\\.\\.")):
-            self.assert_line(self.seqtile("prove", "--model", "model.json", "--lengths", text, *self.stores), 2, pattern)
+            run = self.seqtile("prove", "--model", "model.json", "--lengths", text, *self.stores)
+            self.assert_line(run, 2, pattern)
 
     def test_operation_fields(self):
         for arguments, pattern in ((["liner"], "liner.*linear|known"), (["linear"], r"\bn\b|\bk\b"),
@@ -262,8 +265,10 @@ class BadInput(Cli):
     def test_dtype_threads_and_budget(self):
         self.assert_line(self.seqtile("explain", *LINEAR, "--dtype", "f8", "--length", "4", *self.stores), 2, "f8")
         self.assert_line(self.seqtile("prewarm", *self.model_flags, *self.stores, "--budget", "soon"), 2, "soon")
-        self.assert_line(self.seqtile("prewarm", "--model", "model.json", "--lengths", "1..8", "--threads", "0"), 2, "threads")
-        self.assert_line(self.seqtile("prewarm", *self.model_flags, "--cache", "small.db", "--budget", "1ms"), 2, "budget")
+        run = self.seqtile("prewarm", "--model", "model.json", "--lengths", "1..8", "--threads", "0")
+        self.assert_line(run, 2, "threads")
+        run = self.seqtile("prewarm", *self.model_flags, "--cache", "small.db", "--budget", "1ms")
+        self.assert_line(run, 2, "budget")
 
     def test_device_that_is_not_there(self):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "gpu.db", "--device", "cuda")
@@ -310,7 +315,8 @@ class BadInput(Cli):
         check = self.seqtile("cache", "check", "--cache", "damaged.db", "--json")
         self.assertEqual(check.code, 1, check.out + check.err)
         self.assertFalse(check.json()["ok"])
-        prove = self.seqtile("prove", *self.model_flags, "--cache", "damaged.db", "--artifacts", "artifacts.db", "--json")
+        stores = ["--cache", "damaged.db", "--artifacts", "artifacts.db"]
+        prove = self.seqtile("prove", *self.model_flags, *stores, "--json")
         self.assertIn(prove.code, (0, 1), prove.err)
 
     def test_read_only_file_serves(self):

@@ -37,20 +37,20 @@ int run(const Session&, const BenchOptions& options) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(bench.c_str(), arguments.data());
-  throw Error(ErrorCode::io, fmt::format("{}: {}; build it with `cmake --build` (target seqtile_bench)", bench,
-                                         std::strerror(errno)));
+  throw Error(ErrorCode::io,
+              fmt::format("{}: {}; build it with `cmake --build` (target seqtile_bench)", bench, std::strerror(errno)));
 }
 
 }  // namespace
 
 void add_bench(CLI::App& app, Session& session) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App& command = add_command(
-      app, session, "bench", "Measure kernels beside their peers and the roofline; verifies before it times",
-      "  seqtile bench --list\n"
-      "  seqtile bench --filter 'linear/f32/m(7|512)_n4096_k4096' --threads 2\n"
-      "  seqtile bench --filter attention --out attention.json",
-      options, run);
+  CLI::App& command = add_command(app, session, "bench",
+                                  "Measure kernels beside their peers and the roofline; verifies before it times",
+                                  "  seqtile bench --list\n"
+                                  "  seqtile bench --filter 'linear/f32/m(7|512)_n4096_k4096' --threads 2\n"
+                                  "  seqtile bench --filter attention --out attention.json",
+                                  options, run);
   command.add_option("--filter", options->filter, "Regular expression over benchmark names")->type_name("REGEX");
   command.add_option("--threads", options->threads, "Only benchmarks with this many threads")->type_name("N");
   command.add_option("--out", options->out, "Write Google Benchmark JSON to a file")->type_name("FILE");

@@ -49,7 +49,8 @@ std::vector<std::pair<ArtifactKey, Wanted>> wanted_binaries(const autotune::Regi
       continue;
     }
     const autotune::Workload workload = parse_workload(keyed.key);
-    if (autotune::make_key(*op, workload, device.info(), autotune::TuneOptions{}.policy).env_json != keyed.key.env_json) {
+    if (autotune::make_key(*op, workload, device.info(), autotune::TuneOptions{}.policy).env_json !=
+        keyed.key.env_json) {
       ++report.other_records;
       continue;
     }

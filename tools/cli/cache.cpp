@@ -24,7 +24,8 @@ std::vector<KeyGroup> groups_of(cache::TuningStore& store, const std::string& op
   std::map<std::string, KeyGroup> groups;
   for (cache::KeyedRecord& keyed : store.all_records()) {
     if (!operation.empty() && keyed.key.operation != operation) continue;
-    KeyGroup& group = groups[keyed.key.operation + keyed.key.workload_json + keyed.key.env_json + keyed.key.source_hash];
+    KeyGroup& group =
+        groups[keyed.key.operation + keyed.key.workload_json + keyed.key.env_json + keyed.key.source_hash];
     group.key = keyed.key;
     group.records.push_back(std::move(keyed.record));
   }
@@ -34,9 +35,13 @@ std::vector<KeyGroup> groups_of(cache::TuningStore& store, const std::string& op
 }
 
 Json record_json(const cache::Record& record) {
-  return {{"bucket", {record.lo, record.hi}}, {"origin", std::string(cache::origin_name(record.origin))},
-          {"config", Json::parse(record.config_json)}, {"median_us", record.median_us},
-          {"default_us", record.default_us}, {"noisy", record.noisy}, {"sliced", record.sliced}};
+  return {{"bucket", {record.lo, record.hi}},
+          {"origin", std::string(cache::origin_name(record.origin))},
+          {"config", Json::parse(record.config_json)},
+          {"median_us", record.median_us},
+          {"default_us", record.default_us},
+          {"noisy", record.noisy},
+          {"sliced", record.sliced}};
 }
 
 int run_ls(const Session&, const Options& options) {
@@ -47,9 +52,11 @@ int run_ls(const Session&, const Options& options) {
     const std::string lengths = format_bucket(group.records.front().lo, group.records.back().hi);
     table.add({group.key.operation, std::to_string(group.records.size()), lengths, group.key.workload_json,
                group.key.device_name});
-    list.push_back({{"operation", group.key.operation}, {"records", group.records.size()},
+    list.push_back({{"operation", group.key.operation},
+                    {"records", group.records.size()},
                     {"lengths", {group.records.front().lo, group.records.back().hi}},
-                    {"workload", Json::parse(group.key.workload_json)}, {"device", group.key.device_name}});
+                    {"workload", Json::parse(group.key.workload_json)},
+                    {"device", group.key.device_name}});
   }
   table.print();
   if (options.json) print_json({{"keys", std::move(list)}});
@@ -74,7 +81,8 @@ int run_show(const Session&, const Options& options) {
     }
     table.print();
   }
-  if (groups.empty()) print_line(fmt::format("no record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
+  if (groups.empty())
+    print_line(fmt::format("no record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
   if (options.json) print_json({{"records", std::move(list)}});
   return groups.empty() ? kNo : kDone;
 }
@@ -104,8 +112,13 @@ int run_stats(const Session&, const Options& options) {
   table.add({"file", format_bytes(bytes)});
   table.print();
   if (options.json)
-    print_json({{"keys", groups.size()}, {"records", records}, {"ranges", ranges}, {"origins", origins},
-                {"bad_rows", counters.bad_rows}, {"foreign_rows", counters.foreign_rows}, {"file_bytes", bytes}});
+    print_json({{"keys", groups.size()},
+                {"records", records},
+                {"ranges", ranges},
+                {"origins", origins},
+                {"bad_rows", counters.bad_rows},
+                {"foreign_rows", counters.foreign_rows},
+                {"file_bytes", bytes}});
   return kDone;
 }
 
@@ -114,9 +127,11 @@ int run_check(const Session&, const Options& options) {
   const cache::CheckReport report = store->check();
   for (const std::string& problem : report.problems) print_line(problem);
   print_line(fmt::format("{}: {} rows, {} bad: {}", store->path(), format_count(report.rows),
-                         format_count(report.bad_rows), report.ok() ? "ok" : "not ok; `seqtile prewarm` replaces them"));
+                         format_count(report.bad_rows),
+                         report.ok() ? "ok" : "not ok; `seqtile prewarm` replaces them"));
   if (options.json)
-    print_json({{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}});
+    print_json(
+        {{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}});
   return report.ok() ? kDone : kNo;
 }
 
@@ -134,8 +149,12 @@ int run_build(const Session& session, const Options& options) {
     print_line(fmt::format("{} records are of another machine, toolchain or version and were left alone",
                            format_count(report.other_records)));
   if (options.json)
-    print_json({{"records", report.records}, {"other_records", report.other_records}, {"binaries", report.binaries},
-                {"compiled", report.compiled}, {"failed", report.failed}, {"seconds", report.seconds}});
+    print_json({{"records", report.records},
+                {"other_records", report.other_records},
+                {"binaries", report.binaries},
+                {"compiled", report.compiled},
+                {"failed", report.failed},
+                {"seconds", report.seconds}});
   if (report.interrupted) return kInterrupted;
   return report.failed == 0 ? kDone : kNo;
 }
@@ -145,18 +164,20 @@ int run_build(const Session& session, const Options& options) {
 void add_cache(CLI::App& app, Session& session) {
   CLI::App& cache = *app.add_subcommand("cache", "Look into the stores, check them, fill in binaries");
   cache.require_subcommand(1);
-  cache.footer("Examples:\n  seqtile cache ls --cache tuning.db\n  seqtile cache show linear --cache tuning.db\n"
-               "  seqtile cache check --cache tuning.db --json");
+  cache.footer(
+      "Examples:\n  seqtile cache ls --cache tuning.db\n  seqtile cache show linear --cache tuning.db\n"
+      "  seqtile cache check --cache tuning.db --json");
   struct Part {
     const char *name, *summary, *examples;
     int (*run)(const Session&, const Options&);
   };
-  for (const Part& part : {Part{"ls", "One line for every key", "  seqtile cache ls --cache tuning.db", run_ls},
-                           Part{"show", "Every record of an operation", "  seqtile cache show linear", run_show},
-                           Part{"stats", "Counts of keys, records, ranges and origins", "  seqtile cache stats", run_stats},
-                           Part{"check", "Verify every row", "  seqtile cache check --cache tuning.db", run_check},
-                           Part{"build", "Compile the binaries that records name and that are missing",
-                                "  seqtile cache build --cache shipped.db", run_build}}) {
+  for (const Part& part :
+       {Part{"ls", "One line for every key", "  seqtile cache ls --cache tuning.db", run_ls},
+        Part{"show", "Every record of an operation", "  seqtile cache show linear", run_show},
+        Part{"stats", "Counts of keys, records, ranges and origins", "  seqtile cache stats", run_stats},
+        Part{"check", "Verify every row", "  seqtile cache check --cache tuning.db", run_check},
+        Part{"build", "Compile the binaries that records name and that are missing",
+             "  seqtile cache build --cache shipped.db", run_build}}) {
     auto options = std::make_shared<Options>();
     CLI::App& command = add_command(cache, session, part.name, part.summary, part.examples, options, part.run);
     add_stores(command, *options);

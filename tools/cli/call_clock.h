@@ -37,7 +37,8 @@ class CallClock : public Executor {
     void* context;
   };
   static int64_t now_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   }
   static void start(void* context, int64_t begin, int64_t end) {
     const Frame& frame = *static_cast<const Frame*>(context);

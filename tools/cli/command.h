@@ -14,9 +14,9 @@ namespace seqtile::cli {
 /// What a command is given and what it leaves behind.
 struct Session {
   const autotune::Registry& registry;
-  std::string program;        ///< path of this executable
+  std::string program;  ///< path of this executable
   int exit_code = kDone;
-  bool json = false;          ///< --json of the chosen command, for the form of errors
+  bool json = false;  ///< --json of the chosen command, for the form of errors
 };
 
 void add_devices(CLI::App& app, Session& session);

@@ -40,17 +40,23 @@ int run(const Session& session, const CompileOptions& options) {
   const auto function = autotune::build_kernel(op, workload, config, target);
 
   const auto start = std::chrono::steady_clock::now();
-  const KernelBinary binary = compile(*function, target, OptLevel::full, [&](std::string_view stage, std::string_view text) {
-    if (stage == options.emit) fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
-  });
+  const KernelBinary binary =
+      compile(*function, target, OptLevel::full, [&](std::string_view stage, std::string_view text) {
+        if (stage == options.emit) fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+      });
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (options.emit.empty())
     print_line(fmt::format("{}\n  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms\n  {}",
                            binary.symbol, binary.target, format_bytes(binary.code.size()),
                            format_bytes(binary.arena_bytes), ms, format_fields(config)));
   if (options.json)
-    print_json({{"operation", op.name}, {"symbol", binary.symbol}, {"target", binary.target}, {"stage", binary.stage},
-                {"code_bytes", binary.code.size()}, {"arena_bytes", binary.arena_bytes}, {"compile_ms", ms},
+    print_json({{"operation", op.name},
+                {"symbol", binary.symbol},
+                {"target", binary.target},
+                {"stage", binary.stage},
+                {"code_bytes", binary.code.size()},
+                {"arena_bytes", binary.arena_bytes},
+                {"compile_ms", ms},
                 {"config", fields_json(config)}});
   return kDone;
 }
@@ -59,19 +65,20 @@ int run(const Session& session, const CompileOptions& options) {
 
 void add_compile(CLI::App& app, Session& session) {
   auto options = std::make_shared<CompileOptions>();
-  CLI::App& command = add_command(
-      app, session, "compile", "Compile one kernel and show a stage of it",
-      "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --dtype f32 --emit tile\n"
-      "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --emit asm | less\n"
-      "  SEQTILE_CPU_TARGET=neon seqtile compile rms_norm --set n=576 --length 64 --emit ll",
-      options, run);
+  CLI::App& command =
+      add_command(app, session, "compile", "Compile one kernel and show a stage of it",
+                  "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --dtype f32 --emit tile\n"
+                  "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --emit asm | less\n"
+                  "  SEQTILE_CPU_TARGET=neon seqtile compile rms_norm --set n=576 --length 64 --emit ll",
+                  options, run);
   add_operation(command, *options);
   add_key(command, *options);
   add_length(command, *options);
   command.get_option("--length")->required();
   command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR) or asm (assembly)")
       ->check(CLI::IsMember({"tile", "ll", "asm"}));
-  command.add_option("--config", options->config, "A parameter of the configuration (default: the operation's default)")
+  command
+      .add_option("--config", options->config, "A parameter of the configuration (default: the operation's default)")
       ->type_name("KEY=VALUE");
 }
 

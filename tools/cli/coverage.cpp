@@ -44,8 +44,7 @@ class BinaryCheck {
 void add_gap(Coverage& coverage, const std::string& operation, const Bucket& part, const std::string& reason) {
   if (!coverage.gaps.empty() && coverage.gaps.back().hi + 1 == part.lo && coverage.gaps.back().reason == reason)
     coverage.gaps.back().hi = part.hi;
-  else
-    coverage.gaps.push_back({operation, part.lo, part.hi, reason});
+  else coverage.gaps.push_back({operation, part.lo, part.hi, reason});
 }
 
 }  // namespace

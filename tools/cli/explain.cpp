@@ -36,21 +36,26 @@ Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, 
   const std::vector<cache::Record> records = store.records(key);
   for (const cache::Record& record : records)
     if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo && record.hi == bucket.hi)
-      return {std::string(cache::origin_name(record.origin)), reason_of(record),
-              autotune::Config::parse(record.config_json), record.median_us, record.default_us, true};
+      return {std::string(cache::origin_name(record.origin)),
+              reason_of(record),
+              autotune::Config::parse(record.config_json),
+              record.median_us,
+              record.default_us,
+              true};
   Answer answer{"default", "", op.default_config(workload, bucket.hi, host_target())};
   if (!records.empty()) {
     const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
       return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
     });
-    answer = {"nearest " + std::string(cache::origin_name(near->origin)),
-              fmt::format("the bucket has no record; nearest is {}; run `seqtile tune`",
-                          format_bucket(near->lo, near->hi)),
-              autotune::Config::parse(near->config_json)};
+    answer = {
+        "nearest " + std::string(cache::origin_name(near->origin)),
+        fmt::format("the bucket has no record; nearest is {}; run `seqtile tune`", format_bucket(near->lo, near->hi)),
+        autotune::Config::parse(near->config_json)};
     return answer;
   }
   const auto difference = cache::nearest_key_difference(store, key);
-  answer.reason = difference.empty() ? "the file has no record; run `seqtile tune`" : "no record of this key; nearest differs in ";
+  answer.reason =
+      difference.empty() ? "the file has no record; run `seqtile tune`" : "no record of this key; nearest differs in ";
   for (size_t i = 0; i < difference.size(); ++i) answer.reason += (i ? "; " : "") + difference[i];
   return answer;
 }
@@ -85,12 +90,17 @@ int run(const Session& session, const Options& options) {
   print_line(fmt::format("{} {}, length {}", op.name, workload.json(), length));
   print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),
                          answer.origin, format_fields(answer.config), answer.reason));
-  const Json runner_ups =
-      print_runner_ups(answer, store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi));
+  const Json runner_ups = print_runner_ups(answer, store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi));
   if (options.json)
-    print_json({{"operation", op.name}, {"length", length}, {"bucket", {bucket.lo, bucket.hi}},
-                {"origin", answer.origin}, {"config", fields_json(answer.config)}, {"median_us", answer.median_us},
-                {"default_us", answer.default_us}, {"reason", answer.reason}, {"runner_ups", runner_ups}});
+    print_json({{"operation", op.name},
+                {"length", length},
+                {"bucket", {bucket.lo, bucket.hi}},
+                {"origin", answer.origin},
+                {"config", fields_json(answer.config)},
+                {"median_us", answer.median_us},
+                {"default_us", answer.default_us},
+                {"reason", answer.reason},
+                {"runner_ups", runner_ups}});
   return answer.is_recorded ? kDone : kNo;
 }
 

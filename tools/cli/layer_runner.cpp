@@ -33,8 +33,10 @@ void* LayerRunner::Buffer::data() {
 
 size_t LayerRunner::Buffer::size() const { return bytes.empty() ? 0 : bytes.size() - kAlignment; }
 
-void LayerRunner::Buffer::resize(size_t bytes_needed) {
-  if (size() < bytes_needed) bytes = std::vector<std::byte>(bytes_needed + kAlignment);
+bool LayerRunner::Buffer::resize(size_t bytes_needed) {
+  if (size() >= bytes_needed) return false;
+  bytes = std::vector<std::byte>(bytes_needed + kAlignment);
+  return true;
 }
 
 LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
@@ -45,8 +47,14 @@ LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const Ser
   add_stage("qkv_proj", {{"x", "normed"}, {"y", "q"}, {"y2", "k"}, {"y3", "v"}});
   add_stage("rope", {{"q", "q"}, {"k", "k"}, {"positions", "positions"}, {"q_out", "q_turned"}, {"k_out", "k_turned"}});
   for (const char* phase : {"attention_prefill", "attention_extend", "attention_decode"})
-    add_stage(phase, {{"q", "q_turned"}, {"k", "k_cache"}, {"v", "v_cache"}, {"q_start", "q_start"},
-                      {"kv_start", "kv_start"}, {"kv_len", "kv_len"}, {"out", "attended"}, {"lse", "lse"}});
+    add_stage(phase, {{"q", "q_turned"},
+                      {"k", "k_cache"},
+                      {"v", "v_cache"},
+                      {"q_start", "q_start"},
+                      {"kv_start", "kv_start"},
+                      {"kv_len", "kv_len"},
+                      {"out", "attended"},
+                      {"lse", "lse"}});
   add_stage("o_proj", {{"x", "attended"}, {"y", "projected"}});
   add_stage("residual_norm", {{"x", "projected"}, {"residual", "x"}, {"y", "normed_sum"}, {"sum", "sum"}});
   add_stage("gate_up_proj", {{"x", "normed_sum"}, {"y", "activated"}});
@@ -54,7 +62,8 @@ LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const Ser
 }
 
 void LayerRunner::add_stage(const char* label, const std::map<std::string, std::string>& wiring) {
-  const auto found = std::find_if(operations_.begin(), operations_.end(), [&](const auto& o) { return o.label == label; });
+  const auto found =
+      std::find_if(operations_.begin(), operations_.end(), [&](const auto& o) { return o.label == label; });
   if (found == operations_.end()) return;
   const autotune::OpDef& op = registry_.find(found->workload.operation);
   Stage stage{&*found, &op, op.schema(found->workload), {}};
@@ -66,34 +75,27 @@ void LayerRunner::add_stage(const char* label, const std::map<std::string, std::
 }
 
 void LayerRunner::run(const PlannedCall& call) {
-  for (const Stage& stage : stages_) {
-    if (stage.operation->length_in(call) == 0) continue;
-    if (stage.operation->role == Role::attention) {
+  std::vector<std::pair<const Stage*, autotune::Problem>> done;
+  for (const Stage& stage : stages_)
+    if (stage.operation->length_in(call) > 0) done.emplace_back(&stage, bind(stage, call));
+  for (const auto& [stage, problem] : done) {
+    if (stage->operation->role == Role::attention) {
       extend_cache("k_cache", "k_turned", call);
       extend_cache("v_cache", "v", call);
     }
-    run_stage(stage, call);
+    call_stage(*stage, problem);
   }
+  for (const auto& [stage, problem] : done) verify(*stage, problem);
   ++report_.layers;
 }
 
 /// The keys (or values) of the new tokens take their place behind those of earlier calls.
 void LayerRunner::extend_cache(const char* cache, const char* rows, const PlannedCall& call) {
-  const autotune::Workload& w = operations_.front().workload;
-  const auto attention = std::find_if(stages_.begin(), stages_.end(),
-                                      [](const Stage& s) { return s.operation->role == Role::attention; });
-  const autotune::Fields& fields = attention->operation->workload.fields;
-  const int64_t columns = fields.get_int("kv_heads") * fields.get_int("head_dim");
-  const size_t row_bytes = static_cast<size_t>(columns * dtype_bytes(w.dtype));
-  Buffer& buffer = buffers_[cache];
-  const size_t needed = static_cast<size_t>(call.kv) * row_bytes;
-  if (buffer.size() < needed) {
-    buffer.resize(needed);
-    const int64_t capacity = static_cast<int64_t>(buffer.size() / row_bytes);
-    kernels::fill_normal(make_tensor(buffer.data(), w.dtype, {capacity, columns}), 0, 1, random_());
-  }
-  std::memcpy(static_cast<std::byte*>(buffer.data()) + needed - static_cast<size_t>(call.tokens) * row_bytes,
-              buffers_[rows].data(), static_cast<size_t>(call.tokens) * row_bytes);
+  Buffer& from = buffers_[rows];
+  Buffer& to = buffers_[cache];
+  const size_t end = static_cast<size_t>(call.kv) * cache_row_bytes_;
+  const size_t new_bytes = static_cast<size_t>(call.tokens) * cache_row_bytes_;
+  std::memcpy(static_cast<std::byte*>(to.data()) + end - new_bytes, from.data(), new_bytes);
 }
 
 void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call) {
@@ -108,15 +110,21 @@ void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Proble
     tensor.strides[d] = elements;
     elements *= tensor.sizes[d];
   }
-  Buffer& buffer = buffers_[stage.buffers[arg]];
-  const bool is_new = buffer.size() == 0;
-  buffer.resize(static_cast<size_t>(elements * dtype_bytes(spec.dtype)));
+  const std::string& name = stage.buffers[arg];
+  Buffer& buffer = buffers_[name];
+  const bool has_grown = buffer.resize(static_cast<size_t>(elements * dtype_bytes(spec.dtype)));
   tensor.data = buffer.data();
-  if (spec.role == autotune::ArgRole::weight && is_new && !(stage.op->fill && stage.op->fill(problem, arg, random_()))) {
-    if (tensor.rank == 1) kernels::fill_normal(tensor, 1, 0.1, random_());
-    else kernels::fill_normal(tensor, 0, 1 / std::sqrt(static_cast<double>(tensor.sizes[tensor.rank - 1])), random_());
+  if (spec.dtype == DType::i32) fill_indices(name, tensor, call);
+  if (name == "k_cache" || name == "v_cache") {
+    cache_row_bytes_ = static_cast<size_t>(tensor.strides[0] * dtype_bytes(spec.dtype));
+    if (has_grown) kernels::fill_normal(tensor, 0, 1, random_());  // keys and values of earlier calls
   }
-  if (spec.dtype == DType::i32) fill_indices(stage.buffers[arg], tensor, call);
+  if (spec.role == autotune::ArgRole::weight && has_grown &&
+      !(stage.op->fill && stage.op->fill(problem, arg, random_()))) {
+    const double fan_in = static_cast<double>(tensor.sizes[tensor.rank - 1]);
+    if (tensor.rank == 1) kernels::fill_normal(tensor, 1, 0.1, random_());
+    else kernels::fill_normal(tensor, 0, 1 / std::sqrt(fan_in), random_());
+  }
 }
 
 void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call) {
@@ -142,13 +150,11 @@ autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call)
   return problem;
 }
 
-void LayerRunner::run_stage(const Stage& stage, const PlannedCall& call) {
-  const autotune::Problem problem = bind(stage, call);
+void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& problem) {
   clock_.begin_call();
-  stage.operation->handle(problem.tensors, stage.operation->length_in(call));
+  stage.operation->handle(problem.tensors, problem.symbols[0]);
   if (const double us = clock_.first_program_us(); us >= 0) report_.call_us.push_back(us);
   ++report_.executed;
-  verify(stage, problem);
 }
 
 void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
@@ -182,8 +188,8 @@ void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
   report_.max_rel_err = std::max(report_.max_rel_err, worst);
   report_.verified += is_right;
   if (!is_right && report_.failures.size() < kFailuresKept)
-    report_.failures.push_back(fmt::format("{}, length {}: an element is off by {:.3g} of its size", stage.operation->label,
-                                           problem.symbols[0], worst));
+    report_.failures.push_back(fmt::format("{}, length {}: an element is off by {:.3g} of its size",
+                                           stage.operation->label, problem.symbols[0], worst));
 }
 
 }  // namespace seqtile::cli

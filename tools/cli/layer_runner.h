@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A layer is a list of stages: the label of a model's operation and, for every argument of it, the buffer that it reads
-// or writes. Buffers are shared by name, so the output of one stage is the input of a later one; weights belong to their
-// stage. Stages whose operation the model lacks are left out. Each output is compared with OpDef::reference.
+// or writes. Buffers are shared by name, so the output of one stage is the input of a later one; weights belong to
+// their stage. Stages whose operation the model lacks are left out. The stages run one after the other as in a server;
+// no stage writes what another one has read, so that afterwards each output can be compared with OpDef::reference.
 #pragma once
 #include <map>
 #include <random>
@@ -17,10 +18,10 @@
 namespace seqtile::cli {
 
 struct LayerReport {
-  int64_t layers = 0;      ///< decoder layers run
-  int64_t executed = 0;    ///< operations run
-  int64_t verified = 0;    ///< operations with every sampled row inside the tolerance
-  double max_rel_err = 0;  ///< of an element, relative to it or to its row's root mean square
+  int64_t layers = 0;                 ///< decoder layers run
+  int64_t executed = 0;               ///< operations run
+  int64_t verified = 0;               ///< operations with every sampled row inside the tolerance
+  double max_rel_err = 0;             ///< of an element, relative to it or to its row's root mean square
   std::vector<std::string> failures;  ///< one line for each operation that was outside
   std::vector<double> call_us;        ///< entry to first program, one for each operation run
 };
@@ -38,7 +39,7 @@ class LayerRunner {
     std::vector<std::byte> bytes;
     void* data();
     size_t size() const;
-    void resize(size_t bytes_needed);
+    bool resize(size_t bytes_needed);  ///< true when it has grown; its contents are then new
   };
   struct Stage {
     const ServedOperation* operation;
@@ -48,7 +49,7 @@ class LayerRunner {
   };
 
   void add_stage(const char* label, const std::map<std::string, std::string>& wiring);
-  void run_stage(const Stage& stage, const PlannedCall& call);
+  void call_stage(const Stage& stage, const autotune::Problem& problem);
   autotune::Problem bind(const Stage& stage, const PlannedCall& call);
   void bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call);
   void fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call);
@@ -60,6 +61,7 @@ class LayerRunner {
   CallClock& clock_;
   std::vector<Stage> stages_;
   std::map<std::string, Buffer> buffers_;
+  size_t cache_row_bytes_ = 0;  ///< of one token's keys in one layer
   std::mt19937_64 random_{1};
   LayerReport report_;
 };

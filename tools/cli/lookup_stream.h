@@ -41,9 +41,9 @@ Percentiles percentiles(std::vector<double>& values);
 
 struct LookupReport {
   int64_t lookups = 0, misses = 0;
-  int64_t buckets = 0;                 ///< distinct (operation, bucket) pairs
-  Percentiles lookup_ns;               ///< over groups of kLookupGroup consecutive lookups, per lookup
-  std::vector<std::string> miss_lines; ///< "qkv_proj 5000: ..."; the first five
+  int64_t buckets = 0;                  ///< distinct (operation, bucket) pairs
+  Percentiles lookup_ns;                ///< over groups of kLookupGroup consecutive lookups, per lookup
+  std::vector<std::string> miss_lines;  ///< "qkv_proj 5000: ..."; the first five
 };
 
 /// Reading the clock takes as long as a lookup, so consecutive lookups of the stream are timed in groups.

@@ -21,8 +21,7 @@ constexpr const char* kFooter =
 
 void report(const Session& session, ErrorCode code, const std::string& message) {
   warn(message);
-  if (session.json)
-    print_json({{"error", {{"code", std::string(error_code_name(code))}, {"message", message}}}});
+  if (session.json) print_json({{"error", {{"code", std::string(error_code_name(code))}, {"message", message}}}});
 }
 
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "autotune/bucket.h"
@@ -109,11 +110,11 @@ LengthRange parse_lengths(const std::string& flag, const std::string& text) {
 double parse_seconds(const std::string& flag, const std::string& text) {
   const size_t unit_at = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string unit = text.substr(unit_at);
-  const double scale = unit == "ms" ? 1e-3 : unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  static const std::map<std::string, double> kUnits = {{"", 1}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
   double value = 0;
-  if (!parse_number(std::string_view(text).substr(0, unit_at), value) || scale == 0 || value <= 0)
+  if (!parse_number(std::string_view(text).substr(0, unit_at), value) || !kUnits.contains(unit) || value <= 0)
     bad_input(fmt::format("{} '{}': not a time above 0; write for example 90, 120s or 2m", flag, text));
-  return value * scale;
+  return value * kUnits.at(unit);
 }
 
 DType parse_dtype_flag(const std::string& text) {
@@ -156,8 +157,7 @@ std::vector<int> thread_counts(const Options& options) {
 
 int one_thread_count(const Options& options) {
   const std::vector<int> counts = thread_counts(options);
-  if (counts.size() != 1)
-    bad_input(fmt::format("--threads: {} values given, this command takes one", counts.size()));
+  if (counts.size() != 1) bad_input(fmt::format("--threads: {} values given, this command takes one", counts.size()));
   return counts[0];
 }
 

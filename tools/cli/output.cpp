@@ -109,17 +109,19 @@ Progress::~Progress() {
 void Progress::update(const autotune::TuneProgress& progress) {
   if (progress.elapsed_s < kQuietSeconds) return;
   const double share = progress.total > 0 ? std::clamp(double(progress.done) / progress.total, 0.0, 1.0) : 0.0;
-  const std::string left = progress.left_s > 0 ? format_seconds(progress.left_s) + " left" : "";
+  std::string text = fmt::format("{:3.0f} %", 100 * share);
+  if (progress.left_s > 0) text += ", " + format_seconds(progress.left_s) + " left";
+  if (progress.trials > 0) text += fmt::format(", {} trials", format_count(progress.trials));
+  text += ": " + progress.activity;
   if (!is_terminal_) {
     if (progress.elapsed_s - last_line_s_ < kLineSeconds) return;
     last_line_s_ = progress.elapsed_s;
-    fmt::print(stderr, "{}: {}/{} {} ({} trials, {} gone, {})\n", title_, progress.done, progress.total,
-               progress.activity, progress.trials, format_seconds(progress.elapsed_s), left);
+    fmt::print(stderr, "{}: {}\n", title_, text);
     return;
   }
   const int filled = static_cast<int>(share * kBarCells);
-  fmt::print(stderr, "\r\033[K{} [{}{}] {:3.0f} % {} {}", title_, std::string(filled, '#'),
-             std::string(kBarCells - filled, '.'), 100 * share, left, progress.activity.substr(0, 60));
+  fmt::print(stderr, "\r\033[K{} [{}{}]{:.100}", title_, std::string(filled, '#'), std::string(kBarCells - filled, '.'),
+             text);
   std::fflush(stderr);
   is_bar_shown_ = true;
 }

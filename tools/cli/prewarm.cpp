@@ -14,12 +14,12 @@ int run(const Session& session, const TuneRunOptions& options) {
 
 void add_prewarm(CLI::App& app, Session& session) {
   auto options = std::make_shared<TuneRunOptions>();
-  CLI::App& command = add_command(
-      app, session, "prewarm", "Tune every operation of a model for every length and store the winners",
-      "  seqtile prewarm --model config.json --lengths 1..4096 --cache tuning.db --budget 120s\n"
-      "  seqtile prewarm --model config.json --lengths 1..4096 --dry-run\n"
-      "  seqtile prewarm --model config.json --lengths 1..4096 --threads 1,2",
-      options, run);
+  CLI::App& command =
+      add_command(app, session, "prewarm", "Tune every operation of a model for every length and store the winners",
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --cache tuning.db --budget 120s\n"
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --dry-run\n"
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --threads 1,2",
+                  options, run);
   add_model(command, *options);
   add_lengths(command, *options);
   command.get_option("--lengths")->required();

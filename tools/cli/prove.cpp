@@ -37,8 +37,11 @@ int run(const Session& session, const Options& options) {
                          format_count(covered), format_count(pairs)));
   const LengthRange asked = parse_lengths("--lengths", options.lengths);
   if (options.json)
-    print_json({{"lengths", asked.hi - asked.lo + 1}, {"operations", requests.size()}, {"pairs", pairs},
-                {"covered", covered}, {"missing", std::move(missing)}});
+    print_json({{"lengths", asked.hi - asked.lo + 1},
+                {"operations", requests.size()},
+                {"pairs", pairs},
+                {"covered", covered},
+                {"missing", std::move(missing)}});
   return covered == pairs ? kDone : kNo;
 }
 
@@ -46,11 +49,11 @@ int run(const Session& session, const Options& options) {
 
 void add_prove(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
-  CLI::App& command = add_command(
-      app, session, "prove", "Show that every length of every operation has a record and a loadable binary",
-      "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db\n"
-      "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --json | tail -n 1",
-      options, run);
+  CLI::App& command =
+      add_command(app, session, "prove", "Show that every length of every operation has a record and a loadable binary",
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db\n"
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --json | tail -n 1",
+                  options, run);
   add_model(command, *options);
   add_lengths(command, *options);
   command.get_option("--lengths")->required();

@@ -42,7 +42,8 @@ Point time_at(const Curve& curve, int64_t length) {
 
 }  // namespace
 
-std::vector<OperationTimes> record_times(const autotune::Registry& registry, std::span<const ServedOperation> operations,
+std::vector<OperationTimes> record_times(const autotune::Registry& registry,
+                                         std::span<const ServedOperation> operations,
                                          std::span<const PlannedCall> calls, Device& device,
                                          cache::TuningStore& store) {
   std::vector<OperationTimes> list;

@@ -71,8 +71,9 @@ int64_t covered_length(const autotune::Registry& registry, const std::vector<Ser
   return covered;
 }
 
-LayerReport execute(const Session& session, const ReplayOptions& options, const std::vector<ServedOperation>& operations,
-                    const std::vector<PlannedCall>& calls, CallClock& clock) {
+LayerReport execute(const Session& session, const ReplayOptions& options,
+                    const std::vector<ServedOperation>& operations, const std::vector<PlannedCall>& calls,
+                    CallClock& clock) {
   LayerRunner runner(session.registry, operations, clock);
   const double seconds = parse_seconds("--execute", options.execute);
   std::mt19937_64 random(1);
@@ -92,19 +93,21 @@ void print_summary(const Trace& trace, const Stream& stream, const LookupReport&
   print_line(fmt::format("{} requests (lines {} to {} of the trace, {} broken rows left out), {} distinct lengths",
                          format_count(trace.requests.size()), trace.first_line, trace.last_line,
                          format_count(trace.broken_rows), format_count(stream.distinct_lengths)));
-  print_line(fmt::format("planned {} prefill chunks and {} sampled decode steps; {} generated tokens beyond the last key cut",
-                         format_count(stream.chunks), format_count(stream.decode_steps),
-                         format_count(stream.cut_decode_steps)));
-  print_line(fmt::format("{} lookups in {} buckets: {} misses; p50 {:.0f} ns, p99 {:.0f} ns", format_count(lookups.lookups),
-                         format_count(lookups.buckets), format_count(lookups.misses), lookups.lookup_ns.p50,
-                         lookups.lookup_ns.p99));
+  print_line(fmt::format(
+      "planned {} prefill chunks and {} sampled decode steps; {} generated tokens beyond the last key cut",
+      format_count(stream.chunks), format_count(stream.decode_steps), format_count(stream.cut_decode_steps)));
+  print_line(fmt::format("{} lookups in {} buckets: {} misses; p50 {:.0f} ns, p99 {:.0f} ns",
+                         format_count(lookups.lookups), format_count(lookups.buckets), format_count(lookups.misses),
+                         lookups.lookup_ns.p50, lookups.lookup_ns.p99));
   for (const std::string& line : lookups.miss_lines) print_line("  miss: " + line);
-  if (lookups.misses > 0 && layers.layers == 0) print_line("nothing was executed; cover these lengths with `seqtile prewarm`");
+  if (lookups.misses > 0 && layers.layers == 0)
+    print_line("nothing was executed; cover these lengths with `seqtile prewarm`");
   if (layers.layers > 0)
-    print_line(fmt::format("{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; "
-                           "entry to first program p50 {:.2f} us, p99 {:.2f} us",
-                           format_count(layers.layers), format_count(layers.executed), format_count(layers.verified),
-                           layers.max_rel_err, call_us.p50, call_us.p99));
+    print_line(
+        fmt::format("{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; "
+                    "entry to first program p50 {:.2f} us, p99 {:.2f} us",
+                    format_count(layers.layers), format_count(layers.executed), format_count(layers.verified),
+                    layers.max_rel_err, call_us.p50, call_us.p99));
   for (const std::string& line : layers.failures) print_line("  wrong: " + line);
   print_line(fmt::format("while serving: {} tunings, {} compiles ({} at load)", counters.tunings, counters.compiles,
                          counters.compiles_at_load));
@@ -113,8 +116,12 @@ void print_summary(const Trace& trace, const Stream& stream, const LookupReport&
 Json times_json(const std::vector<OperationTimes>& times) {
   Json list = Json::array();
   for (const OperationTimes& row : times)
-    list.push_back({{"operation", row.label}, {"calls", row.calls}, {"tuned_s", row.tuned_s},
-                    {"default_s", row.default_s}, {"padded_s", row.padded_s}, {"speedup", row.speedup()}});
+    list.push_back({{"operation", row.label},
+                    {"calls", row.calls},
+                    {"tuned_s", row.tuned_s},
+                    {"default_s", row.default_s},
+                    {"padded_s", row.padded_s},
+                    {"speedup", row.speedup()}});
   return list;
 }
 
@@ -131,8 +138,12 @@ int run(const Session& session, const ReplayOptions& given) {
 
   const auto executor = make_executor(threads);
   CallClock clock(*executor);
-  EngineOptions engine_options{.device = options.device, .threads = threads, .executor = &clock, .cache = store->path(),
-                               .artifacts = artifacts_path(options), .policy = policy};
+  EngineOptions engine_options{.device = options.device,
+                               .threads = threads,
+                               .executor = &clock,
+                               .cache = store->path(),
+                               .artifacts = artifacts_path(options),
+                               .policy = policy};
   open_device_of(options, threads);
   const auto engine = Engine::open(engine_options, session.registry);
   std::vector<ServedOperation> operations;
@@ -156,14 +167,24 @@ int run(const Session& session, const ReplayOptions& given) {
 
   print_summary(trace, stream, lookups, layers, counters, call_us);
   if (options.json)
-    print_json({{"requests", trace.requests.size()}, {"broken_rows", trace.broken_rows}, {"chunks", stream.chunks},
-                {"decode_steps", stream.decode_steps}, {"cut_decode_steps", stream.cut_decode_steps},
-                {"distinct_lengths", stream.distinct_lengths}, {"lookups", lookups.lookups},
-                {"buckets", lookups.buckets}, {"tunings", counters.tunings}, {"compiles", counters.compiles},
-                {"compiles_at_load", counters.compiles_at_load}, {"misses", lookups.misses},
+    print_json({{"requests", trace.requests.size()},
+                {"broken_rows", trace.broken_rows},
+                {"chunks", stream.chunks},
+                {"decode_steps", stream.decode_steps},
+                {"cut_decode_steps", stream.cut_decode_steps},
+                {"distinct_lengths", stream.distinct_lengths},
+                {"lookups", lookups.lookups},
+                {"buckets", lookups.buckets},
+                {"tunings", counters.tunings},
+                {"compiles", counters.compiles},
+                {"compiles_at_load", counters.compiles_at_load},
+                {"misses", lookups.misses},
                 {"lookup_ns", {{"p50", lookups.lookup_ns.p50}, {"p99", lookups.lookup_ns.p99}}},
-                {"call_us", {{"p50", call_us.p50}, {"p99", call_us.p99}}}, {"layers", layers.layers},
-                {"executed", layers.executed}, {"verified", layers.verified}, {"max_rel_err", layers.max_rel_err},
+                {"call_us", {{"p50", call_us.p50}, {"p99", call_us.p99}}},
+                {"layers", layers.layers},
+                {"executed", layers.executed},
+                {"verified", layers.verified},
+                {"max_rel_err", layers.max_rel_err},
                 {"times", times_json(times)}});
   if (interrupt_flag().load()) return kInterrupted;
   return is_served && layers.verified == layers.executed ? kDone : kNo;
@@ -186,7 +207,8 @@ void add_replay(CLI::App& app, Session& session) {
   command.add_option("--trace", options->trace, "CSV with the columns ContextTokens and GeneratedTokens")
       ->type_name("FILE")
       ->required();
-  command.add_option("--policy", options->policy, "What a missing record means: strict default nearest background tune")
+  command
+      .add_option("--policy", options->policy, "What a missing record means: strict default nearest background tune")
       ->capture_default_str();
   command.add_option("--execute", options->execute, "Run decoder layers of randomly chosen calls for this time")
       ->type_name("TIME");

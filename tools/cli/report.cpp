@@ -30,9 +30,11 @@ Json read_object(const std::string& flag, const std::string& path, std::initiali
     if (!line.empty()) last = line;
   Json object = Json::parse(last, nullptr, false);
   if (!object.is_object())
-    bad_input(fmt::format("{} {}: its last line is not a JSON object; give the output of a run with --json", flag, path));
+    bad_input(
+        fmt::format("{} {}: its last line is not a JSON object; give the output of a run with --json", flag, path));
   for (const char* field : fields)
-    if (!object.contains(field)) bad_input(fmt::format("{} {}: has no field {}; it is of another command", flag, path, field));
+    if (!object.contains(field))
+      bad_input(fmt::format("{} {}: has no field {}; it is of another command", flag, path, field));
   return object;
 }
 
@@ -40,7 +42,8 @@ TorchTime torch_time(const std::string& path) {
   TorchTime time;
   if (path.empty()) return time;
   const Json measured = read_object("--torch", path, {"new_length_s", "version"});
-  return {measured["new_length_s"], fmt::format("PyTorch {}, this machine, now", measured["version"].get<std::string>())};
+  return {measured["new_length_s"],
+          fmt::format("PyTorch {}, this machine, now", measured["version"].get<std::string>())};
 }
 
 void print_operations(const Json& operations) {
@@ -52,11 +55,13 @@ void print_operations(const Json& operations) {
 }
 
 int run(const Session&, const ReportOptions& options) {
-  const Json prewarm = read_object("--prewarm", options.prewarm, {"operations", "ranges", "tunings", "seconds"});
+  const Json prewarm =
+      read_object("--prewarm", options.prewarm, {"operations", "ranges", "tunings", "coverage_seconds"});
   const Json replay = read_object("--replay", options.replay, {"requests", "lookup_ns", "call_us", "times"});
   const TorchTime torch = torch_time(options.torch);
   const int64_t tunings = prewarm["tunings"], distinct = replay["distinct_lengths"], operations = prewarm["operations"];
-  const double per_tuning_s = tunings > 0 ? prewarm["seconds"].get<double>() / static_cast<double>(tunings) : 0;
+  const double tuning_s = prewarm["seconds"].get<double>() - prewarm["coverage_seconds"].get<double>();
+  const double per_tuning_s = tunings > 0 ? tuning_s / static_cast<double>(tunings) : 0;
   const double every_length_s = per_tuning_s * static_cast<double>(distinct * operations);
   double tuned_s = 0, padded_s = 0;
   for (const Json& row : replay["times"]) {
@@ -77,9 +82,11 @@ int run(const Session&, const ReportOptions& options) {
   table.add({"tunings while serving", count(replay["tunings"]), "counter"});
   table.add({"compiles while serving", count(replay["compiles"]), "counter"});
   const Json &lookup = replay["lookup_ns"], &call = replay["call_us"];
-  table.add({"lookup p50 / p99", fmt::format("{:.0f} / {:.0f} ns", lookup["p50"].get<double>(), lookup["p99"].get<double>()),
+  table.add({"lookup p50 / p99",
+             fmt::format("{:.0f} / {:.0f} ns", lookup["p50"].get<double>(), lookup["p99"].get<double>()),
              "all lookups of the trace"});
-  table.add({"host overhead p50 / p99", fmt::format("{:.2f} / {:.2f} us", call["p50"].get<double>(), call["p99"].get<double>()),
+  table.add({"host overhead p50 / p99",
+             fmt::format("{:.2f} / {:.2f} us", call["p50"].get<double>(), call["p99"].get<double>()),
              "call to first program"});
   table.print();
   print_line("");
@@ -88,15 +95,24 @@ int run(const Session&, const ReportOptions& options) {
               tunings > 0 ? fmt::format("{:.2f} s per tuning here x {} lengths x {} operations", per_tuning_s,
                                         format_count(distinct), operations)
                           : "nothing was tuned in this run"});
-  others.add({"padding to a power of two", fmt::format("{:.0f} % more time", padding_percent), "measured times of the records"});
+  others.add({"padding to a power of two", fmt::format("{:.0f} % more time", padding_percent),
+              "measured times of the records"});
   others.add({"torch.compile, static shapes", format_seconds(torch_s),
               fmt::format("{:.2f} s per new length and function; {}", torch.new_length_s, torch.where)});
   others.print();
   if (options.json)
-    print_json({{"requests", replay["requests"]}, {"distinct_lengths", distinct}, {"buckets", replay["buckets"]},
-                {"ranges", prewarm["ranges"]}, {"tunings", replay["tunings"]}, {"compiles", replay["compiles"]},
-                {"lookup_ns", lookup}, {"call_us", call}, {"seconds_per_tuning", per_tuning_s},
-                {"tune_every_length_s", every_length_s}, {"padding_percent", padding_percent}, {"torch_s", torch_s}});
+    print_json({{"requests", replay["requests"]},
+                {"distinct_lengths", distinct},
+                {"buckets", replay["buckets"]},
+                {"ranges", prewarm["ranges"]},
+                {"tunings", replay["tunings"]},
+                {"compiles", replay["compiles"]},
+                {"lookup_ns", lookup},
+                {"call_us", call},
+                {"seconds_per_tuning", per_tuning_s},
+                {"tune_every_length_s", every_length_s},
+                {"padding_percent", padding_percent},
+                {"torch_s", torch_s}});
   return kDone;
 }
 
@@ -104,15 +120,18 @@ int run(const Session&, const ReportOptions& options) {
 
 void add_report(CLI::App& app, Session& session) {
   auto options = std::make_shared<ReportOptions>();
-  CLI::App& command = add_command(
-      app, session, "report", "One table from the JSON of a prewarm and a replay",
-      "  seqtile prewarm --model config.json --lengths 1..4096 --cache tuning.db --json > prewarm.json\n"
-      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --json > replay.json\n"
-      "  seqtile report --prewarm prewarm.json --replay replay.json",
-      options, run);
-  command.add_option("--prewarm", options->prewarm, "Output of `seqtile prewarm --json`")->type_name("FILE")->required();
+  CLI::App& command =
+      add_command(app, session, "report", "One table from the JSON of a prewarm and a replay",
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --cache tuning.db --json > prewarm.json\n"
+                  "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --json > replay.json\n"
+                  "  seqtile report --prewarm prewarm.json --replay replay.json",
+                  options, run);
+  command.add_option("--prewarm", options->prewarm, "Output of `seqtile prewarm --json`")
+      ->type_name("FILE")
+      ->required();
   command.add_option("--replay", options->replay, "Output of `seqtile replay --json`")->type_name("FILE")->required();
-  command.add_option("--torch", options->torch, "Output of tools/torch_new_length.py on this machine")->type_name("FILE");
+  command.add_option("--torch", options->torch, "Output of tools/torch_new_length.py on this machine")
+      ->type_name("FILE");
 }
 
 }  // namespace seqtile::cli

@@ -39,7 +39,8 @@ std::string read_tokens(const char* column, std::string_view cell, int64_t least
 size_t column_of(const std::vector<std::string_view>& header, const char* name, const std::string& path) {
   const auto found = std::find(header.begin(), header.end(), name);
   if (found == header.end())
-    bad_input(fmt::format("--trace {}: line 1 has no column {}; needed are ContextTokens and GeneratedTokens", path, name));
+    bad_input(
+        fmt::format("--trace {}: line 1 has no column {}; needed are ContextTokens and GeneratedTokens", path, name));
   return found - header.begin();
 }
 
@@ -67,7 +68,8 @@ Trace read_trace(const std::string& path) {
     if (problem.empty()) problem = read_tokens("ContextTokens", cells[context_at], 1, request.context);
     if (problem.empty()) problem = read_tokens("GeneratedTokens", cells[generated_at], 0, request.generated);
     if (!problem.empty()) {
-      if (++trace.broken_rows <= int64_t{kProblemsKept}) trace.problems.push_back(fmt::format("line {}: {}", number, problem));
+      if (++trace.broken_rows <= int64_t{kProblemsKept})
+        trace.problems.push_back(fmt::format("line {}: {}", number, problem));
       continue;
     }
     if (trace.requests.empty()) trace.first_line = number;

@@ -7,8 +7,8 @@ namespace {
 
 int run(const Session& session, const TuneRunOptions& options) {
   if (options.length.empty() == options.lengths.empty()) bad_input("tune: give either --length N or --lengths A..B");
-  const LengthRange range = options.lengths.empty() ? parse_lengths("--length", options.length)
-                                                    : parse_lengths("--lengths", options.lengths);
+  const LengthRange range =
+      options.lengths.empty() ? parse_lengths("--length", options.length) : parse_lengths("--lengths", options.lengths);
   std::vector<autotune::TuneRequest> requests;
   for (int threads : thread_counts(options))
     requests.push_back({options.operation, workload_of(session.registry, options, threads), range.lo, range.hi});

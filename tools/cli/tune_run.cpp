@@ -11,8 +11,8 @@
 namespace seqtile::cli {
 namespace {
 
-int print_plan(const Session& session, const TuneRunOptions& options, const std::vector<autotune::TuneRequest>& requests,
-               const autotune::TuneOptions& tune_options) {
+int print_plan(const Session& session, const TuneRunOptions& options,
+               const std::vector<autotune::TuneRequest>& requests, const autotune::TuneOptions& tune_options) {
   const auto store = open_store_of(options, StoreUse::peek);
   const auto rows = autotune::plan(session.registry, requests, options.device, *store, tune_options);
   Table table({"label", "operation", "buckets", "recorded", "candidates", "estimated"});
@@ -22,8 +22,12 @@ int print_plan(const Session& session, const TuneRunOptions& options, const std:
   for (const autotune::TunePlanRow& row : rows) {
     table.add({row.label, row.operation, format_count(row.buckets), format_count(row.recorded),
                format_count(row.candidates), format_seconds(row.estimated_s)});
-    list.push_back({{"label", row.label}, {"operation", row.operation}, {"buckets", row.buckets},
-                    {"recorded", row.recorded}, {"candidates", row.candidates}, {"estimated_seconds", row.estimated_s}});
+    list.push_back({{"label", row.label},
+                    {"operation", row.operation},
+                    {"buckets", row.buckets},
+                    {"recorded", row.recorded},
+                    {"candidates", row.candidates},
+                    {"estimated_seconds", row.estimated_s}});
     buckets += row.buckets;
     candidates += row.candidates;
     seconds += row.estimated_s;
@@ -32,8 +36,11 @@ int print_plan(const Session& session, const TuneRunOptions& options, const std:
   print_line(fmt::format("{} operations, {} buckets, {} candidates; about {} without a budget", rows.size(),
                          format_count(buckets), format_count(candidates), format_seconds(seconds)));
   if (options.json)
-    print_json({{"operations", rows.size()}, {"buckets", buckets}, {"candidates", candidates},
-                {"estimated_seconds", seconds}, {"plan", std::move(list)}});
+    print_json({{"operations", rows.size()},
+                {"buckets", buckets},
+                {"candidates", candidates},
+                {"estimated_seconds", seconds},
+                {"plan", std::move(list)}});
   return kDone;
 }
 
@@ -47,10 +54,18 @@ void print_report(const autotune::TuneReport& report, bool json) {
   else if (!report.complete)
     print_line("Every bucket has a record; some still have the default configuration. Run again to tune further.");
   if (json)
-    print_json({{"operations", report.operations}, {"buckets", report.buckets}, {"ranges", report.ranges},
-                {"tunings", report.tunings}, {"merges", report.merges}, {"trials", report.trials},
-                {"failed_trials", report.failed_trials}, {"seconds", report.seconds}, {"covered", report.covered},
-                {"complete", report.complete}, {"interrupted", report.interrupted}});
+    print_json({{"operations", report.operations},
+                {"buckets", report.buckets},
+                {"ranges", report.ranges},
+                {"tunings", report.tunings},
+                {"merges", report.merges},
+                {"trials", report.trials},
+                {"failed_trials", report.failed_trials},
+                {"seconds", report.seconds},
+                {"coverage_seconds", report.coverage_s},
+                {"covered", report.covered},
+                {"complete", report.complete},
+                {"interrupted", report.interrupted}});
 }
 
 }  // namespace
@@ -61,7 +76,8 @@ void add_tune_run(CLI::App& app, TuneRunOptions& options) {
   app.add_option("--strategy", options.strategy, "How candidates are searched")
       ->check(CLI::IsMember({"exhaustive", "topk", "halving", "evolutionary"}))
       ->capture_default_str();
-  app.add_flag("--dry-run", options.dry_run, "Print operations, buckets, candidates and estimated time; measure nothing");
+  app.add_flag("--dry-run", options.dry_run,
+               "Print operations, buckets, candidates and estimated time; measure nothing");
 }
 
 int tune_run(const Session& session, const TuneRunOptions& options, const char* title,

@@ -131,6 +131,7 @@ void Program::choose_schedule(Contraction& c) const {
   c.mr = static_cast<int>(loop.int_attr("mr", 4));
   c.nr = static_cast<int>(loop.int_attr("nr", c.dot_form ? 4 : 2 * lanes));
   c.kc = std::min(round_up(loop.int_attr("kc", 256), 4 * vector_elements(e_, c.compute)), c.k);
+  if (c.dot_form) c.nr = static_cast<int>(std::min<int64_t>(c.nr, lanes));  // a row's sums fill at most one vector
   if (c.weights[0].packed) c.nr = static_cast<int>(c.weights[0].load->operands[0]->type.shape[2]);
   if (!c.dot_form) c.nr = static_cast<int>(std::min(round_up(c.nr, lanes), round_up(c.block_n, lanes)));
   c.mr = std::clamp<int>(c.mr, 1, static_cast<int>(c.block_m));

@@ -19,9 +19,13 @@ using llvm::Value;
 namespace {
 
 constexpr int64_t kRowPadding = 16;       // no register kernel has more rows
+constexpr int64_t kMaxVectors = 4;        // nor more vectors of columns
 constexpr int64_t kMaxRowProductRows = 4;  // up to here packing the right operand costs more than it saves
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Register kernels write up to kMaxVectors vectors at a time: a row has room for the rest of the last panel.
+int64_t product_stride(int64_t columns, int64_t lanes) { return round_up(columns, lanes) + (kMaxVectors - 1) * lanes; }
 
 bool is_zero_tile(const ir::Value* tile) {
   if (!tile->def || tile->def->kind != OpKind::full) return false;
@@ -46,7 +50,7 @@ struct Shape {
 Shape choose_shape(int64_t rows, int64_t vectors, int64_t registers) {
   Shape best{1, 1};
   double best_cost = 1e30;
-  for (int nv = 1; nv <= std::min<int64_t>(4, vectors); ++nv)
+  for (int nv = 1; nv <= std::min<int64_t>(kMaxVectors, vectors); ++nv)
     for (int mr = 1; mr <= std::min<int64_t>(kRowPadding, rows); ++mr) {
       if (mr * nv + nv + 1 > registers) continue;
       const double work = static_cast<double>(round_up(rows, mr) * round_up(vectors, nv));
@@ -66,7 +70,7 @@ DType Program::compute_dtype(const ir::Value* a, const ir::Value* b, int64_t k) 
 }
 
 Buffer Program::product_buffer(const ir::Type& type) {
-  const int64_t stride = round_up(type.shape[1], e_.lanes * 4) + e_.lanes;
+  const int64_t stride = product_stride(type.shape[1], e_.lanes);
   return {e_.reserve((type.shape[0] + kRowPadding) * stride * 4), DType::f32, {stride, 1}};
 }
 
@@ -101,10 +105,15 @@ const ir::Value* Program::accumulates_in_place(const Op& op) const {
   return users.size() == 1 && users[0] == user ? carried : nullptr;
 }
 
-// Left operands that the loop does not change are packed once, before it.
+// What a loop does not change is computed once, before it: left operands of products are packed, tiles with
+// transcendental functions (the angles of rotary embeddings) are written to the arena.
 void Program::hoist_operands(const ir::Block& body) {
   for (const Op* op : body.ops) {
-    if (op->kind != OpKind::dot) continue;
+    for (const ir::Block* region : op->regions) hoist_operands(*region);
+    if (op->kind != OpKind::dot) {
+      for (const ir::Value* operand : op->operands) hoist_costly(operand);
+      continue;
+    }
     const ir::Value* a = op->operands[0];
     if (!is_visible(a) || (!a->def && !buffers_.count(a))) continue;
     const DType compute = compute_dtype(a, op->operands[1], a->type.shape[1]);
@@ -113,6 +122,23 @@ void Program::hoist_operands(const ir::Block& body) {
     copy_to(a, rows);
     packed_[{a, compute}] = rows;
   }
+}
+
+void Program::hoist_costly(const ir::Value* tile) {
+  if (!tile->type.is_tile() || !is_visible(tile) || !tile->def || buffers_.count(tile) || !is_costly(tile)) return;
+  const Buffer buffer = reserve_tile(tile->type);
+  copy_to(tile, buffer);
+  buffers_[tile] = buffer;
+}
+
+// True when evaluating the tile calls a transcendental function.
+bool Program::is_costly(const ir::Value* tile) const {
+  if (!tile->type.is_tile() || !tile->def || buffers_.count(tile)) return false;
+  const Op& op = *tile->def;
+  const auto group = op.info().group;
+  if (group != ir::OpGroup::unary && group != ir::OpGroup::binary && group != ir::OpGroup::shape) return false;
+  if (op.kind >= OpKind::exp2 && op.kind <= OpKind::cos && op.kind != OpKind::sqrt && op.kind != OpKind::rcp) return true;
+  return std::any_of(op.operands.begin(), op.operands.end(), [&](const ir::Value* v) { return is_costly(v); });
 }
 
 void Program::lower_dot(const Op& op) {
@@ -172,7 +198,7 @@ void Program::lower_dot(const Op& op) {
 // A buffer that register kernels may run over: padded rows and columns.
 bool Program::product_strides(const Buffer& buffer, const ir::Type& type) const {
   return buffer.strides.size() == 2 && buffer.dtype == DType::f32 && buffer.strides[1] == 1 &&
-         buffer.strides[0] == round_up(type.shape[1], e_.lanes * 4) + e_.lanes;
+         buffer.strides[0] == product_stride(type.shape[1], e_.lanes);
 }
 
 // Panels of b [k, n] from any expression, a row (or a pair of rows) of k at a time.

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "jit/codegen/cpu/math.h"
 #include "jit/error.h"
-#include "llvm/IR/Intrinsics.h"
 
 namespace seqtile::cpu {
 
@@ -137,135 +135,6 @@ void Program::lower_scalar(const Op& op) {
   scalars_[result] = value;
 }
 
-namespace {
-
-Value* integer_binary(Emitter& e, OpKind kind, Value* a, Value* b) {
-  switch (kind) {
-    case OpKind::add: return e.b.CreateAdd(a, b);
-    case OpKind::sub: return e.b.CreateSub(a, b);
-    case OpKind::mul: return e.b.CreateMul(a, b);
-    case OpKind::div: return e.b.CreateSDiv(a, b);
-    case OpKind::rem: return e.b.CreateSRem(a, b);
-    case OpKind::min: return e.b.CreateSelect(e.b.CreateICmpSLT(a, b), a, b);
-    case OpKind::max: return e.b.CreateSelect(e.b.CreateICmpSGT(a, b), a, b);
-    case OpKind::bit_and: return e.b.CreateAnd(a, b);
-    case OpKind::bit_or: return e.b.CreateOr(a, b);
-    case OpKind::bit_xor: return e.b.CreateXor(a, b);
-    case OpKind::shl: return e.b.CreateShl(a, b);
-    case OpKind::shr: return e.b.CreateAShr(a, b);
-    default: return nullptr;
-  }
-}
-
-Value* float_binary(Emitter& e, OpKind kind, Value* a, Value* b) {
-  switch (kind) {
-    case OpKind::add: return e.b.CreateFAdd(a, b);
-    case OpKind::sub: return e.b.CreateFSub(a, b);
-    case OpKind::mul: return e.b.CreateFMul(a, b);
-    case OpKind::div: return e.b.CreateFDiv(a, b);
-    case OpKind::min: return e.b.CreateSelect(e.b.CreateFCmpOLT(a, b), a, b);
-    case OpKind::max: return e.b.CreateSelect(e.b.CreateFCmpOGT(a, b), a, b);
-    case OpKind::pow: return emit_exp2(e.b, e.b.CreateFMul(emit_log2(e.b, a), b));
-    default: return nullptr;
-  }
-}
-
-Value* compare(Emitter& e, std::string_view predicate, bool real, Value* a, Value* b) {
-  using P = llvm::CmpInst::Predicate;
-  static const std::map<std::string_view, std::pair<P, P>> kPredicates = {
-      {"eq", {P::ICMP_EQ, P::FCMP_OEQ}},  {"ne", {P::ICMP_NE, P::FCMP_UNE}},  {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
-      {"le", {P::ICMP_SLE, P::FCMP_OLE}}, {"gt", {P::ICMP_SGT, P::FCMP_OGT}}, {"ge", {P::ICMP_SGE, P::FCMP_OGE}}};
-  const auto& [integer, floating] = kPredicates.at(predicate);
-  return real ? e.b.CreateFCmp(floating, a, b) : e.b.CreateICmp(integer, a, b);
-}
-
-Value* integer_unary(Emitter& e, OpKind kind, Value* a) {
-  switch (kind) {
-    case OpKind::neg: return e.b.CreateNeg(a);
-    case OpKind::bit_not: return e.b.CreateNot(a);
-    case OpKind::abs: return e.b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, e.b.getFalse());
-    default: return nullptr;
-  }
-}
-
-// Rounds towards minus infinity without the library call that targets below SSE4.1 would make.
-Value* emit_floor(Emitter& e, Value* a) {
-  llvm::Type* type = a->getType();
-  Value* big = e.b.CreateFCmpUGE(e.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a), llvm::ConstantFP::get(type, 0x1p23));
-  llvm::Type* integer = width_of(a) == 1 ? static_cast<llvm::Type*>(e.b.getInt32Ty())
-                                         : llvm::FixedVectorType::get(e.b.getInt32Ty(), width_of(a));
-  Value* zero = llvm::Constant::getNullValue(type);
-  Value* truncated = e.b.CreateSIToFP(e.b.CreateFPToSI(e.b.CreateSelect(big, zero, a), integer), type);
-  Value* above = e.b.CreateFCmpOGT(truncated, a);
-  Value* below = e.b.CreateFSub(truncated, llvm::ConstantFP::get(type, 1.0));
-  return e.b.CreateSelect(big, a, e.b.CreateSelect(above, below, truncated));
-}
-
-Value* float_unary(Emitter& e, OpKind kind, Value* a) {
-  Value* one = llvm::ConstantFP::get(a->getType(), 1.0);
-  switch (kind) {
-    case OpKind::neg: return e.b.CreateFNeg(a);
-    case OpKind::abs: return e.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
-    case OpKind::sqrt: return e.b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a);
-    case OpKind::rsqrt: return e.b.CreateFDiv(one, e.b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
-    case OpKind::rcp: return e.b.CreateFDiv(one, a);
-    case OpKind::exp2: return emit_exp2(e.b, a);
-    case OpKind::log2: return emit_log2(e.b, a);
-    case OpKind::tanh: return emit_tanh(e.b, a);
-    case OpKind::erf: return emit_erf(e.b, a);
-    case OpKind::sin: return emit_sin(e.b, a);
-    case OpKind::cos: return emit_cos(e.b, a);
-    case OpKind::floor: return emit_floor(e, a);
-    default: return nullptr;
-  }
-}
-
-bool is_short_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
-bool is_transcendental(OpKind kind) {
-  return kind >= OpKind::exp2 && kind <= OpKind::floor && kind != OpKind::sqrt && kind != OpKind::rsqrt &&
-         kind != OpKind::rcp;
-}
-
-}  // namespace
-
-// Arithmetic on register values, scalars and vectors alike. 16-bit floats are computed in f32 and rounded.
-Value* Program::scalar_arithmetic(const Op& op, const std::vector<Value*>& operands) {
-  const DType from = op.operands.back()->type.dtype, to = op.results[0]->type.dtype;
-  if (op.kind == OpKind::cast) return e_.convert(operands[0], from, to);
-  if (op.kind == OpKind::bitcast) {
-    llvm::Type* element = e_.type_of(to);
-    const int width = width_of(operands[0]);
-    return e_.b.CreateBitCast(operands[0], width == 1 ? element : llvm::FixedVectorType::get(element, width));
-  }
-  if (op.kind == OpKind::select) return e_.b.CreateSelect(operands[0], operands[1], operands[2]);
-  if (is_short_float(from)) {
-    std::vector<Value*> wide;
-    for (Value* operand : operands) wide.push_back(e_.convert(operand, from, DType::f32));
-    Value* result = op.kind == OpKind::cmp ? compare(e_, op.string_attr("predicate"), true, wide[0], wide[1])
-                                           : float_arithmetic(op, wide);
-    return is_short_float(to) ? e_.convert(result, DType::f32, to) : result;
-  }
-  if (op.kind == OpKind::cmp) return compare(e_, op.string_attr("predicate"), is_float(from), operands[0], operands[1]);
-  if (is_float(from)) {
-    if (from == DType::f64 && is_transcendental(op.kind)) fail(op, "is not available in f64 on the CPU; cast to f32");
-    return float_arithmetic(op, operands);
-  }
-  Value* result = op.kind == OpKind::fma ? e_.b.CreateAdd(e_.b.CreateMul(operands[0], operands[1]), operands[2])
-                  : operands.size() == 1 ? integer_unary(e_, op.kind, operands[0])
-                                         : integer_binary(e_, op.kind, operands[0], operands[1]);
-  if (!result) fail(op, "has no lowering for " + std::string(dtype_name(from)) + " on the CPU");
-  return result;
-}
-
-Value* Program::float_arithmetic(const Op& op, const std::vector<Value*>& operands) {
-  Value* result = op.kind == OpKind::fma ? e_.b.CreateFAdd(e_.b.CreateFMul(operands[0], operands[1]), operands[2])
-                  : operands.size() == 1 ? float_unary(e_, op.kind, operands[0])
-                                         : float_binary(e_, op.kind, operands[0], operands[1]);
-  if (!result) fail(op, "has no lowering for floating point on the CPU");
-  return result;
-}
-
 void Program::lower_view(const Op& op) {
   const ir::Value* result = op.results[0];
   ViewRef ref;
@@ -308,7 +177,7 @@ void Program::lower_shape(const Op& op) {
       if (size != 1) before.push_back(size);
     for (int64_t size : to->type.dims())
       if (size != 1) after.push_back(size);
-    if (before == after || is_packed_weight(op)) return;
+    if (before == after) return;
     Buffer buffer = reserve_dense(from->type);
     copy_to(from, buffer);
     buffer.strides.assign(to->type.rank, 1);
@@ -359,67 +228,6 @@ void Program::lower_reduce(const Op& op) {
   if (!result->type.is_scalar()) return;
   flush();
   scalars_[result] = read_buffer(buffers_.at(result), Index{});
-}
-
-// Prefix sums and arg-reductions along the last axis go element by element.
-void Program::lower_ordered(const Op& op) {
-  flush();
-  const ir::Value* tile = op.operands[0];
-  const int rank = tile->type.rank;
-  if (op.int_attr("axis") != rank - 1) fail(op, "runs along the last axis on the CPU");
-  const DType dtype = tile->type.dtype;
-  const bool is_scan = op.kind == OpKind::scan, maximum = op.string_attr("kind") == "max";
-  std::vector<Buffer> outputs;
-  for (const ir::Value* result : op.results) outputs.push_back(reserve_tile(result->type));
-  std::vector<Value*> at;
-  const auto row = [&] {
-    const auto element = [&](Value* c) {
-      memo_.clear(), row_memo_.clear();
-      Index index{1, {}, nullptr};
-      for (Value* i : at) index.axes.push_back({i});
-      index.axes.push_back({c});
-      return std::pair{e_.convert(eval(tile, index), dtype, is_float(dtype) ? DType::f32 : dtype), index};
-    };
-    const DType wide = is_float(dtype) ? DType::f32 : dtype;
-    const auto better = [&](Value* x, Value* best) {
-      if (is_float(wide)) return maximum ? e_.b.CreateFCmpOGT(x, best) : e_.b.CreateFCmpOLT(x, best);
-      return maximum ? e_.b.CreateICmpSGT(x, best) : e_.b.CreateICmpSLT(x, best);
-    };
-    Value* first = element(e_.i64(0)).first;
-    if (is_scan) write_buffer(outputs[0], e_.convert(first, wide, dtype), element(e_.i64(0)).second);
-    const auto last = e_.loop(e_.i64(1), e_.i64(tile->type.shape[rank - 1]), e_.i64(1), {first, e_.i32(0)},
-                              [&](Value* c, std::vector<Value*> carried) {
-      const auto [x, index] = element(c);
-      if (is_scan && !maximum) {
-        carried[0] = is_float(wide) ? e_.b.CreateFAdd(carried[0], x) : e_.b.CreateAdd(carried[0], x);
-      } else {
-        Value* wins = better(x, carried[0]);
-        carried[0] = e_.b.CreateSelect(wins, x, carried[0]);
-        carried[1] = e_.b.CreateSelect(wins, e_.b.CreateTrunc(c, e_.b.getInt32Ty()), carried[1]);
-      }
-      if (is_scan) write_buffer(outputs[0], e_.convert(carried[0], wide, dtype), index);
-      return carried;
-    });
-    if (is_scan) return;
-    Index index{1, {}, nullptr};
-    for (Value* i : at) index.axes.push_back({i});
-    write_buffer(outputs[0], e_.convert(last[0], wide, dtype), index);
-    write_buffer(outputs[1], last[1], index);
-  };
-  const auto loops = [&](const auto& self, int d) -> void {
-    if (d + 1 == rank) return row();
-    e_.loop(e_.i64(0), e_.i64(tile->type.shape[d]), 1, [&](Value* i) {
-      at.push_back(i);
-      self(self, d + 1);
-      at.pop_back();
-    });
-  };
-  loops(loops, 0);
-  memo_.clear(), row_memo_.clear();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    buffers_[op.results[i]] = outputs[i];
-    if (op.results[i]->type.is_scalar()) scalars_[op.results[i]] = read_buffer(outputs[i], Index{});
-  }
 }
 
 Buffer Program::reserve_tile(const ir::Type& type) {

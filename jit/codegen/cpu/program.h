@@ -77,7 +77,7 @@ class Program {
   int64_t arena_bytes() const { return e_.arena_bytes(); }
 
  private:
-  // program.cpp: blocks, scalars, views, control flow
+  // program.cpp: blocks, scalars, views; arithmetic.cpp: arithmetic; control.cpp: loops and branches
   void bind_parameters();
   void number(const ir::Block& block);
   void lower_block(const ir::Block& block);
@@ -133,7 +133,7 @@ class Program {
                          const Index& index);
   void write_view(const ir::Op& op, llvm::Value* value, const Index& index);
 
-  // row_group.cpp
+  // row_group.cpp; reductions.cpp: finish_reductions, reduce_outer, lower_ordered
   void add_root(Root root);
   void flush();
   int level_of(const ir::Value* value, const std::vector<int>& map);
@@ -166,6 +166,8 @@ class Program {
   bool product_strides(const Buffer& buffer, const ir::Type& type) const;
   Buffer packed_rows(const ir::Value* a, DType compute);
   void hoist_operands(const ir::Block& body);
+  void hoist_costly(const ir::Value* tile);
+  bool is_costly(const ir::Value* tile) const;
   struct Panels {
     int64_t offset = 0, panel_bytes = 0;
     int nv = 1;  ///< vectors of columns in a panel

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/cpu/reductions.h"
 #include "jit/error.h"
 
 namespace seqtile::cpu {
@@ -59,38 +60,6 @@ std::vector<const ir::Value*> tile_operands(const Op& op) {
   for (const ir::Value* operand : op.operands)
     if (operand->type.is_tile()) tiles.push_back(operand);
   return tiles;
-}
-
-Value* combine(Emitter& e, std::string_view kind, DType dtype, Value* a, Value* b) {
-  const bool real = is_float(dtype);
-  if (kind == "sum") return real ? e.b.CreateFAdd(a, b) : e.b.CreateAdd(a, b);
-  if (kind == "prod") return real ? e.b.CreateFMul(a, b) : e.b.CreateMul(a, b);
-  if (kind == "any") return e.b.CreateOr(a, b);
-  Value* greater = real ? e.b.CreateFCmpOGT(a, b) : e.b.CreateICmpSGT(a, b);
-  return kind == "max" ? e.b.CreateSelect(greater, a, b) : e.b.CreateSelect(greater, b, a);
-}
-
-llvm::Constant* identity(Emitter& e, std::string_view kind, DType dtype) {
-  llvm::Type* type = e.type_of(dtype);
-  if (kind == "sum" || kind == "any") return llvm::Constant::getNullValue(type);
-  if (kind == "prod") return is_float(dtype) ? llvm::ConstantFP::get(type, 1.0) : llvm::ConstantInt::get(type, 1);
-  if (is_float(dtype)) return llvm::ConstantFP::getInfinity(type, kind == "max");
-  const unsigned bits = type->getIntegerBitWidth();
-  return llvm::ConstantInt::get(type, kind == "max" ? llvm::APInt::getSignedMinValue(bits)
-                                                    : llvm::APInt::getSignedMaxValue(bits));
-}
-
-DType accumulator_dtype(DType dtype) { return is_float(dtype) && dtype != DType::f64 ? DType::f32 : dtype; }
-
-// Folds a vector to a scalar in log2(width) steps.
-Value* horizontal(Emitter& e, std::string_view kind, DType dtype, Value* vector) {
-  for (int width = width_of(vector); width > 1; width /= 2) {
-    std::vector<int> low, high;
-    for (int i = 0; i < width / 2; ++i) low.push_back(i), high.push_back(width / 2 + i);
-    vector = combine(e, kind, dtype, e.b.CreateShuffleVector(vector, low), e.b.CreateShuffleVector(vector, high));
-    if (width == 2) return e.b.CreateExtractElement(vector, uint64_t{0});
-  }
-  return vector;
 }
 
 }  // namespace
@@ -410,61 +379,6 @@ void Program::emit_step(const std::vector<Root*>& roots, const Index& index, std
       accumulator = combine(e_, kind, wide, accumulator, value);
     }
   }
-}
-
-void Program::finish_reductions(const std::vector<Root*>& roots, const std::vector<Value*>& outer,
-                                const std::vector<Value*>& partial, int64_t unroll) {
-  size_t next = 0;
-  for (const Root* root : roots) {
-    if (root->kind != Root::Kind::reduce) continue;
-    const DType dtype = root->value->type.dtype, wide = accumulator_dtype(dtype);
-    const auto kind = root->op->string_attr("kind");
-    Value* total = partial[next];
-    for (int64_t u = 1; u < unroll; ++u)
-      total = combine(e_, kind, wide, total, partial[next + static_cast<size_t>(u)]);
-    next += static_cast<size_t>(unroll);
-    total = e_.convert(horizontal(e_, kind, wide, total), wide, dtype);
-    Index index{1, {}, nullptr};
-    for (Value* i : outer) index.axes.push_back({i});
-    write_buffer(root->buffer, total, index);
-  }
-}
-
-// A reduction over an axis that is not the last: columns outside, the reduced axis inside.
-void Program::reduce_outer(const Op& op) {
-  flush();
-  const ir::Value *tile = op.operands[0], *result = op.results[0];
-  const int axis = static_cast<int>(op.int_attr("axis")), rank = tile->type.rank;
-  const DType dtype = tile->type.dtype, wide = accumulator_dtype(dtype);
-  const auto kind = op.string_attr("kind");
-  const int64_t columns = tile->type.shape[rank - 1];
-  const int width = static_cast<int>(std::min<int64_t>(e_.lanes, std::bit_ceil(static_cast<uint64_t>(columns))));
-  const Buffer buffer = reserve_tile(result->type);
-  std::vector<Value*> at(rank, nullptr);
-  const auto column = [&](Value* c) {
-    Value* init = e_.splat(identity(e_, kind, wide), width);
-    const auto total = e_.loop(e_.i64(0), e_.i64(tile->type.shape[axis]), e_.i64(1), {init},
-                               [&](Value* i, std::vector<Value*> carried) {
-      at[axis] = i, at[rank - 1] = c;
-      row_memo_.clear(), memo_.clear();
-      Index index = column_index({at.begin(), at.end() - 1}, c, width);
-      if (columns % width) index.mask = e_.lanes_below(e_.b.CreateSub(e_.i64(columns), c), width);
-      Value* value = e_.splat(e_.convert(eval(tile, index), dtype, wide), width);
-      return std::vector<Value*>{combine(e_, kind, wide, carried[0], value)};
-    });
-    std::vector<Value*> kept;
-    for (int d = 0; d + 1 < rank; ++d)
-      if (d != axis) kept.push_back(at[d]);
-    write_buffer(buffer, e_.convert(total[0], wide, dtype), column_index(kept, c, width));
-  };
-  const auto loops = [&](const auto& self, int d) -> void {
-    if (d == axis) return self(self, d + 1);
-    if (d + 1 == rank) return e_.loop(e_.i64(0), e_.i64(columns), width, column);
-    e_.loop(e_.i64(0), e_.i64(tile->type.shape[d]), 1, [&](Value* i) { at[d] = i, self(self, d + 1); });
-  };
-  loops(loops, 0);
-  row_memo_.clear();
-  buffers_[result] = buffer;
 }
 
 }  // namespace seqtile::cpu
