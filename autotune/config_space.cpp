@@ -73,8 +73,7 @@ std::optional<std::string> ConfigSpace::refusal(const Config& config) const {
   std::optional<std::string> reason;
   for (const Parameter& parameter : parameters_) {
     const auto it = config.values().find(parameter.name);
-    if (it == config.values().end())
-      reason = "parameter " + parameter.name + " is missing";
+    if (it == config.values().end()) reason = "parameter " + parameter.name + " is missing";
     else if (std::find(parameter.values.begin(), parameter.values.end(), it->second) == parameter.values.end())
       reason = "parameter " + parameter.name + " cannot be " + text_of(it->second);
     if (reason) break;

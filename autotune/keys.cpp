@@ -18,18 +18,12 @@ cache::TuningKey make_key(const OpDef& op, const Workload& workload, const Devic
 
 ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
   // Kernels may size their tiles by the caches, so these belong to what the bytes depend on.
-  Fields manifest{{"operation", op.name},
-                  {"source_hash", op.source_hash()},
-                  {"workload", workload.json()},
-                  {"config", config.json()},
-                  {"target", target.name},
-                  {"triple", target.triple},
-                  {"cpu", target.cpu},
-                  {"features", target.features},
-                  {"l1_bytes", target.l1_bytes},
-                  {"l2_bytes", target.l2_bytes},
-                  {"l3_bytes", target.l3_bytes},
-                  {"toolchain", std::string(toolchain_version())}};
+  Fields manifest{{"operation", op.name},        {"source_hash", op.source_hash()},
+                  {"workload", workload.json()}, {"config", config.json()},
+                  {"target", target.name},       {"triple", target.triple},
+                  {"cpu", target.cpu},           {"features", target.features},
+                  {"l1_bytes", target.l1_bytes}, {"l2_bytes", target.l2_bytes},
+                  {"l3_bytes", target.l3_bytes}, {"toolchain", std::string(toolchain_version())}};
   std::string text = manifest.json();
   return {sha256_hex(text), std::move(text)};
 }

@@ -42,7 +42,8 @@ std::string OpDef::source_hash() const { return sha256_hex(name + "\n" + std::to
 void Registry::add(OpDef op) {
   if (op.name.empty()) throw Error(ErrorCode::invalid_argument, "an operation needs a name");
   for (const auto& known : ops_)
-    if (known->name == op.name) throw Error(ErrorCode::invalid_argument, "operation " + op.name + " is registered already");
+    if (known->name == op.name)
+      throw Error(ErrorCode::invalid_argument, "operation " + op.name + " is registered already");
   require(op.normalize != nullptr, op, "normalize");
   require(op.schema != nullptr, op, "schema");
   require(op.config_space != nullptr, op, "config_space");

@@ -3,7 +3,8 @@
 //
 // The tuner decides; a Runner compiles, verifies and measures for it. The real one starts this executable again (or
 // SEQTILE_WORKER) by exec, connected by a socket pair. A command that crashes its worker or outlives its limit is a
-// failed trial; the next worker starts. A program that tunes its own operations calls run_worker() first thing in main().
+// failed trial; the next worker starts. A program that tunes its own operations calls run_worker() first thing in
+// main().
 #pragma once
 #include <span>
 #include <string>

@@ -1,10 +1,10 @@
 // autotune/strategy.h -- which candidates to measure next.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A strategy sees ranked configurations and measured times, never a clock or a process, so every strategy runs on recorded
-// trials as well. The caller asks for a batch, measures it and tells the results, until a batch is empty.
-// The default configuration is measured beside every batch by the caller and needs not be asked for.
-// Deterministic: equal input and seed give equal batches. Not thread-safe.
+// A strategy sees ranked configurations and measured times, never a clock or a process, so every strategy runs on
+// recorded trials as well. The caller asks for a batch, measures it and tells the results, until a batch is empty. The
+// default configuration is measured beside every batch by the caller and needs not be asked for. Deterministic: equal
+// input and seed give equal batches. Not thread-safe.
 #pragma once
 #include <cstdint>
 #include <memory>

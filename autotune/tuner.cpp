@@ -22,7 +22,8 @@ constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1;  // a bucket, for 
 
 void check_options(const TuneOptions& options) {
   if (options.budget_s < 0)
-    throw Error(ErrorCode::invalid_argument, fmt::format("budget is {:g} s; it must be positive, or 0 for no limit", options.budget_s));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("budget is {:g} s; it must be positive, or 0 for no limit", options.budget_s));
   if (options.policy != "cold" && options.policy != "warm")
     throw Error(ErrorCode::invalid_argument, "measurement policy \"" + options.policy + "\"; there are: cold, warm");
   make_strategy(options.strategy, {}, options.seed);
@@ -57,10 +58,11 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, const Tun
       auto lock = cache::DeviceLock::lock(folder, device.kind + " " + device.name, timeout, on_wait);
       if (lock) return lock;
       const bool stopped = options.interrupt && options.interrupt->load();
-      throw Error(stopped ? ErrorCode::aborted : ErrorCode::timeout,
-                  stopped ? "interrupted while waiting for the device"
-                          : fmt::format("{} was measuring on this device for the whole budget of {:g} s; try again later",
-                                        cache::device_lock_holder(folder, device.kind + " " + device.name), options.budget_s));
+      throw Error(
+          stopped ? ErrorCode::aborted : ErrorCode::timeout,
+          stopped ? "interrupted while waiting for the device"
+                  : fmt::format("{} was measuring on this device for the whole budget of {:g} s; try again later",
+                                cache::device_lock_holder(folder, device.kind + " " + device.name), options.budget_s));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::io) throw;
       log_line(LogLevel::info, std::string("device lock: ") + error.what());
@@ -95,7 +97,8 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
     return report;
   }
   if (!store.is_writable())
-    throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " + (store.status().empty() ? "it is read-only" : store.status()));
+    throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " +
+                                   (store.status().empty() ? "it is read-only" : store.status()));
 
   const auto lock = lock_device(opened->info(), options, store);
   // Another process may have done part of the work while this one waited.

@@ -15,8 +15,8 @@ struct ArtifactKey {
   std::string manifest;  ///< readable: operation, source hash, static fields, configuration, target, toolchain
 };
 
-/// Thread-safe. Neither call throws for a damaged, foreign, locked or unwritable store: a load is then a miss, a store a
-/// no-op with one log line and a counter.
+/// Thread-safe. Neither call throws for a damaged, foreign, locked or unwritable store: a load is then a miss, a store
+/// a no-op with one log line and a counter.
 class ArtifactStore {
  public:
   virtual ~ArtifactStore() = default;

@@ -51,10 +51,10 @@ class Var {
 /// A Var, or a literal that becomes a constant of the dtype the context asks for.
 class Operand {
  public:
-  Operand(Var var) : var_(var) {}                          // NOLINT: literals and handles mix freely by design
-  Operand(int literal) : literal_(literal) {}              // NOLINT
-  Operand(int64_t literal) : literal_(literal) {}          // NOLINT
-  Operand(double literal) : literal_(literal) {}           // NOLINT
+  Operand(Var var) : var_(var) {}                  // NOLINT: literals and handles mix freely by design
+  Operand(int literal) : literal_(literal) {}      // NOLINT
+  Operand(int64_t literal) : literal_(literal) {}  // NOLINT
+  Operand(double literal) : literal_(literal) {}   // NOLINT
   bool is_literal() const { return var_.value() == nullptr; }
   Var var() const { return var_; }
   const std::variant<int64_t, double>& literal() const { return literal_; }
@@ -65,9 +65,9 @@ class Operand {
 };
 
 struct ViewFacts {
-  bool contiguous = true;   ///< innermost stride is 1; checked when the kernel is called
-  int alignment = 0;        ///< bytes; 0: the element size
-  bool noalias = false;     ///< promised by the caller of the kernel
+  bool contiguous = true;  ///< innermost stride is 1; checked when the kernel is called
+  int alignment = 0;       ///< bytes; 0: the element size
+  bool noalias = false;    ///< promised by the caller of the kernel
 };
 
 enum class Compare { eq, ne, lt, le, gt, ge };

@@ -15,8 +15,8 @@ namespace seqtile {
 
 /// Identity of a device: what enters the key of every tuning record.
 struct DeviceInfo {
-  std::string kind;  ///< "cpu"
-  std::string name;  ///< "AMD EPYC", for people
+  std::string kind;                                        ///< "cpu"
+  std::string name;                                        ///< "AMD EPYC", for people
   std::vector<std::pair<std::string, std::string>> facts;  ///< model, target, cores, cache sizes: sorted by name
 };
 

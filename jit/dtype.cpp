@@ -13,9 +13,9 @@ namespace {
 constexpr std::string_view kNames[] = {"i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
 
 constexpr std::pair<std::string_view, DType> kAliases[] = {
-    {"float32", DType::f32}, {"float", DType::f32},     {"float16", DType::f16}, {"half", DType::f16},
-    {"bfloat16", DType::bf16}, {"float64", DType::f64}, {"double", DType::f64}, {"int32", DType::i32},
-    {"int64", DType::i64},
+    {"float32", DType::f32}, {"float", DType::f32},     {"float16", DType::f16},
+    {"half", DType::f16},    {"bfloat16", DType::bf16}, {"float64", DType::f64},
+    {"double", DType::f64},  {"int32", DType::i32},     {"int64", DType::i64},
 };
 
 }  // namespace
@@ -34,7 +34,8 @@ float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint3
 
 uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);  // keep NaN quiet, never round it to infinity
+  if (std::isnan(value))
+    return static_cast<uint16_t>((bits >> 16) | 0x40);  // keep NaN quiet, never round it to infinity
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 

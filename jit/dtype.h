@@ -23,7 +23,8 @@ constexpr bool is_integer(DType dtype) { return dtype < DType::f16; }
 
 /// "i1" ... "f64".
 std::string_view dtype_name(DType dtype);
-/// Accepts the names above and PyTorch's ("float32", "bfloat16", "float16", "half", "float", "double", "int32", "int64").
+/// Accepts the names above and PyTorch's ("float32", "bfloat16", "float16", "half", "float", "double", "int32",
+/// "int64").
 std::optional<DType> parse_dtype(std::string_view name);
 
 float f16_to_f32(uint16_t bits);

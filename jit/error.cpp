@@ -21,8 +21,7 @@ std::string_view error_code_name(ErrorCode code) {
 }
 
 void assertion_failed(const char* condition, const char* file, int line) {
-  throw Error(ErrorCode::internal,
-              std::string(file) + ":" + std::to_string(line) + ": assertion failed: " + condition);
+  throw Error(ErrorCode::internal, std::string(file) + ":" + std::to_string(line) + ": assertion failed: " + condition);
 }
 
 }  // namespace seqtile

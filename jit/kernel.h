@@ -12,13 +12,13 @@ namespace seqtile {
 /// Machine code of one kernel. For the CPU: one relocation-free block, text and constants laid out together, that
 /// can be mapped anywhere at a page boundary. For GPUs: PTX or cubin (the `stage`).
 struct KernelBinary {
-  std::string symbol;             ///< <kernel>_<dtype>_<config...>_<target>; also the name in profiles
-  std::string target;             ///< e.g. "cpu:avx512bf16"; a device refuses a binary of another target
-  std::string stage;              ///< "blob" | "ptx" | "cubin"
+  std::string symbol;  ///< <kernel>_<dtype>_<config...>_<target>; also the name in profiles
+  std::string target;  ///< e.g. "cpu:avx512bf16"; a device refuses a binary of another target
+  std::string stage;   ///< "blob" | "ptx" | "cubin"
   std::vector<std::byte> code;
-  uint64_t entry_offset = 0;      ///< of the program function in `code`
-  uint64_t arena_bytes = 0;       ///< scratch memory that one running program needs, 64-byte aligned
-  uint32_t num_slots = 0;         ///< 8-byte slots of the argument block
+  uint64_t entry_offset = 0;  ///< of the program function in `code`
+  uint64_t arena_bytes = 0;   ///< scratch memory that one running program needs, 64-byte aligned
+  uint32_t num_slots = 0;     ///< 8-byte slots of the argument block
 };
 
 using Grid = std::array<int64_t, 3>;  ///< programs along axes 0 (fastest), 1, 2

@@ -12,15 +12,16 @@
 namespace seqtile {
 
 struct Target {
-  std::string name;           ///< "cpu:avx512bf16"; also KernelBinary::target
-  std::string triple;         ///< LLVM target triple
-  std::string cpu;            ///< LLVM processor name
-  std::string features;       ///< LLVM feature string
-  int vector_bytes = 16;      ///< width of one vector register
+  std::string name;       ///< "cpu:avx512bf16"; also KernelBinary::target
+  std::string triple;     ///< LLVM target triple
+  std::string cpu;        ///< LLVM processor name
+  std::string features;   ///< LLVM feature string
+  int vector_bytes = 16;  ///< width of one vector register
   int num_vector_registers = 16;
   bool has_bf16_dot = false;  ///< vdpbf16ps: pairs of bf16 products accumulated in f32
   bool has_fma = false;
-  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
+          l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
 
   int lanes_f32() const { return vector_bytes / 4; }
 };

@@ -78,7 +78,8 @@ class Evolutionary final : public RememberingStrategy {
       if (nearest <= 1 || (parents.size() >= 2 && total <= 2 * parents.size())) children.push_back(i);
     }
     std::shuffle(children.begin(), children.end(), random_);
-    for (size_t i = 0; i < children.size() && batch.candidates.size() < kPopulation - kRandom; ++i) add(batch, children[i]);
+    for (size_t i = 0; i < children.size() && batch.candidates.size() < kPopulation - kRandom; ++i)
+      add(batch, children[i]);
   }
 
   std::vector<bool> asked_;

@@ -1,7 +1,8 @@
 // autotune/strategies/halving.cpp -- successive halving: many candidates briefly, the better half for longer.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Source: K. Jamieson, A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016.
+// Source: K. Jamieson, A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS
+// 2016.
 #include <algorithm>
 
 #include "autotune/strategies/strategies.h"

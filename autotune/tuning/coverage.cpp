@@ -1,8 +1,8 @@
 // autotune/tuning/coverage.cpp -- the default configuration of every bucket: compiled, verified, measured, recorded.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Some 20 ms a bucket, so that a model's thousand buckets are served after half a minute. One binary serves many buckets:
-// all that a workload needs are compiled at once, in parallel, before anything is measured.
+// Some 20 ms a bucket, so that a model's thousand buckets are served after half a minute. One binary serves many
+// buckets: all that a workload needs are compiled at once, in parallel, before anything is measured.
 #include <algorithm>
 
 #include "autotune/tuning/session.h"
@@ -17,7 +17,8 @@ constexpr MeasurePlan kBrief{1, 5, 9, 0.03, false};
 void TuningSession::cover_all() {
   for (Item& item : items_) {
     if (is_over()) return;
-    if (std::any_of(item.buckets.begin(), item.buckets.end(), [](const BucketState& s) { return !s.record; })) cover(item);
+    if (std::any_of(item.buckets.begin(), item.buckets.end(), [](const BucketState& s) { return !s.record; }))
+      cover(item);
     flush();
   }
 }

@@ -24,7 +24,8 @@ void add_buckets(Item& item, int64_t lo, int64_t hi) {
   for (const Bucket& bucket : buckets(lo, hi)) {
     const auto at = std::lower_bound(item.buckets.begin(), item.buckets.end(), bucket.lo,
                                      [](const BucketState& s, int64_t value) { return s.bucket.lo < value; });
-    if (at == item.buckets.end() || at->bucket != bucket) item.buckets.insert(at, BucketState{bucket, {}, false, false});
+    if (at == item.buckets.end() || at->bucket != bucket)
+      item.buckets.insert(at, BucketState{bucket, {}, false, false});
   }
 }
 

@@ -1,10 +1,10 @@
 // autotune/tuning/merge.cpp -- a neighbour's winner, taken over without a search.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The winners of the nearest tuned buckets race the bucket's own default, and the runner-up of a neighbour, at the bucket's
-// middle and lo. A winner is taken over when it is not slower than the default and the upper confidence bound of its
-// paired regret against every other is at most 3 %. Where a neighbour's search kept its default, the bucket's own default
-// may be taken in the same way: it is the same decision. A merge is a measurement, not a tuning.
+// The winners of the nearest tuned buckets race the bucket's own default, and the runner-up of a neighbour, at the
+// bucket's middle and lo. A winner is taken over when it is not slower than the default and the upper confidence bound
+// of its paired regret against every other is at most 3 %. Where a neighbour's search kept its default, the bucket's
+// own default may be taken in the same way: it is the same decision. A merge is a measurement, not a tuning.
 #include <algorithm>
 
 #include "autotune/tuning/session.h"
@@ -52,7 +52,8 @@ struct Race {
 /// The nearest bucket in one direction that a search has decided.
 const cache::Record* nearest_tuned(const Item& item, size_t index, int step) {
   for (size_t i = index + step; i < item.buckets.size(); i += step)
-    if (item.buckets[i].record && item.buckets[i].record->origin == cache::Origin::tuned) return &*item.buckets[i].record;
+    if (item.buckets[i].record && item.buckets[i].record->origin == cache::Origin::tuned)
+      return &*item.buckets[i].record;
   return nullptr;
 }
 
@@ -133,8 +134,8 @@ bool TuningSession::try_merge(Item& item, size_t index) {
   if (!verdict.ok()) return false;
 
   for (size_t i = 1; i < none; ++i) note_trial(item, make_trial(bucket, race.configs[i], {}, race.us_at_middle[i]));
-  auto record = make_record(bucket, config, space.hash, cache::Origin::merged, race.us_at_middle[chosen],
-                            race.us_at_middle[0]);
+  auto record =
+      make_record(bucket, config, space.hash, cache::Origin::merged, race.us_at_middle[chosen], race.us_at_middle[0]);
   record.measured_length = bucket.lo + (bucket.hi - bucket.lo) / 2;
   record.sliced = race.sliced;
   record.max_rel_err = verdict.max_rel_err;

@@ -1,9 +1,10 @@
 // autotune/tuning/schedule.cpp -- which bucket is tuned next.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Level 0 searches every eighth bucket of every operation; each further level halves the distance and first tries to take
-// over what its neighbours found. Within a level the operation with the largest expected gain comes first: its default
-// times, times what tuning has gained on it so far. So a budget that ends early has served all operations alike.
+// Level 0 searches every eighth bucket of every operation; each further level halves the distance and first tries to
+// take over what its neighbours found. Within a level the operation with the largest expected gain comes first: its
+// default times, times what tuning has gained on it so far. So a budget that ends early has served all operations
+// alike.
 #include <algorithm>
 
 #include "autotune/tuning/session.h"
@@ -11,7 +12,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr int kLevels = 4;              // distances 8 4 2 1
+constexpr int kLevels = 4;               // distances 8 4 2 1
 constexpr int64_t kAlwaysSearched = 16;  // lengths double from bucket to bucket up to here: neighbours say little
 constexpr double kUnknownGain = 0.3;
 
@@ -49,7 +50,8 @@ std::vector<std::pair<size_t, size_t>> TuningSession::order_level(int level) con
     Entry entry{0, i, {}};
     const auto& states = items_[i].buckets;
     for (size_t b = states.size(); b-- > 0;)
-      if (!states[b].is_resolved() && level_of(b, states.size(), states[b].bucket.hi) == level) entry.pending.push_back(b);
+      if (!states[b].is_resolved() && level_of(b, states.size(), states[b].bucket.hi) == level)
+        entry.pending.push_back(b);
     entry.gain = expected_gain_us(items_[i], entry.pending);
     if (!entry.pending.empty()) entries.push_back(std::move(entry));
   }

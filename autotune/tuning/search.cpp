@@ -1,12 +1,12 @@
 // autotune/tuning/search.cpp -- a search among the candidates of one bucket.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick (the recorded configuration, at first the default) runs in every round beside the candidates; what counts
-// is the ratio of a candidate's time to the yardstick's in the same round. Candidates are compared at the bucket's hi; the
-// best two are then verified there and race the yardstick again, at the middle and at lo: fresh rounds, so that the
-// luck that made a candidate the best of many does not count. It replaces the yardstick only if it was faster by more
-// than 1 % in every fresh round (seven rounds: error below 1 %; three for one that was 7 % faster in all rounds before).
-// Among winners within 1 % the smaller hash is taken.
+// The yardstick (the recorded configuration, at first the default) runs in every round beside the candidates; what
+// counts is the ratio of a candidate's time to the yardstick's in the same round. Candidates are compared at the
+// bucket's hi; the best two are then verified there and race the yardstick again, at the middle and at lo: fresh
+// rounds, so that the luck that made a candidate the best of many does not count. It replaces the yardstick only if it
+// was faster by more than 1 % in every fresh round (seven rounds: error below 1 %; three for one that was 7 % faster in
+// all rounds before). Among winners within 1 % the smaller hash is taken.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -28,7 +28,8 @@ constexpr int kFinalRounds = 7, kClearRounds = 3;
 
 int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
   uint64_t mixed = static_cast<uint64_t>(seed);
-  for (const char c : item.key.operation + item.key.workload_json) mixed = mixed * 1099511628211u + static_cast<unsigned char>(c);
+  for (const char c : item.key.operation + item.key.workload_json)
+    mixed = mixed * 1099511628211u + static_cast<unsigned char>(c);
   return static_cast<int64_t>(mixed * 31 + static_cast<uint64_t>(bucket.lo));
 }
 
@@ -49,11 +50,11 @@ struct TuningSession::Measured {
   bool has_incumbent = false;       ///< the yardstick is recorded (and verified in this bucket)
   std::vector<double> yardstick_us;
   bool sliced = false;
-  std::map<std::string, Found> found;        ///< by config hash
+  std::map<std::string, Found> found;            ///< by config hash
   std::map<std::string, cache::TrialRow> known;  ///< trials of earlier runs
   std::set<std::string> tried;
   double max_rel_err = 0;  ///< of the finalists
-  std::string reasons;  ///< of all failures, for people
+  std::string reasons;     ///< of all failures, for people
 };
 
 void TuningSession::search(Item& item, BucketState& state) {
@@ -154,7 +155,8 @@ void TuningSession::measure_batch(Item& item, BucketState& state, std::vector<Co
     if (measured.tried.insert(racing[i].hash()).second)
       note_trial(item, make_trial(state.bucket, racing[i], series[i].verdict, series[i].us));
     if (!series[0].us.empty())
-      measured.found.insert_or_assign(racing[i].hash(), Found{racing[i], relative, bound, series[i].us, series[i].sliced});
+      measured.found.insert_or_assign(racing[i].hash(),
+                                      Found{racing[i], relative, bound, series[i].us, series[i].sliced});
   }
 }
 

@@ -17,7 +17,12 @@ constexpr double kFlushSeconds = 0.25, kProgressSeconds = 0.2;
 
 TuningSession::TuningSession(std::vector<Item> items, const Target& target, cache::TuningStore& store, Runner& runner,
                              const TuneOptions& options)
-    : items_(std::move(items)), target_(target), store_(store), runner_(runner), options_(options), start_s_(runner.now_s()) {}
+    : items_(std::move(items)),
+      target_(target),
+      store_(store),
+      runner_(runner),
+      options_(options),
+      start_s_(runner.now_s()) {}
 
 TuneReport TuningSession::run() {
   for (const Item& item : items_) report_.buckets += static_cast<int64_t>(item.buckets.size());
@@ -37,9 +42,11 @@ TuneReport TuningSession::run() {
   report_.seconds = runner_.now_s() - start_s_;
   report_.interrupted = options_.interrupt && options_.interrupt->load();
   if (!report_.covered && report_.trials == 0 && !report_.interrupted && options_.budget_s > 0)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("budget {:g} s is too small for one measurement, getting ready took {:.2f} s; give at least {:.0f} s",
-                            options_.budget_s, report_.seconds, std::max(1.0, 2 * report_.seconds + 0.5)));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format(
+            "budget {:g} s is too small for one measurement, getting ready took {:.2f} s; give at least {:.0f} s",
+            options_.budget_s, report_.seconds, std::max(1.0, 2 * report_.seconds + 0.5)));
   report_progress("done", true);
   return report_;
 }
@@ -57,8 +64,10 @@ void TuningSession::report_progress(const std::string& activity, bool always) {
   for (const Item& item : items_)
     for (const BucketState& state : item.buckets) progress.done += (state.record || state.failed) + state.is_resolved();
   if (progress.done > 0)
-    progress.left_s = progress.elapsed_s * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
-  if (options_.budget_s > 0) progress.left_s = std::min(progress.left_s, std::max(0.0, options_.budget_s - progress.elapsed_s));
+    progress.left_s =
+        progress.elapsed_s * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
+  if (options_.budget_s > 0)
+    progress.left_s = std::min(progress.left_s, std::max(0.0, options_.budget_s - progress.elapsed_s));
   options_.progress(progress);
 }
 
@@ -72,7 +81,8 @@ void TuningSession::note_trial(const Item& item, cache::TrialRow row) {
   if (row.outcome != "ok") {
     ++report_.failed_trials;
     if (log_enabled(LogLevel::trial))
-      log_line(LogLevel::trial, describe(item, {row.lo, row.hi}) + " " + row.config_json + ": " + row.outcome + ", " + row.detail);
+      log_line(LogLevel::trial,
+               describe(item, {row.lo, row.hi}) + " " + row.config_json + ": " + row.outcome + ", " + row.detail);
   }
   pending_trials_.emplace_back(item.key, std::move(row));
 }

@@ -19,7 +19,7 @@ namespace seqtile::autotune {
 struct BucketState {
   Bucket bucket;
   std::optional<cache::Record> record;
-  bool failed = false;       ///< no candidate works
+  bool failed = false;         ///< no candidate works
   bool space_changed = false;  ///< a tuned record of another configuration space
 
   bool is_resolved() const { return failed || (record && record->origin != cache::Origin::fallback && !space_changed); }

@@ -13,8 +13,8 @@ namespace seqtile::autotune {
 double quantile(std::vector<double> values, double q);
 double median(std::span<const double> values);
 
-/// The smallest order statistic that is an upper bound of the true median with error probability at most `alpha`; infinity
-/// when there are too few values (seven are needed for 1 %).
+/// The smallest order statistic that is an upper bound of the true median with error probability at most `alpha`;
+/// infinity when there are too few values (seven are needed for 1 %).
 double median_upper_bound(std::vector<double> values, double alpha);
 
 /// a[i] / b[i] over the rounds that both took part in.

@@ -28,7 +28,8 @@ struct LoadedCandidate {
 inline double launch_fraction(Device& device, const LoadedCandidate& candidate, const Grid& grid,
                               std::span<const uint64_t> slots, double fraction, int threads) {
   const int64_t total = grid[0] * grid[1] * grid[2];
-  const int64_t wanted = std::max(4 * int64_t{threads}, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
+  const int64_t wanted =
+      std::max(4 * int64_t{threads}, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
   if (fraction >= 1 || total < 2 * wanted || !candidate.workspaces.empty()) {
     device.launch(*candidate.kernel, grid, slots);
     return 1;

@@ -13,12 +13,12 @@ namespace seqtile::autotune {
 namespace {
 
 constexpr size_t kSmallestRegion = size_t{32} << 20, kLargestRegion = size_t{256} << 20;
-constexpr double kProbeFlops = 2e8;       // a first launch is kept to about this much work
-constexpr double kSliceAboveUs = 2500;    // longer launches are sliced to
-constexpr double kSliceUs = 1500;         // this long
-constexpr double kSampleUs = 150;         // short launches are repeated up to this time
-constexpr double kEnoughUs = 5000;        // measured time after which a candidate needs no round beyond the least
-constexpr double kSlowFactor = 25;        // times the yardstick: not worth a second launch
+constexpr double kProbeFlops = 2e8;     // a first launch is kept to about this much work
+constexpr double kSliceAboveUs = 2500;  // longer launches are sliced to
+constexpr double kSliceUs = 1500;       // this long
+constexpr double kSampleUs = 150;       // short launches are repeated up to this time
+constexpr double kEnoughUs = 5000;      // measured time after which a candidate needs no round beyond the least
+constexpr double kSlowFactor = 25;      // times the yardstick: not worth a second launch
 
 double now_us() {
   using namespace std::chrono;
@@ -34,7 +34,8 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 OperandRegions::OperandRegions(bool cold, int64_t last_level_cache_bytes)
-    : cold_(cold), size_(std::clamp(static_cast<size_t>(4 * last_level_cache_bytes), kSmallestRegion, kLargestRegion)) {}
+    : cold_(cold),
+      size_(std::clamp(static_cast<size_t>(4 * last_level_cache_bytes), kSmallestRegion, kLargestRegion)) {}
 
 void* OperandRegions::take(std::optional<DType> dtype, size_t bytes) {
   Region& region = regions_[dtype];
@@ -152,7 +153,8 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
     *current = static_cast<int64_t>(i);
     const double probe = flops > kProbeFlops ? kProbeFlops / flops : 1;
     lane.estimate_us = sample_us(lane, 1, probe);
-    if (lane.estimate_us < kSlowFactor * kSliceAboveUs) lane.estimate_us = std::min(lane.estimate_us, sample_us(lane, 1, probe));
+    if (lane.estimate_us < kSlowFactor * kSliceAboveUs)
+      lane.estimate_us = std::min(lane.estimate_us, sample_us(lane, 1, probe));
     lane.reps = std::clamp(static_cast<int>(kSampleUs / std::max(0.1, lane.estimate_us)), 1, 64);
     if (lane.estimate_us > kSlowFactor * lanes[0].estimate_us + 1000) {
       lane.series.verdict = {"slow", "the first launch took " + std::to_string(static_cast<int64_t>(lane.estimate_us)) +

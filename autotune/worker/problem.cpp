@@ -61,8 +61,8 @@ int64_t dim_value(const Dim& dim, const ArgSpec& arg, const Schema& schema, std:
     if (schema.symbols[i] == dim.symbol) return symbols[i] + dim.size;
   for (size_t i = 0; i < schema.scalars.size(); ++i)
     if (schema.scalars[i] == dim.symbol) return symbols[schema.symbols.size() + i] + dim.size;
-  throw Error(ErrorCode::invalid_argument, "argument " + arg.name + " has the dimension " + dim.symbol +
-                                               ", which is no symbol of the schema");
+  throw Error(ErrorCode::invalid_argument,
+              "argument " + arg.name + " has the dimension " + dim.symbol + ", which is no symbol of the schema");
 }
 
 bool is_static(const ArgSpec& arg) {
@@ -88,10 +88,10 @@ std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, con
   std::vector<int64_t> symbols = op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
   if (symbols.size() == schema.symbols.size()) symbols.resize(schema.symbols.size() + schema.scalars.size(), 0);
   if (symbols.size() != schema.symbols.size() + schema.scalars.size())
-    throw Error(ErrorCode::invalid_argument,
-                "operation " + op.name + " gives " + std::to_string(symbols.size()) + " run-time values, its schema has " +
-                    std::to_string(schema.symbols.size()) + " symbols and " + std::to_string(schema.scalars.size()) +
-                    " scalars");
+    throw Error(ErrorCode::invalid_argument, "operation " + op.name + " gives " + std::to_string(symbols.size()) +
+                                                 " run-time values, its schema has " +
+                                                 std::to_string(schema.symbols.size()) + " symbols and " +
+                                                 std::to_string(schema.scalars.size()) + " scalars");
   return symbols;
 }
 
@@ -174,8 +174,10 @@ void CheckBuffers::fill_input(size_t arg, int set) {
   if (op_.fill && op_.fill(problem_, arg, seed)) return;
   const Tensor& tensor = problem_.tensors[arg];
   double scale = 1;
-  if (spec.role == ArgRole::weight && tensor.rank >= 2) scale = 1 / std::sqrt(static_cast<double>(tensor.sizes[tensor.rank - 1]));
-  fill_normal(tensor.data, tensor.dtype, tensor_bytes(tensor) / dtype_bytes(tensor.dtype), scale, 7919 * seed + 104729 * arg);
+  if (spec.role == ArgRole::weight && tensor.rank >= 2)
+    scale = 1 / std::sqrt(static_cast<double>(tensor.sizes[tensor.rank - 1]));
+  fill_normal(tensor.data, tensor.dtype, tensor_bytes(tensor) / dtype_bytes(tensor.dtype), scale,
+              7919 * seed + 104729 * arg);
 }
 
 void CheckBuffers::paint_guards(Buffer& buffer, std::byte value) {

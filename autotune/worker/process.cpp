@@ -93,8 +93,8 @@ WorkerProcess::~WorkerProcess() {
   if (shared_fd_ >= 0) close(shared_fd_);
 }
 
-WorkerProcess::Status WorkerProcess::ask(const std::string& request, std::span<const std::byte> payload,
-                                         Message& reply, double limit_s) {
+WorkerProcess::Status WorkerProcess::ask(const std::string& request, std::span<const std::byte> payload, Message& reply,
+                                         double limit_s) {
   *shared_ = -1;
   Channel::Status status = Channel::Status::closed;
   if (channel_.send(request, payload)) status = channel_.receive(reply, limit_s);
@@ -125,8 +125,7 @@ void WorkerProcess::end(bool crashed) {
     pid_ = -1;
     if (WIFSIGNALED(state))
       cause_ = "signal " + std::to_string(WTERMSIG(state)) + " (" + strsignal(WTERMSIG(state)) + ")";
-    else
-      cause_ = "exit status " + std::to_string(WEXITSTATUS(state));
+    else cause_ = "exit status " + std::to_string(WEXITSTATUS(state));
   }
   if (channel_.fd() >= 0) close(channel_.fd());
   channel_ = Channel();

@@ -108,7 +108,8 @@ void ProcessRunner::compile_entry(Slot& slot, Entry& entry, char& needs_problem)
     needs_problem = 0;
   }
   Message reply;
-  const auto status = slot->ask(text({{"do", "compile"}, {"config", entry.config.json()}}), {}, reply, limits_.compile_s);
+  const auto status =
+      slot->ask(text({{"do", "compile"}, {"config", entry.config.json()}}), {}, reply, limits_.compile_s);
   if (status != WorkerProcess::Status::ok) {
     entry.verdict = failure(status, *slot, true);
     return;
@@ -198,13 +199,17 @@ Verdict ProcessRunner::ensure_loaded(Entry& entry) {
 Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool repeat, double max_work) {
   if (Verdict verdict = ensure_loaded(entry); !verdict.ok()) return verdict;
   WorkerProcess& worker = measurer();
-  const Json request{{"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}, {"max_work", max_work}};
-  const double limit = longest_check_s_ > 0 ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
+  const Json request{
+      {"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}, {"max_work", max_work}};
+  const double limit =
+      longest_check_s_ > 0 ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
   const double start = now_s();
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limit);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
   Verdict verdict = verdict_of(Json::parse(reply.line));
+  if (verdict.outcome == "oob_write")
+    measurer_.reset();  // it may have written elsewhere too: the next one starts clean
   if (verdict.ok()) longest_check_s_ = std::max(longest_check_s_, now_s() - start);
   if (verdict.outcome == "error")  // the operation's own functions failed, not the candidate
     throw Error(ErrorCode::invalid_argument, "operation " + workload_.operation + ": " + verdict.detail);

@@ -52,7 +52,9 @@ void WorkerServer::serve() {
       reply = answer(request, payload);
     } catch (const Error& error) {
       const bool memory = error.code() == ErrorCode::out_of_resources;
-      reply = {{"outcome", memory ? "oom" : error.code() == ErrorCode::compile_failed ? "compile_error" : "error"},
+      reply = {{"outcome", memory                                      ? "oom"
+                           : error.code() == ErrorCode::compile_failed ? "compile_error"
+                                                                       : "error"},
                {"detail", error.what()}};
     } catch (const std::bad_alloc&) {
       reply = {{"outcome", "oom"}, {"detail", "out of memory"}};
@@ -94,8 +96,8 @@ nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::b
   const auto function = build_kernel(*state_->op, state_->workload, config, target);
   KernelBinary binary = compile(*function, target, OptLevel::fast);
   payload = std::move(binary.code);
-  return {{"outcome", "ok"},       {"symbol", binary.symbol},       {"target", binary.target},
-          {"stage", binary.stage}, {"entry", binary.entry_offset}, {"arena", binary.arena_bytes},
+  return {{"outcome", "ok"},          {"symbol", binary.symbol},      {"target", binary.target},
+          {"stage", binary.stage},    {"entry", binary.entry_offset}, {"arena", binary.arena_bytes},
           {"slots", binary.num_slots}};
 }
 
@@ -131,7 +133,8 @@ nlohmann::json WorkerServer::measure(const Json& request) {
                          request.at("limit_s"), request.at("stop_losers")};
   Json series = Json::array();
   for (const Series& one : state_->meter->measure(candidates, plan, current_))
-    series.push_back({{"outcome", one.verdict.outcome}, {"detail", one.verdict.detail}, {"us", one.us}, {"sliced", one.sliced}});
+    series.push_back(
+        {{"outcome", one.verdict.outcome}, {"detail", one.verdict.detail}, {"us", one.us}, {"sliced", one.sliced}});
   return {{"outcome", "ok"}, {"series", series}};
 }
 

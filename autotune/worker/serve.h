@@ -1,8 +1,8 @@
 // autotune/worker/serve.h -- what a worker process does with the commands that it gets.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands (field "do"): problem, compile, load, check, measure. Each is answered with one object whose field "outcome" is
-// "ok" or the reason of a failure. Tuning decisions are made on the other side.
+// Commands (field "do"): problem, compile, load, check, measure. Each is answered with one object whose field "outcome"
+// is "ok" or the reason of a failure. Tuning decisions are made on the other side.
 #pragma once
 #include <map>
 #include <memory>

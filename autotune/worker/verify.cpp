@@ -14,9 +14,9 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kFlopsPerByte = 5;           // what moving a byte costs in flops, roughly
-constexpr double kReferenceFlops = 8e6;       // spent on reference rows for one probe,
-constexpr double kExpensiveRowFlops = 2e7;    // or one row that costs more than this, or else three rows
+constexpr double kFlopsPerByte = 5;            // what moving a byte costs in flops, roughly
+constexpr double kReferenceFlops = 8e6;        // spent on reference rows for one probe,
+constexpr double kExpensiveRowFlops = 2e7;     // or one row that costs more than this, or else three rows
 constexpr double kReferenceElementFlops = 20;  // a reference element costs at least this much
 
 double value_at(const std::byte* from, DType dtype) {
@@ -78,7 +78,8 @@ int64_t row_elements(const Tensor& tensor) { return tensor.sizes[0] ? tensor.num
 
 }  // namespace
 
-Checker::Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length, ReferenceCache& reference)
+Checker::Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length,
+                 ReferenceCache& reference)
     : op_(op),
       workload_(workload),
       device_(device),
@@ -121,8 +122,8 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
   run(candidate, problem, workspaces);  // a kernel leaves its workspace as it wants to find it
   for (size_t o = 0; o < outputs_.size(); ++o)
     if (std::memcmp(first[o].data(), problem.tensors[outputs_[o]].data, first[o].size()) != 0)
-      return {"nondeterministic", "a second run on the same inputs gave other bits in " +
-                                      buffers_.schema().args[outputs_[o]].name};
+      return {"nondeterministic",
+              "a second run on the same inputs gave other bits in " + buffers_.schema().args[outputs_[o]].name};
   return verdict;
 }
 
@@ -133,8 +134,7 @@ double Checker::run(const LoadedCandidate& candidate, const Problem& problem,
   const auto scalars = std::span(problem.symbols).subspan(buffers_.schema().symbols.size());
   KernelCall call;
   layout_.bind(problem.tensors, problem.symbols[0], scalars, call);
-  for (const WorkspaceView& workspace : workspaces)
-    append_workspace(call, workspace.base, workspace.elements);
+  for (const WorkspaceView& workspace : workspaces) append_workspace(call, workspace.base, workspace.elements);
   append_scalars(call, scalars);
   const Cost cost = op_.cost(workload_, problem.symbols);
   const double work = std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
@@ -150,8 +150,9 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
   const int64_t rows = output.sizes[0];
   double elements = 0;
   for (const size_t i : outputs_) elements += static_cast<double>(row_elements(problem.tensors[i]));
-  const double cost = std::max(op_.cost(workload_, problem.symbols).flops / std::max<double>(1, static_cast<double>(rows)),
-                               kReferenceElementFlops * elements);
+  const double cost =
+      std::max(op_.cost(workload_, problem.symbols).flops / std::max<double>(1, static_cast<double>(rows)),
+               kReferenceElementFlops * elements);
   const int64_t least = cost > kExpensiveRowFlops ? 1 : 3;
   const int64_t budget = std::max(least, static_cast<int64_t>(kReferenceFlops / cost));
   std::vector<int64_t> candidates;
@@ -165,9 +166,11 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
       if (rows % tile && rows > tile) candidates.insert(candidates.end(), {rows - rows % tile, rows - rows % tile - 1});
     uint64_t state = static_cast<uint64_t>(rows) * 2654435761u + static_cast<uint64_t>(set);
     while (static_cast<int64_t>(candidates.size()) < 2 * budget)
-      candidates.push_back(static_cast<int64_t>((state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33) % rows);
+      candidates.push_back(
+          static_cast<int64_t>((state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33) % rows);
     // Other lengths and sets look at other rows first, where there is time for a few only.
-    std::rotate(candidates.begin(), candidates.begin() + (rows + set) % static_cast<int64_t>(candidates.size()), candidates.end());
+    std::rotate(candidates.begin(), candidates.begin() + (rows + set) % static_cast<int64_t>(candidates.size()),
+                candidates.end());
   } else {
     // A part of the grid may have reached only one of several outputs.
     const auto any_written = [&](int64_t row) {
@@ -205,7 +208,8 @@ void Checker::add_reference(const Problem& problem, ReferenceRows& known, const 
 Verdict Checker::compare(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows, bool whole) {
   Verdict verdict;
   const auto name = [&](size_t o) { return buffers_.schema().args[outputs_[o]].name; };
-  if (rows.empty() && problem.tensors[outputs_[0]].sizes[0] > 0) return {"wrong_result", name(0) + " was not written at all"};
+  if (rows.empty() && problem.tensors[outputs_[0]].sizes[0] > 0)
+    return {"wrong_result", name(0) + " was not written at all"};
   for (size_t o = 0; whole && o < outputs_.size(); ++o) {
     const Tensor& tensor = problem.tensors[outputs_[o]];
     int64_t where = 0;

@@ -3,7 +3,8 @@
 //
 // Checked for every input set: nothing written outside of the outputs, no element left unwritten, values within the
 // operation's tolerance (all rows at short lengths; first, last, tile edges and some others at long ones), and the
-// same bits from a second run. Reference rows are computed once and serve every candidate. docs/tuning.md has the rules.
+// same bits from a second run. Reference rows are computed once and serve every candidate. docs/tuning.md has the
+// rules.
 #pragma once
 #include <map>
 

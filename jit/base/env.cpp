@@ -29,7 +29,9 @@ int log_verbosity() {
 
 std::optional<std::string> cpu_target() { return get("SEQTILE_CPU_TARGET"); }
 std::optional<std::string> cache_dir() { return user_dir("SEQTILE_CACHE_DIR", "XDG_CACHE_HOME", "/.cache/seqtile"); }
-std::optional<std::string> config_dir() { return user_dir("SEQTILE_CONFIG_DIR", "XDG_CONFIG_HOME", "/.config/seqtile"); }
+std::optional<std::string> config_dir() {
+  return user_dir("SEQTILE_CONFIG_DIR", "XDG_CONFIG_HOME", "/.config/seqtile");
+}
 std::optional<std::string> worker_program() { return get("SEQTILE_WORKER"); }
 
 }  // namespace seqtile::env

@@ -6,10 +6,10 @@
 
 namespace seqtile::env {
 
-int log_verbosity();                            ///< SEQTILE_LOG, 0..4; default 0
-std::optional<std::string> cpu_target();        ///< SEQTILE_CPU_TARGET: forces a CPU target by name
-std::optional<std::string> cache_dir();         ///< SEQTILE_CACHE_DIR, else XDG_CACHE_HOME/seqtile, else ~/.cache/seqtile
-std::optional<std::string> config_dir();        ///< SEQTILE_CONFIG_DIR, else XDG_CONFIG_HOME/seqtile, else ~/.config/seqtile
-std::optional<std::string> worker_program();    ///< SEQTILE_WORKER: the executable that runs candidates
+int log_verbosity();                      ///< SEQTILE_LOG, 0..4; default 0
+std::optional<std::string> cpu_target();  ///< SEQTILE_CPU_TARGET: forces a CPU target by name
+std::optional<std::string> cache_dir();   ///< SEQTILE_CACHE_DIR, else XDG_CACHE_HOME/seqtile, else ~/.cache/seqtile
+std::optional<std::string> config_dir();  ///< SEQTILE_CONFIG_DIR, else XDG_CONFIG_HOME/seqtile, else ~/.config/seqtile
+std::optional<std::string> worker_program();  ///< SEQTILE_WORKER: the executable that runs candidates
 
 }  // namespace seqtile::env

@@ -47,10 +47,10 @@ struct Block;
 /// An operation's result, or a block's argument (`def == nullptr`).
 struct Value {
   Type type;
-  int id = 0;                ///< unique in the function; the printer's %id
+  int id = 0;  ///< unique in the function; the printer's %id
   Op* def = nullptr;
-  int index = 0;             ///< position among the results of `def`, or among the arguments of `block`
-  Block* block = nullptr;    ///< the block whose argument this is
+  int index = 0;           ///< position among the results of `def`, or among the arguments of `block`
+  Block* block = nullptr;  ///< the block whose argument this is
 };
 
 using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;

@@ -24,11 +24,11 @@ enum class TypeKind : uint8_t { scalar, tile, view };
 struct Type {
   TypeKind kind = TypeKind::scalar;
   DType dtype = DType::i64;
-  int rank = 0;                                ///< 0 for scalars
-  std::array<int64_t, kMaxViewRank> shape{};   ///< tile: static sizes; view: static sizes or kDynamic
-  bool contiguous = false;                     ///< view: the innermost stride is 1
-  bool noalias = false;                        ///< view: no other view of the function reaches the same memory
-  int alignment = 1;                           ///< view: bytes; holds for the base and every stride but the innermost
+  int rank = 0;                               ///< 0 for scalars
+  std::array<int64_t, kMaxViewRank> shape{};  ///< tile: static sizes; view: static sizes or kDynamic
+  bool contiguous = false;                    ///< view: the innermost stride is 1
+  bool noalias = false;                       ///< view: no other view of the function reaches the same memory
+  int alignment = 1;                          ///< view: bytes; holds for the base and every stride but the innermost
 
   bool operator==(const Type&) const = default;
   bool is_scalar() const { return kind == TypeKind::scalar; }

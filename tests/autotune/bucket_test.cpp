@@ -33,7 +33,8 @@ TEST_CASE("bucket: the ladder is the documented one", "[autotune][bucket]") {
   CHECK(buckets(1, 4096).size() == 69);
   CHECK(buckets(1, 8192).size() == 77);
   CHECK(buckets(1, 16) == std::vector<Bucket>{{1, 1}, {2, 2}, {3, 4}, {5, 8}, {9, 16}});
-  CHECK(buckets(17, 32) == std::vector<Bucket>{{17, 18}, {19, 20}, {21, 22}, {23, 24}, {25, 26}, {27, 28}, {29, 30}, {31, 32}});
+  CHECK(buckets(17, 32) ==
+        std::vector<Bucket>{{17, 18}, {19, 20}, {21, 22}, {23, 24}, {25, 26}, {27, 28}, {29, 30}, {31, 32}});
   CHECK(bucket(129) == Bucket{129, 144});
   CHECK(bucket(4096) == Bucket{3841, 4096});
   CHECK(bucket(4097) == Bucket{4097, 4608});

@@ -14,7 +14,8 @@ namespace {
 
 ConfigSpace sample() {
   ConfigSpace space;
-  space.parameter("m", {int64_t{1}, int64_t{2}, int64_t{4}}).parameter("form", {std::string("dot"), std::string("outer")});
+  space.parameter("m", {int64_t{1}, int64_t{2}, int64_t{4}})
+      .parameter("form", {std::string("dot"), std::string("outer")});
   space.constraint([](const Config& c) -> std::optional<std::string> {
     if (c.get_int("m") == 4 && c.get_string("form") == "dot") return "m = 4 needs the outer form";
     return std::nullopt;
@@ -37,7 +38,8 @@ TEST_CASE("config space: a refusal names the rule", "[autotune][space]") {
   CHECK(*space.refusal({{"m", int64_t{4}}, {"form", std::string("dot")}}) == "m = 4 needs the outer form");
   CHECK(*space.refusal({{"m", int64_t{3}}, {"form", std::string("dot")}}) == "parameter m cannot be 3");
   CHECK(*space.refusal({{"form", std::string("dot")}}) == "parameter m is missing");
-  CHECK(*space.refusal({{"m", int64_t{1}}, {"form", std::string("dot")}, {"x", int64_t{1}}}) == "there is no parameter x");
+  CHECK(*space.refusal({{"m", int64_t{1}}, {"form", std::string("dot")}, {"x", int64_t{1}}}) ==
+        "there is no parameter x");
 }
 
 TEST_CASE("config space: alternatives and single configurations join, each once", "[autotune][space]") {
@@ -82,8 +84,8 @@ TEST_CASE("registry: names are unique, unknown ones list the known", "[autotune]
 
 TEST_CASE("build_kernel: the name is the specialisation", "[autotune][registry]") {
   const auto op = test::toy_add_op();
-  const auto function = build_kernel(op, test::toy_add("plain"), {{"form", std::string("plain")}, {"block", int64_t{16}}},
-                                     cpu_target("avx2"));
+  const auto function = build_kernel(op, test::toy_add("plain"),
+                                     {{"form", std::string("plain")}, {"block", int64_t{16}}}, cpu_target("avx2"));
   CHECK(function->name() == "toy_add_f32_16_plain_avx2");
   CHECK_THROWS_AS(build_kernel(op, test::toy_add("plain"), {{"form", std::string("no_verify")}, {"block", int64_t{16}}},
                                cpu_target("avx2")),

@@ -33,8 +33,13 @@ TEST_CASE("fields: text is sorted by name and has no spaces", "[autotune][fields
 }
 
 TEST_CASE("fields: text round-trips with the types of its values", "[autotune][fields]") {
-  const Fields fields{{"one", int64_t{1}}, {"one_point", 1.0}, {"big", INT64_MAX}, {"small", INT64_MIN},
-                      {"text", std::string("a\"b\\c\n\t \xC3\xA4")}, {"tiny", 0x1.23456789abcdep-1022}, {"empty", std::string()}};
+  const Fields fields{{"one", int64_t{1}},
+                      {"one_point", 1.0},
+                      {"big", INT64_MAX},
+                      {"small", INT64_MIN},
+                      {"text", std::string("a\"b\\c\n\t \xC3\xA4")},
+                      {"tiny", 0x1.23456789abcdep-1022},
+                      {"empty", std::string()}};
   const Fields again = Fields::parse(fields.json());
   CHECK(again == fields);
   CHECK(again.json() == fields.json());

@@ -49,8 +49,8 @@ struct World {
   }
   std::vector<cache::TrialRow> trials(const std::string& forms, int64_t length) {
     const Bucket b = bucket(length);
-    return store->trials(make_key(registry.find("toy_add"), test::toy_add(forms), device, options.policy), kBucketVersion,
-                         b.lo, b.hi);
+    return store->trials(make_key(registry.find("toy_add"), test::toy_add(forms), device, options.policy),
+                         kBucketVersion, b.lo, b.hi);
   }
 };
 
@@ -81,7 +81,8 @@ TEST_CASE("session: covers every bucket, tunes, and finds what is fastest at eac
     const Config chosen = Config::parse(record.config_json);
     for (const int64_t length : {record.lo, record.hi}) {
       double best = 1e300;
-      for (const Config& other : {config("a", 16), config("b", 16), config("c", 16)}) best = std::min(best, crossing(other, length));
+      for (const Config& other : {config("a", 16), config("b", 16), config("c", 16)})
+        best = std::min(best, crossing(other, length));
       worst = std::max(worst, crossing(chosen, length) / best);
     }
     CHECK(record.samples > 0);
@@ -131,7 +132,8 @@ TEST_CASE("session: one candidate added to the space costs one trial per tuned b
   World world;
   world.options.merge = false;
   FakeRunner runner(crossing);
-  // The space belongs to the operation: its forms are a static field here, so the test keeps the key and swaps the space.
+  // The space belongs to the operation: its forms are a static field here, so the test keeps the key and swaps the
+  // space.
   std::string forms = "a/16,b/16";
   OpDef op = test::toy_add_op();
   const auto space_of = op.config_space;
@@ -208,7 +210,8 @@ TEST_CASE("session: failed candidates are recorded with their reason and the sea
   CHECK(report.failed_trials == 3);
   CHECK(Config::parse(world.records(forms)[0].config_json) == config("e", 16));
   std::map<std::string, std::string> outcomes;
-  for (const auto& row : world.trials(forms, 64)) outcomes[Config::parse(row.config_json).get_string("form")] = row.outcome;
+  for (const auto& row : world.trials(forms, 64))
+    outcomes[Config::parse(row.config_json).get_string("form")] = row.outcome;
   CHECK(outcomes == std::map<std::string, std::string>{
                         {"a", "ok"}, {"b", "compile_error"}, {"c", "crash"}, {"d", "wrong_result"}, {"e", "ok"}});
 }

@@ -86,7 +86,8 @@ TEST_CASE("strategy topk: the model's first eight and one other, in one batch", 
   CHECK(outcome.asked[8] >= 8);
   CHECK(outcome.best_time <= 1.1 * *recording.times[recording.best]);
   std::set<size_t> drawn;
-  for (int seed = 0; seed < 50; ++seed) drawn.insert(search(*make_strategy("topk", recording.ranked, seed), recording).asked[8]);
+  for (int seed = 0; seed < 50; ++seed)
+    drawn.insert(search(*make_strategy("topk", recording.ranked, seed), recording).asked[8]);
   CHECK(drawn.size() > 30);
 }
 

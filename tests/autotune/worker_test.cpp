@@ -55,7 +55,8 @@ TEST_CASE("worker: a right candidate compiles, verifies in every bucket and is m
   Bench bench;
   const Config plain = config("plain", 16);
   REQUIRE(bench.verify(plain).detail == "");
-  for (const int64_t length : {1, 2, 17, 1000, 4096}) CHECK(bench.runner->check_bucket(plain, bucket(length)).detail == "");
+  for (const int64_t length : {1, 2, 17, 1000, 4096})
+    CHECK(bench.runner->check_bucket(plain, bucket(length)).detail == "");
   const std::vector<Config> both{plain, config("plain", 4)};
   REQUIRE(bench.verify(both[1]).ok());
   const auto series = bench.runner->measure(both, {512, 7, 15, 1, false});
@@ -74,8 +75,8 @@ TEST_CASE("worker: a right candidate compiles, verifies in every bucket and is m
 TEST_CASE("worker: each kind of wrong candidate is told apart", "[autotune][worker]") {
   Bench bench;
   const std::vector<std::pair<std::string, std::string>> expected{
-      {"wrong", "wrong_result"},     {"unwritten", "wrong_result"}, {"oob", "oob_write"},
-      {"under", "oob_write"},        {"dirty", "nondeterministic"}, {"no_verify", "compile_error"},
+      {"wrong", "wrong_result"},       {"unwritten", "wrong_result"}, {"oob", "oob_write"},
+      {"under", "oob_write"},          {"dirty", "nondeterministic"}, {"no_verify", "compile_error"},
       {"build_throw", "compile_error"}};
   for (const auto& [form, outcome] : expected) {
     INFO(form);

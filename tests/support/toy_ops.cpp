@@ -53,7 +53,8 @@ void store_rows(KernelBuilder& b, const std::string& form, Var x, Var y, Var row
   } else if (form == "wrong") {
     b.store(y, {row, 0}, rows + 1.5);
   } else if (form == "wrong_tail") {
-    const Var extra = b.cast(b.select(row >= 256, b.constant(DType::i64, int64_t{1}), b.constant(DType::i64, int64_t{0})), DType::f32);
+    const Var extra = b.cast(
+        b.select(row >= 256, b.constant(DType::i64, int64_t{1}), b.constant(DType::i64, int64_t{0})), DType::f32);
     b.store(y, {row, 0}, rows + 1.0 + b.full({block, n}, extra));
   } else if (form == "dirty") {
     const Var seen = b.load_scalar(tally, {b.program_id(0)});
@@ -82,12 +83,13 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   if (form == "under") b.store_scalar(y, {-1, 0}, b.constant(DType::f32, 7.0));
   if (form == "segfault") b.store_scalar(y, {int64_t{1} << 40, 0}, b.constant(DType::f32, 7.0));
   if (form == "hang")
-    b.while_loop({b.constant(DType::i64, int64_t{0})},
-                 [&](std::vector<Var> c) {
-                   b.store_scalar(y, {0, 0}, b.cast(c[0], DType::f32));
-                   return c[0] >= 0;
-                 },
-                 [&](std::vector<Var> c) { return std::vector{b.binary(ir::OpKind::bit_and, c[0] + 1, int64_t{1023})}; });
+    b.while_loop(
+        {b.constant(DType::i64, int64_t{0})},
+        [&](std::vector<Var> c) {
+          b.store_scalar(y, {0, 0}, b.cast(c[0], DType::f32));
+          return c[0] >= 0;
+        },
+        [&](std::vector<Var> c) { return std::vector{b.binary(ir::OpKind::bit_and, c[0] + 1, int64_t{1023})}; });
   if (form == "no_verify") b.store(x, {row}, b.full({block, n}, 0.0));
 }
 

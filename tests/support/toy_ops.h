@@ -1,8 +1,9 @@
 // tests/support/toy_ops.h -- an operation whose candidates misbehave on purpose, each in another way.
 // SPDX-License-Identifier: Apache-2.0
 //
-// "toy_add": y [length, n] = x [length, n] + 1, f32. The field "forms" lists the forms in its space, the first being the
-// default; every form comes with block = 4 and 16 rows a program unless its name ends with a block of its own ("wrong/4").
+// "toy_add": y [length, n] = x [length, n] + 1, f32. The field "forms" lists the forms in its space, the first being
+// the default; every form comes with block = 4 and 16 rows a program unless its name ends with a block of its own
+// ("wrong/4").
 //   plain         right                          slow         right, a thousand times over
 //   segfault      writes far away                hang         never ends
 //   oob           writes past the last row       under        writes before the first row

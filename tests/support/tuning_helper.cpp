@@ -24,8 +24,8 @@ int main(int argc, char** argv) {
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   };
-  const auto report =
-      autotune::tune(registry, {{"toy", test::toy_add(argv[2]), 1, std::atoll(argv[3])}}, "cpu", *store, *artifacts, options);
+  const auto report = autotune::tune(registry, {{"toy", test::toy_add(argv[2]), 1, std::atoll(argv[3])}}, "cpu", *store,
+                                     *artifacts, options);
   std::printf("trials %lld\n", static_cast<long long>(report.trials));
   return report.complete ? 0 : 1;
 }

@@ -64,7 +64,8 @@ Value* integer_unary(Emitter& e, OpKind kind, Value* a) {
 // Rounds towards minus infinity without the library call that targets below SSE4.1 would make.
 Value* emit_floor(Emitter& e, Value* a) {
   llvm::Type* type = a->getType();
-  Value* big = e.b.CreateFCmpUGE(e.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a), llvm::ConstantFP::get(type, 0x1p23));
+  Value* big =
+      e.b.CreateFCmpUGE(e.b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a), llvm::ConstantFP::get(type, 0x1p23));
   llvm::Type* integer = width_of(a) == 1 ? static_cast<llvm::Type*>(e.b.getInt32Ty())
                                          : llvm::FixedVectorType::get(e.b.getInt32Ty(), width_of(a));
   Value* zero = llvm::Constant::getNullValue(type);

@@ -7,9 +7,9 @@
 //     for each panel of nr columns:  transpose w[nr, kc] into the panel                 (stays in L1)
 //       for each mr rows:  kernel                                                       (registers)
 //
-// Packing w costs about 8 / rows of the arithmetic (one transposition for every `rows` multiplications), so it pays from a few
-// dozen rows. Dot-product form: x is copied once, w is read where it lies, once. The result stays in the arena; what
-// follows the loop (bias, activation, residual) reads it from there, row by row.
+// Packing w costs about 8 / rows of the arithmetic (one transposition for every `rows` multiplications), so it pays
+// from a few dozen rows. Dot-product form: x is copied once, w is read where it lies, once. The result stays in the
+// arena; what follows the loop (bias, activation, residual) reads it from there, row by row.
 #include <algorithm>
 
 #include "jit/codegen/cpu/micro_kernel.h"
@@ -27,7 +27,8 @@ namespace {
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 bool is_defined_in(const ir::Value* value, const ir::Block* block) {
-  for (const ir::Block* b = value->def ? value->def->parent : value->block; b; b = b->parent ? b->parent->parent : nullptr)
+  for (const ir::Block* b = value->def ? value->def->parent : value->block; b;
+       b = b->parent ? b->parent->parent : nullptr)
     if (b == block) return true;
   return false;
 }
@@ -48,8 +49,8 @@ std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers
 }  // namespace
 
 llvm::Function* Program::outer_kernel(const OuterKernel& k) {
-  const std::string name = kernel_name("outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
-                                                 static_cast<int>(k.compute)});
+  const std::string name = kernel_name(
+      "outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride, static_cast<int>(k.compute)});
   llvm::Function*& fn = kernels_[name];
   if (!fn) fn = emit_outer_kernel(e_, k, name);
   return fn;
@@ -96,7 +97,8 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
 
 bool Program::match(const Op& loop, Contraction& found) const {
   const ir::Block& body = *loop.regions[0];
-  const auto lo = constant_int(loop.operands[0]), hi = constant_int(loop.operands[1]), step = constant_int(loop.operands[2]);
+  const auto lo = constant_int(loop.operands[0]), hi = constant_int(loop.operands[1]),
+             step = constant_int(loop.operands[2]);
   if (!lo || *lo != 0 || !hi || !step || body.arguments.size() < 2) return false;
   found.loop = &loop, found.k = *hi;
   const auto& yielded = body.yielded();
@@ -112,10 +114,12 @@ bool Program::match(const Op& loop, Contraction& found) const {
     if (found.weights[i].packed != found.weights[0].packed || dot->results[0]->type != yielded[0]->type) return false;
   }
   for (const Op* op : body.ops)  // nothing else may happen in the loop
-    if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield) return false;
+    if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield)
+      return false;
   const ir::Value* view = found.a->operands[0];
   if (view->type.rank != 2 || !view->type.contiguous || view->type.shape[1] != found.k) return false;
-  if (found.a->operands[2] != body.arguments[0] || is_defined_in(found.a->operands[1], &body) || is_defined_in(view, &body))
+  if (found.a->operands[2] != body.arguments[0] || is_defined_in(found.a->operands[1], &body) ||
+      is_defined_in(view, &body))
     return false;
   if (view->type.dtype == DType::f64) return false;
   found.block_m = yielded[0]->type.shape[0], found.block_n = yielded[0]->type.shape[1];
@@ -144,7 +148,8 @@ bool Program::lower_contraction(const Op& loop) {
   if (!match(loop, c)) return false;
   choose_schedule(c);
   for (size_t i = 0; i < c.weights.size(); ++i) c.accumulate |= !is_zero(loop.operands[3 + i]);
-  const int64_t rows = round_up(c.block_m, c.mr), columns = round_up(c.block_n, c.dot_form ? e_.lanes : c.nr) + e_.lanes;
+  const int64_t rows = round_up(c.block_m, c.mr),
+                columns = round_up(c.block_n, c.dot_form ? e_.lanes : c.nr) + e_.lanes;
   for (size_t i = 0; i < c.weights.size(); ++i) {
     Buffer& buffer = c.weights[i].c;
     buffer = {e_.reserve(rows * columns * 4), DType::f32, {columns, 1}};
@@ -155,8 +160,8 @@ bool Program::lower_contraction(const Op& loop) {
   return true;
 }
 
-// Copies rows of x into the arena in compute type: columns first_k .. first_k + count_k, zeros up to whole vectors, and rows
-// of zeros up to a multiple of mr.
+// Copies rows of x into the arena in compute type: columns first_k .. first_k + count_k, zeros up to whole vectors, and
+// rows of zeros up to a multiple of mr.
 void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Value* rows) {
   const ir::Value* view = c.a->operands[0];
   const ViewRef& x = views_.at(view);
@@ -171,7 +176,9 @@ void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Va
     return e_.element_ptr(arena, e_.b.CreateAdd(e_.b.CreateMul(r, e_.i64(c.a_stride)), k), c.compute);
   };
   llvm::Type* type = llvm::FixedVectorType::get(e_.type_of(c.compute), static_cast<unsigned>(width));
-  const auto put = [&](Value* value, Value* r, Value* k) { e_.b.CreateAlignedStore(value, target(r, k), llvm::Align(4)); };
+  const auto put = [&](Value* value, Value* r, Value* k) {
+    e_.b.CreateAlignedStore(value, target(r, k), llvm::Align(4));
+  };
   e_.loop(e_.i64(0), valid, 1, [&](Value* r) {
     Value* row = e_.b.CreateMul(e_.b.CreateAdd(first_row, r), x.strides[0]);
     Value* source = e_.element_ptr(x.base, e_.b.CreateAdd(row, first_k), dtype);
@@ -190,8 +197,8 @@ void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Va
 }
 
 // One block of `lanes` rows of w by `lanes` units of k, transposed into the panel. Rows after `last` repeat it.
-void Program::transpose_block(DType dtype, DType compute, Value* base, Value* stride, Value* first, Value* last, Value* k,
-                              Value* k_left, Value* panel, int64_t step_bytes) {
+void Program::transpose_block(DType dtype, DType compute, Value* base, Value* stride, Value* first, Value* last,
+                              Value* k, Value* k_left, Value* panel, int64_t step_bytes) {
   const int width = vector_elements(e_, compute);
   Value* mask = k_left ? e_.lanes_below(k_left, width) : nullptr;
   auto* units = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
@@ -205,7 +212,8 @@ void Program::transpose_block(DType dtype, DType compute, Value* base, Value* st
   if (last)
     for (int i = 0; i < e_.lanes; ++i) {
       Value* inside = e_.b.CreateICmpSLE(e_.b.CreateAdd(first, e_.i64(i)), last);
-      rows[static_cast<size_t>(i)] = e_.b.CreateSelect(inside, rows[static_cast<size_t>(i)], llvm::Constant::getNullValue(units));
+      rows[static_cast<size_t>(i)] =
+          e_.b.CreateSelect(inside, rows[static_cast<size_t>(i)], llvm::Constant::getNullValue(units));
     }
   const std::vector<Value*> columns = transpose(e_, rows);
   for (int i = 0; i < e_.lanes; ++i) {
@@ -222,7 +230,8 @@ void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Va
   const ViewRef& w = views_.at(view);
   const DType dtype = view->type.dtype;
   const int width = vector_elements(e_, c.compute);
-  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4, units = elements_per_unit(c.compute);
+  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4,
+                units = elements_per_unit(c.compute);
   const int64_t n = view->type.shape[0];
   const bool aligned = n != ir::kDynamic && n % c.nr == 0 && c.block_n % c.nr == 0 && known_divisor(offset) % c.nr == 0;
   Value* last = aligned ? nullptr : e_.b.CreateSub(w.sizes[0], e_.i64(1));
@@ -239,8 +248,7 @@ void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Va
     };
     Value* whole = e_.b.CreateAnd(count_k, e_.i64(-width));
     e_.loop(e_.i64(0), whole, width, [&](Value* k) { block(k, nullptr); });
-    if (c.k % width != 0)
-      e_.loop(whole, count_k, width, [&](Value* k) { block(k, e_.b.CreateSub(count_k, k)); });
+    if (c.k % width != 0) e_.loop(whole, count_k, width, [&](Value* k) { block(k, e_.b.CreateSub(count_k, k)); });
   });
 }
 
@@ -250,7 +258,8 @@ void Program::copy_packed_weight(const Contraction& c, size_t which, Value* firs
   const ir::Value* view = c.weights[which].load->operands[0];
   const ViewRef& w = views_.at(view);
   const DType dtype = view->type.dtype;
-  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4, units = elements_per_unit(c.compute);
+  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4,
+                units = elements_per_unit(c.compute);
   Value* index = e_.b.CreateAdd(scalars_.at(c.weights[which].load->operands[1]), e_.b.CreateUDiv(column, e_.i64(c.nr)));
   Value* source = e_.element_ptr(w.base, e_.b.CreateMul(index, w.strides[0]), dtype);
   Value* panel = e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4);
@@ -288,7 +297,8 @@ void Program::contract_outer(const Contraction& found) {
                       c.weights[0].load->operands[0]->type.dtype == DType::f32;
   const int64_t panel = direct ? 0 : e_.reserve(kc / units * c.nr * weights * 4);
   const Buffer& first = c.weights[0].c;
-  OuterKernel kernel{c.mr, c.nr / e_.lanes, static_cast<int>(weights), c.a_stride / units, first.strides[0], 0, c.compute};
+  OuterKernel kernel{c.mr, c.nr / e_.lanes, static_cast<int>(weights), c.a_stride / units, first.strides[0],
+                     0,    c.compute};
   if (weights > 1) kernel.c_weight_stride = (c.weights[1].c.offset - first.offset) / 4;
   llvm::Function* fn = outer_kernel(kernel);
   Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
@@ -300,7 +310,8 @@ void Program::contract_outer(const Contraction& found) {
     e_.loop(e_.i64(0), columns, c.nr, [&](Value* j) {
       Value* b = direct ? nullptr : e_.arena_ptr(panel);
       if (direct) b = packed_panel(c, k, j);
-      else for (size_t w = 0; w < c.weights.size(); ++w) pack_weight(c, w, k, count, j, panel);
+      else
+        for (size_t w = 0; w < c.weights.size(); ++w) pack_weight(c, w, k, count, j, panel);
       e_.loop(e_.i64(0), rows, c.mr, [&](Value* i) {
         Value* a = e_.element_ptr(e_.arena_ptr(c.a_offset), e_.b.CreateMul(i, e_.i64(c.a_stride)), c.compute);
         Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(first.strides[0])), j);
@@ -340,8 +351,8 @@ void Program::contract_dot(const Contraction& found) {
     Value* accumulate = c.accumulate ? e_.b.getTrue() : e_.b.CreateICmpNE(k, e_.i64(0));
     Value *vectors = e_.b.CreateUDiv(count, e_.i64(width)), *tail = e_.b.CreateURem(count, e_.i64(width));
     e_.loop(e_.i64(0), rows, c.mr, [&](Value* i) {
-      Value* a = e_.element_ptr(e_.arena_ptr(c.a_offset),
-                                e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(c.a_stride)), k), c.compute);
+      Value* a =
+          e_.element_ptr(e_.arena_ptr(c.a_offset), e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(c.a_stride)), k), c.compute);
       Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(kernel.c_stride)), j);
       Value* out = e_.element_ptr(e_.arena_ptr(weight.c.offset), element, DType::f32);
       e_.b.CreateCall(fn, {a, source, w.strides[0], last, out, vectors, tail, accumulate});

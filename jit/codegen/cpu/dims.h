@@ -1,10 +1,10 @@
 // jit/codegen/cpu/dims.h -- which dimensions of which tiles run together, and how far each must really be computed.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dimensions that an element-wise operation, a product or a loop ties to each other form one class. If nothing in a class is
-// reduced over, elements beyond the bounds of every store of the class are never observed, so loops over it stop there:
-// a tile of 64 rows at the end of a 70-row tensor computes 6 of them. A reduced dimension is computed whole ("out
-// of range" reads the fill value, which the reduction sees).
+// Dimensions that an element-wise operation, a product or a loop ties to each other form one class. If nothing in a
+// class is reduced over, elements beyond the bounds of every store of the class are never observed, so loops over it
+// stop there: a tile of 64 rows at the end of a 70-row tensor computes 6 of them. A reduced dimension is computed whole
+// ("out of range" reads the fill value, which the reduction sees).
 #pragma once
 #include <map>
 #include <vector>

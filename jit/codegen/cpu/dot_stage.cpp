@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The left operand is written, in compute type, by the same pass over the rows that computes it (the exponentials of
-// attention are stored and summed in one pass); the right one is packed into panels; the accumulator stays in the arena and is
-// updated in place when it is carried by a loop. A product with few rows reads a transposed right operand where it lies.
+// attention are stored and summed in one pass); the right one is packed into panels; the accumulator stays in the arena
+// and is updated in place when it is carried by a loop. A product with few rows reads a transposed right operand where
+// it lies.
 #include <algorithm>
 
 #include "jit/codegen/cpu/micro_kernel.h"
@@ -18,8 +19,8 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kRowPadding = 16;       // no register kernel has more rows
-constexpr int64_t kMaxVectors = 4;        // nor more vectors of columns
+constexpr int64_t kRowPadding = 16;        // no register kernel has more rows
+constexpr int64_t kMaxVectors = 4;         // nor more vectors of columns
 constexpr int64_t kMaxRowProductRows = 4;  // up to here packing the right operand costs more than it saves
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -65,7 +66,8 @@ Shape choose_shape(int64_t rows, int64_t vectors, int64_t registers) {
 }  // namespace
 
 DType Program::compute_dtype(const ir::Value* a, const ir::Value* b, int64_t k) const {
-  const bool pairs = e_.target.has_bf16_dot && a->type.dtype == DType::bf16 && b->type.dtype == DType::bf16 && k % 2 == 0;
+  const bool pairs =
+      e_.target.has_bf16_dot && a->type.dtype == DType::bf16 && b->type.dtype == DType::bf16 && k % 2 == 0;
   return pairs ? DType::bf16 : DType::f32;
 }
 
@@ -95,9 +97,10 @@ const ir::Value* Program::accumulates_in_place(const Op& op) const {
     if (!value->def || users_.at(value).size() != 1 || value->def->info().group != ir::OpGroup::binary) return nullptr;
     user = value->def;
     value = user->operands[0]->type.is_tile() && (user->operands[0] == carried || user->operands[0]->def) &&
-                    user->operands[0]->type == result->type && (user->operands[0] == carried ||
-                    user->operands[0]->def->info().group == ir::OpGroup::binary)
-                ? user->operands[0] : user->operands[1];
+                    user->operands[0]->type == result->type &&
+                    (user->operands[0] == carried || user->operands[0]->def->info().group == ir::OpGroup::binary)
+                ? user->operands[0]
+                : user->operands[1];
     if (value->type != result->type) return nullptr;
     if (value == carried) break;
   }
@@ -137,7 +140,8 @@ bool Program::is_costly(const ir::Value* tile) const {
   const Op& op = *tile->def;
   const auto group = op.info().group;
   if (group != ir::OpGroup::unary && group != ir::OpGroup::binary && group != ir::OpGroup::shape) return false;
-  if (op.kind >= OpKind::exp2 && op.kind <= OpKind::cos && op.kind != OpKind::sqrt && op.kind != OpKind::rcp) return true;
+  if (op.kind >= OpKind::exp2 && op.kind <= OpKind::cos && op.kind != OpKind::sqrt && op.kind != OpKind::rcp)
+    return true;
   return std::any_of(op.operands.begin(), op.operands.end(), [&](const ir::Value* v) { return is_costly(v); });
 }
 
@@ -217,13 +221,14 @@ void Program::pack_panels(const ir::Value* b, DType compute, const Panels& panel
         if (n % e_.lanes) index.mask = e_.lanes_below(e_.b.CreateSub(e_.i64(n), j), e_.lanes);
         return e_.splat(eval(b, index), e_.lanes);
       };
-      Value* value = units == 1 ? e_.convert(vector(row), b->type.dtype, DType::f32)
-                                : interleave(vector(row), vector(odd_row));
+      Value* value =
+          units == 1 ? e_.convert(vector(row), b->type.dtype, DType::f32) : interleave(vector(row), vector(odd_row));
       Value* panel = e_.b.CreateMul(e_.b.CreateUDiv(j, e_.i64(columns)), e_.i64(panels.panel_bytes));
       Value* step = e_.b.CreateMul(e_.b.CreateUDiv(row, e_.i64(units)), e_.i64(step_bytes));
       Value* column = e_.b.CreateMul(e_.b.CreateURem(j, e_.i64(columns)), e_.i64(4));
       Value* at = e_.b.CreateAdd(e_.b.CreateAdd(panel, step), column);
-      e_.b.CreateAlignedStore(value, e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.arena_ptr(panels.offset), at), llvm::Align(4));
+      e_.b.CreateAlignedStore(value, e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.arena_ptr(panels.offset), at),
+                              llvm::Align(4));
     });
   });
   hoist_block_ = nullptr;
@@ -247,7 +252,8 @@ void Program::pack_panels_transposed(const Op& load, DType compute, const Panels
   e_.loop(e_.i64(0), e_.i64(round_up(n, e_.lanes)), e_.lanes, [&](Value* j) {
     Value* panel = e_.b.CreateMul(e_.b.CreateUDiv(j, e_.i64(columns)), e_.i64(panels.panel_bytes));
     Value* column = e_.b.CreateMul(e_.b.CreateURem(j, e_.i64(columns)), e_.i64(4));
-    Value* target = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.arena_ptr(panels.offset), e_.b.CreateAdd(panel, column));
+    Value* target =
+        e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.arena_ptr(panels.offset), e_.b.CreateAdd(panel, column));
     e_.loop(e_.i64(0), e_.i64(k), width, [&](Value* kk) {
       Value* step = e_.b.CreateMul(e_.b.CreateUDiv(kk, e_.i64(units)), e_.i64(step_bytes));
       Value* left = k_inside && k % width == 0 ? nullptr : e_.b.CreateSub(k_end, kk);

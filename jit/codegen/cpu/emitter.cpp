@@ -218,8 +218,8 @@ Value* Emitter::from_f32(Value* value, DType to) {
   Value* sign = b.CreateAnd(b.CreateLShr(bits, constant(16)), constant(0x8000));
   Value* magnitude = b.CreateAnd(bits, constant(0x7fffffff));
   Value* odd = b.CreateAnd(b.CreateLShr(magnitude, constant(13)), constant(1));
-  Value* normal = b.CreateLShr(b.CreateSub(b.CreateAdd(b.CreateAdd(magnitude, constant(0xfff)), odd),
-                                           constant(112u << 23)), constant(13));
+  Value* normal = b.CreateLShr(
+      b.CreateSub(b.CreateAdd(b.CreateAdd(magnitude, constant(0xfff)), odd), constant(112u << 23)), constant(13));
   // Below 2^-14 adding 0.5 aligns the mantissa so that the addition itself rounds to nearest even.
   llvm::Type* real = value->getType();
   Value* aligned = b.CreateFAdd(b.CreateBitCast(magnitude, real), llvm::ConstantFP::get(real, 0.5));

@@ -1,5 +1,5 @@
-// jit/codegen/cpu/emitter.h -- the small vocabulary that CPU lowering is written in: loops, arena, vectors, conversions.
-// SPDX-License-Identifier: Apache-2.0
+// jit/codegen/cpu/emitter.h -- the small vocabulary that CPU lowering is written in: loops, arena, vectors,
+// conversions. SPDX-License-Identifier: Apache-2.0
 //
 // 16-bit floats live in registers as their bits (i16): every conversion is explicit and no target needs a library call.
 // A masked-out lane of a load reads as zero bits.
@@ -23,9 +23,9 @@ class Emitter {
   llvm::LLVMContext& context;
   const Target& target;
   llvm::IRBuilder<> b;
-  llvm::Function* function;                     ///< the program function
-  llvm::Value *slots, *pid, *grid, *arena;      ///< its arguments
-  const int lanes;                              ///< f32 lanes of one vector register
+  llvm::Function* function;                 ///< the program function
+  llvm::Value *slots, *pid, *grid, *arena;  ///< its arguments
+  const int lanes;                          ///< f32 lanes of one vector register
 
   llvm::Value* i64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
   llvm::Value* i32(int64_t value) { return b.getInt32(static_cast<uint32_t>(value)); }
@@ -39,8 +39,8 @@ class Emitter {
   void loop(llvm::Value* lo, llvm::Value* hi, int64_t step, const std::function<void(llvm::Value*)>& body);
   /// The same with values carried from one iteration to the next; returns those after the last one.
   using CarriedBody = std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>;
-  std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step,
-                                 std::vector<llvm::Value*> inits, const CarriedBody& body);
+  std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
+                                 const CarriedBody& body);
   void if_then(llvm::Value* condition, const std::function<void()>& body);
 
   /// Reserves arena bytes (64-byte aligned) for the whole program; returns the offset.

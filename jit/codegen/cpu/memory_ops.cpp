@@ -113,8 +113,8 @@ void Program::lower_sync(const Op& op) {
   }
 }
 
-// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the counter is (index, 0, 0, 0),
-// the key the seed; the first of the four words gives 24 bits of mantissa.
+// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the counter is (index, 0, 0,
+// 0), the key the seed; the first of the four words gives 24 bits of mantissa.
 void Program::lower_rand(const Op& op) {
   const ir::Value *counters = op.operands[1], *result = op.results[0];
   const Buffer buffer = reserve_tile(counters->type);

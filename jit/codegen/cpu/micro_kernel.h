@@ -3,9 +3,9 @@
 //
 // Two forms. *Outer product*: accumulators are vectors along n; each step broadcasts one element of every row of a and
 // multiplies it with a row of a packed panel of b. *Dot product*: accumulators are vectors along k; each step
-// multiplies vectors of rows of a with vectors of rows of w, and a tree of shuffles sums the lanes at the end; w is read
-// where it lies. Both compute in f32, or in pairs of bf16 summed in f32 (vdpbf16ps): a "step" of k is then two elements,
-// and everything is laid out in units of 32 bits.
+// multiplies vectors of rows of a with vectors of rows of w, and a tree of shuffles sums the lanes at the end; w is
+// read where it lies. Both compute in f32, or in pairs of bf16 summed in f32 (vdpbf16ps): a "step" of k is then two
+// elements, and everything is laid out in units of 32 bits.
 #pragma once
 #include "jit/codegen/cpu/emitter.h"
 
@@ -15,30 +15,31 @@ namespace seqtile::cpu {
 constexpr int64_t elements_per_unit(DType compute) { return compute == DType::bf16 ? 2 : 1; }
 
 struct OuterKernel {
-  int mr, nv;                 ///< rows; vectors of columns of one weight
-  int weights = 1;            ///< panels side by side: columns of weight w follow those of weight w - 1
-  int64_t a_stride;           ///< units between rows of a
-  int64_t c_stride;           ///< f32 elements between rows of c
+  int mr, nv;                   ///< rows; vectors of columns of one weight
+  int weights = 1;              ///< panels side by side: columns of weight w follow those of weight w - 1
+  int64_t a_stride;             ///< units between rows of a
+  int64_t c_stride;             ///< f32 elements between rows of c
   int64_t c_weight_stride = 0;  ///< f32 elements between the c of two weights
   DType compute;
   auto operator<=>(const OuterKernel&) const = default;
 };
 
-/// void(ptr a, ptr panel, ptr c, i64 steps, i1 accumulate): c (+)= a panel; panel is [steps][weights * nv * lanes] units.
+/// void(ptr a, ptr panel, ptr c, i64 steps, i1 accumulate): c (+)= a panel; panel is [steps][weights * nv * lanes]
+/// units.
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
 
 struct DotKernel {
   int mr, nr;
-  int64_t a_stride;           ///< compute elements between rows of a; rows are padded with zeros to whole vectors
+  int64_t a_stride;  ///< compute elements between rows of a; rows are padded with zeros to whole vectors
   int64_t c_stride;
   DType w_dtype, compute;
-  bool has_tail;              ///< k is not a multiple of a vector
+  bool has_tail;  ///< k is not a multiple of a vector
   auto operator<=>(const DotKernel&) const = default;
 };
 
 /// void(ptr a, ptr w, i64 w_stride, i64 last, ptr c, i64 vectors, i64 tail, i1 accumulate): c[i, j] (+)= sum over k of
-/// a[i, k] w[min(j, last), k] for k < vectors * vector length + tail; columns after `last` get 0. `last` may be negative:
-/// nothing is then read through w but row 0 + last, which the caller makes valid.
+/// a[i, k] w[min(j, last), k] for k < vectors * vector length + tail; columns after `last` get 0. `last` may be
+/// negative: nothing is then read through w but row 0 + last, which the caller makes valid.
 llvm::Function* emit_dot_kernel(Emitter& e, const DotKernel& kernel, const std::string& name);
 
 /// acc + a * b: fused where the target can, or the bf16 pair product.

@@ -108,8 +108,8 @@ void Program::lower_scalar(const Op& op) {
   Value*& lowered = scalars_[result];
   llvm::Type* type = e_.type_of(result->type.dtype);
   const auto coordinate = [&](Value* base) {
-    return e_.b.CreateLoad(e_.b.getInt64Ty(), e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt64Ty(), base,
-                                                                             static_cast<uint64_t>(op.int_attr("axis"))));
+    return e_.b.CreateLoad(e_.b.getInt64Ty(), e_.b.CreateConstInBoundsGEP1_64(
+                                                  e_.b.getInt64Ty(), base, static_cast<uint64_t>(op.int_attr("axis"))));
   };
   switch (op.kind) {
     case OpKind::program_id: lowered = coordinate(e_.pid); return;

@@ -1,11 +1,12 @@
 // jit/codegen/cpu/program.h -- the state of lowering one function: what each tile-IR value has become so far.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scalars and views are lowered in program order. Tiles are not: a tile is an expression that is evaluated, one vector of
-// elements at a time, inside the loops of whoever needs it (tile_eval.cpp). Only roots make loops: stores, reductions, and
-// tiles that a product, a branch or a second pass reads from memory. Roots with the same outer dimensions wait in a row
-// group and share one loop over rows (row_group.cpp). Products have stages of their own (dot_stage.cpp, contraction.cpp).
-// Tensors of one call may overlap only as the same tensor (in place): a row is read before it is written.
+// Scalars and views are lowered in program order. Tiles are not: a tile is an expression that is evaluated, one vector
+// of elements at a time, inside the loops of whoever needs it (tile_eval.cpp). Only roots make loops: stores,
+// reductions, and tiles that a product, a branch or a second pass reads from memory. Roots with the same outer
+// dimensions wait in a row group and share one loop over rows (row_group.cpp). Products have stages of their own
+// (dot_stage.cpp, contraction.cpp). Tensors of one call may overlap only as the same tensor (in place): a row is read
+// before it is written.
 #pragma once
 #include <map>
 #include <unordered_map>
@@ -23,7 +24,8 @@ struct ViewRef {
   std::vector<llvm::Value*> sizes, strides;  ///< strides in elements; constants where known
 };
 
-/// A tile in the arena, in storage representation. A stride of 0 means that the dimension is not kept (one row is live).
+/// A tile in the arena, in storage representation. A stride of 0 means that the dimension is not kept (one row is
+/// live).
 struct Buffer {
   int64_t offset = 0;  ///< in the arena
   DType dtype = DType::f32;
@@ -55,13 +57,13 @@ struct Index {
 /// A reason to compute a tile.
 struct Root {
   enum class Kind { store, reduce, materialise } kind;
-  const ir::Op* op = nullptr;         ///< store, store_add, reduce
-  const ir::Value* value = nullptr;   ///< the tile to evaluate
-  Buffer buffer;                      ///< materialise: destination; reduce: of the result
-  int level = 0;                      ///< passes over the row that must come before
-  bool is_private = false;            ///< materialise: later groups do not read `buffer` for this value
-  bool in_place = false;              ///< materialise: `buffer` is read by earlier passes of the row
-  int64_t shift = 0;                  ///< store: added to the column (a part of a concatenation)
+  const ir::Op* op = nullptr;        ///< store, store_add, reduce
+  const ir::Value* value = nullptr;  ///< the tile to evaluate
+  Buffer buffer;                     ///< materialise: destination; reduce: of the result
+  int level = 0;                     ///< passes over the row that must come before
+  bool is_private = false;           ///< materialise: later groups do not read `buffer` for this value
+  bool in_place = false;             ///< materialise: `buffer` is read by earlier passes of the row
+  int64_t shift = 0;                 ///< store: added to the column (a part of a concatenation)
 };
 
 /// How far a loop over a dimension runs, and what that count is known to be divisible by.
@@ -120,8 +122,8 @@ class Program {
   llvm::Value* read_gather(const ir::Op& op, const Index& index);
   llvm::Value* read_buffer(const Buffer& buffer, const Index& index);
   void write_buffer(const Buffer& buffer, llvm::Value* value, const Index& index);
-  llvm::Value* lane_loads(DType dtype, llvm::Value* row, llvm::Value* position, llvm::Value* stride,
-                          const Index& index, int64_t lane_stride, llvm::Value* mask);
+  llvm::Value* lane_loads(DType dtype, llvm::Value* row, llvm::Value* position, llvm::Value* stride, const Index& index,
+                          int64_t lane_stride, llvm::Value* mask);
   bool needs_check(const ir::Value* tile, int dim, const ir::Value* view, int axis, const ir::Value* offset);
   /// Address of the scalar axes and whether they are in range (null: they are).
   struct RowAddress {
@@ -190,7 +192,7 @@ class Program {
     int mr = 0, nr = 0;
     DType compute = DType::f32;
     bool dot_form = false;
-    bool accumulate = false;    ///< the initial values were copied into c
+    bool accumulate = false;             ///< the initial values were copied into c
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes, compute elements
   };
   bool lower_contraction(const ir::Op& loop);
@@ -224,13 +226,13 @@ class Program {
   std::unordered_map<const ir::Value*, Buffer> buffers_;
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;
-  const ir::Op* current_ = nullptr;             ///< the operation being lowered
-  std::vector<const ir::Block*> scope_;         ///< blocks around it, outermost first
+  const ir::Op* current_ = nullptr;      ///< the operation being lowered
+  std::vector<const ir::Block*> scope_;  ///< blocks around it, outermost first
 
-  std::vector<Root> pending_;                   ///< the row group under construction
+  std::vector<Root> pending_;  ///< the row group under construction
   std::vector<int64_t> pending_outer_;
   std::map<std::tuple<const ir::Value*, int, std::vector<Axis>>, llvm::Value*> memo_, row_memo_;
-  llvm::BasicBlock* hoist_block_ = nullptr;     ///< where values that do not depend on the column are computed
+  llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed
   std::map<std::pair<const ir::Value*, DType>, Buffer> packed_;  ///< left operands of products, in compute type
   std::map<std::string, llvm::Function*> kernels_;
 };

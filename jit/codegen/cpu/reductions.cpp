@@ -28,8 +28,8 @@ llvm::Constant* identity(Emitter& e, std::string_view kind, DType dtype) {
   if (kind == "prod") return is_float(dtype) ? llvm::ConstantFP::get(type, 1.0) : llvm::ConstantInt::get(type, 1);
   if (is_float(dtype)) return llvm::ConstantFP::getInfinity(type, kind == "max");
   const unsigned bits = type->getIntegerBitWidth();
-  return llvm::ConstantInt::get(type, kind == "max" ? llvm::APInt::getSignedMinValue(bits)
-                                                    : llvm::APInt::getSignedMaxValue(bits));
+  return llvm::ConstantInt::get(
+      type, kind == "max" ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getSignedMaxValue(bits));
 }
 
 DType accumulator_dtype(DType dtype) { return is_float(dtype) && dtype != DType::f64 ? DType::f32 : dtype; }
@@ -52,8 +52,7 @@ void Program::finish_reductions(const std::vector<Root*>& roots, const std::vect
     const DType dtype = root->value->type.dtype, wide = accumulator_dtype(dtype);
     const auto kind = root->op->string_attr("kind");
     Value* total = partial[next];
-    for (int64_t u = 1; u < unroll; ++u)
-      total = combine(e_, kind, wide, total, partial[next + static_cast<size_t>(u)]);
+    for (int64_t u = 1; u < unroll; ++u) total = combine(e_, kind, wide, total, partial[next + static_cast<size_t>(u)]);
     next += static_cast<size_t>(unroll);
     total = e_.convert(horizontal(e_, kind, wide, total), wide, dtype);
     Index index{1, {}, nullptr};
@@ -77,13 +76,14 @@ void Program::reduce_outer(const Op& op) {
     Value* init = e_.splat(identity(e_, kind, wide), width);
     const auto total = e_.loop(e_.i64(0), e_.i64(tile->type.shape[axis]), e_.i64(1), {init},
                                [&](Value* i, std::vector<Value*> carried) {
-      at[axis] = i, at[rank - 1] = c;
-      row_memo_.clear(), memo_.clear();
-      Index index = column_index({at.begin(), at.end() - 1}, c, width);
-      if (columns % width) index.mask = e_.lanes_below(e_.b.CreateSub(e_.i64(columns), c), width);
-      Value* value = e_.splat(e_.convert(eval(tile, index), dtype, wide), width);
-      return std::vector<Value*>{combine(e_, kind, wide, carried[0], value)};
-    });
+                                 at[axis] = i, at[rank - 1] = c;
+                                 row_memo_.clear(), memo_.clear();
+                                 Index index = column_index({at.begin(), at.end() - 1}, c, width);
+                                 if (columns % width)
+                                   index.mask = e_.lanes_below(e_.b.CreateSub(e_.i64(columns), c), width);
+                                 Value* value = e_.splat(e_.convert(eval(tile, index), dtype, wide), width);
+                                 return std::vector<Value*>{combine(e_, kind, wide, carried[0], value)};
+                               });
     std::vector<Value*> kept;
     for (int d = 0; d + 1 < rank; ++d)
       if (d != axis) kept.push_back(at[d]);
@@ -125,19 +125,20 @@ void Program::lower_ordered(const Op& op) {
     };
     Value* first = element(e_.i64(0)).first;
     if (is_scan) write_buffer(outputs[0], e_.convert(first, wide, dtype), element(e_.i64(0)).second);
-    const auto last = e_.loop(e_.i64(1), e_.i64(tile->type.shape[rank - 1]), e_.i64(1), {first, e_.i32(0)},
-                              [&](Value* c, std::vector<Value*> carried) {
-      const auto [x, index] = element(c);
-      if (is_scan && !maximum) {
-        carried[0] = is_float(wide) ? e_.b.CreateFAdd(carried[0], x) : e_.b.CreateAdd(carried[0], x);
-      } else {
-        Value* wins = better(x, carried[0]);
-        carried[0] = e_.b.CreateSelect(wins, x, carried[0]);
-        carried[1] = e_.b.CreateSelect(wins, e_.b.CreateTrunc(c, e_.b.getInt32Ty()), carried[1]);
-      }
-      if (is_scan) write_buffer(outputs[0], e_.convert(carried[0], wide, dtype), index);
-      return carried;
-    });
+    const auto last =
+        e_.loop(e_.i64(1), e_.i64(tile->type.shape[rank - 1]), e_.i64(1), {first, e_.i32(0)},
+                [&](Value* c, std::vector<Value*> carried) {
+                  const auto [x, index] = element(c);
+                  if (is_scan && !maximum) {
+                    carried[0] = is_float(wide) ? e_.b.CreateFAdd(carried[0], x) : e_.b.CreateAdd(carried[0], x);
+                  } else {
+                    Value* wins = better(x, carried[0]);
+                    carried[0] = e_.b.CreateSelect(wins, x, carried[0]);
+                    carried[1] = e_.b.CreateSelect(wins, e_.b.CreateTrunc(c, e_.b.getInt32Ty()), carried[1]);
+                  }
+                  if (is_scan) write_buffer(outputs[0], e_.convert(carried[0], wide, dtype), index);
+                  return carried;
+                });
     if (is_scan) return;
     Index index{1, {}, nullptr};
     for (Value* i : at) index.axes.push_back({i});

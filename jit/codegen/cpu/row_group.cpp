@@ -1,14 +1,14 @@
 // jit/codegen/cpu/row_group.cpp -- roots that share their outer dimensions share one loop over rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A row is passed over once a *level*: level 0 holds what depends on memory alone, level n + 1 what depends on a reduction of
-// level n. For y = x / sum(x * x):
+// A row is passed over once a *level*: level 0 holds what depends on memory alone, level n + 1 what depends on a
+// reduction of level n. For y = x / sum(x * x):
 //
 //   for each row r:  level 0: for c: acc += x[r, c] * x[r, c]      -> s[r]
 //                    level 1: for c: y[r, c] = x[r, c] / s[r]
 //
-// A value that two levels compute is kept in a one-row buffer when it is worth it, and always when a store of the group could
-// change the memory that it was read from.
+// A value that two levels compute is kept in a one-row buffer when it is worth it, and always when a store of the group
+// could change the memory that it was read from.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -112,8 +112,8 @@ bool Program::has_later_use(const ir::Value* value) const {
   return false;
 }
 
-// Level of `value`: one more than the deepest pending reduction that it reads at its own row; kNotAligned where it reads one at
-// another row, or memory that a pending store may have changed.
+// Level of `value`: one more than the deepest pending reduction that it reads at its own row; kNotAligned where it
+// reads one at another row, or memory that a pending store may have changed.
 int Program::level_of(const ir::Value* value, const std::vector<int>& map) {
   constexpr int kNotAligned = -1;
   if (!value->type.is_tile()) return 0;
@@ -171,8 +171,8 @@ void Program::protect_later_loads() {
     if (root.kind == Root::Kind::store) stored.push_back(root.op->operands[0]);
   if (stored.empty()) return;
   const auto may_alias = [&](const ir::Value* view) {
-    return !view->type.noalias && std::any_of(stored.begin(), stored.end(),
-                                              [](const ir::Value* s) { return !s->type.noalias; });
+    return !view->type.noalias &&
+           std::any_of(stored.begin(), stored.end(), [](const ir::Value* s) { return !s->type.noalias; });
   };
   std::vector<Root> early;
   for (const ir::Block* block : scope_)
@@ -354,7 +354,8 @@ void Program::emit_tail(const std::vector<Root*>& roots, const std::vector<Value
   });
 }
 
-// One vector of columns of every root: all values first, then the writes, so that in-place updates read before they write.
+// One vector of columns of every root: all values first, then the writes, so that in-place updates read before they
+// write.
 void Program::emit_step(const std::vector<Root*>& roots, const Index& index, std::vector<Value*>& carried, int unroll,
                         int which) {
   memo_.clear();

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An index without a vector axis does not depend on the column: its value is computed once, before the column loop
-// (hoist_block_). Out-of-range positions are checked only where neither the view's static size nor the bound that already
-// limits the loop covers them.
+// (hoist_block_). Out-of-range positions are checked only where neither the view's static size nor the bound that
+// already limits the loop covers them.
 #include "jit/codegen/cpu/math.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/error.h"
@@ -45,8 +45,7 @@ Value* Program::compute(const ir::Value* value, const Index& index) {
     case ir::OpGroup::unary:
     case ir::OpGroup::binary: return compute_arithmetic(op, index);
     case ir::OpGroup::memory:
-      if (op.kind == OpKind::load)
-        return read_view(op, index);
+      if (op.kind == OpKind::load) return read_view(op, index);
       if (op.kind == OpKind::gather) return read_gather(op, index);
       [[fallthrough]];
     default: fail(op, "is used before it was computed");
@@ -117,8 +116,7 @@ Value* Program::compute_join(const Op& op, const Index& index) {
   }
   Value* a = e_.splat(eval(op.operands[0], inner), inner.lanes);
   Value* b = e_.splat(eval(op.operands[1], inner), inner.lanes);
-  if (inner.lanes == 1)
-    return e_.b.CreateInsertElement(e_.b.CreateVectorSplat(2, a), b, uint64_t{1});
+  if (inner.lanes == 1) return e_.b.CreateInsertElement(e_.b.CreateVectorSplat(2, a), b, uint64_t{1});
   std::vector<int> order;
   for (int i = 0; i < inner.lanes; ++i) order.push_back(i), order.push_back(inner.lanes + i);
   return e_.b.CreateShuffleVector(a, b, order);
@@ -156,8 +154,8 @@ bool Program::needs_check(const ir::Value* tile, int dim, const ir::Value* view,
   const DimClass& info = dims_.of(tile, dim);
   if (!is_limited(tile, dim)) return true;
   for (const StoreBound& bound : info.stores) {
-    const bool same_size = bound.view == view ? bound.axis == axis
-                                              : size != ir::kDynamic && bound.view->type.shape[bound.axis] == size;
+    const bool same_size =
+        bound.view == view ? bound.axis == axis : size != ir::kDynamic && bound.view->type.shape[bound.axis] == size;
     if (!same_size || bound.offset != offset) return true;
   }
   return false;
@@ -250,8 +248,9 @@ Value* Program::read_gather(const Op& op, const Index& index) {
   Value* pointer = e_.element_ptr(ref.base, e_.b.CreateMul(row, ref.strides[0]), dtype);
   Value* ok = row_ok;
   if (!in_range(op.operands[2], op.results[0]->type.shape[1], view->type.shape[1]))
-    ok = both(e_, ok, axis.is_vector ? lanes_in_range(e_, position, ref.sizes[1], index, axis.stride)
-                                     : e_.b.CreateICmpULT(position, ref.sizes[1]));
+    ok = both(e_, ok,
+              axis.is_vector ? lanes_in_range(e_, position, ref.sizes[1], index, axis.stride)
+                             : e_.b.CreateICmpULT(position, ref.sizes[1]));
   Value* mask = both(e_, ok, axis.is_vector ? index.mask : nullptr);
   Value* loaded = !axis.is_vector || (axis.stride == 1 && view->type.contiguous)
                       ? e_.load(dtype, e_.element_ptr(pointer, position, dtype), axis.is_vector ? index.lanes : 1, mask)
@@ -316,10 +315,11 @@ void Program::write_view(const Op& op, Value* value, const Index& index) {
   value = e_.splat(value, width);
   if (op.kind == OpKind::store_add) {
     Value* old = e_.load(dtype, pointer, width, mask);
-    Value* sum = is_float(dtype) ? e_.convert(e_.b.CreateFAdd(e_.convert(old, dtype, DType::f32),
-                                                              e_.convert(value, dtype, DType::f32)),
-                                              DType::f32, dtype)
-                                 : e_.b.CreateAdd(old, value);
+    Value* sum =
+        is_float(dtype)
+            ? e_.convert(e_.b.CreateFAdd(e_.convert(old, dtype, DType::f32), e_.convert(value, dtype, DType::f32)),
+                         DType::f32, dtype)
+            : e_.b.CreateAdd(old, value);
     value = sum;
   }
   e_.store(dtype, value, pointer, mask);
