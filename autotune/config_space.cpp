@@ -80,7 +80,8 @@ std::optional<std::string> ConfigSpace::refusal(const Config& config) const {
   }
   for (const auto& [name, value] : config.values()) {
     if (reason) break;
-    if (std::none_of(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; }))
+    if (std::none_of(parameters_.begin(), parameters_.end(),
+                     [&, &known = name](const Parameter& p) { return p.name == known; }))
       reason = "there is no parameter " + name;
   }
   for (const Constraint& constraint : constraints_) {

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace seqtile::autotune {
@@ -68,8 +67,8 @@ Channel::Status Channel::receive(Message& message, double limit_s) {
   const size_t bytes = json.is_object() ? json.value("bytes", size_t{0}) : 0;
   while (buffer_.size() < bytes)
     if (const Status status = fill(deadline); status != Status::ok) return status;
-  message.payload.resize(bytes);
-  std::memcpy(message.payload.data(), buffer_.data(), bytes);
+  const auto* begin = reinterpret_cast<const std::byte*>(buffer_.data());
+  message.payload.assign(begin, begin + bytes);
   buffer_.erase(0, bytes);
   return Status::ok;
 }

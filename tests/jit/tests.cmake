@@ -4,7 +4,7 @@ seqtile_test(jit
   support/golden.cpp support/interpreter.cpp support/interpreter_values.cpp support/sample_kernels.cpp
   support/interpreter_test.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
-  jit/compiler_test.cpp jit/runtime/cpu/executor_test.cpp)
+  jit/codegen/cpu/lowering_test.cpp jit/compiler_test.cpp jit/runtime/cpu/executor_test.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)

@@ -47,7 +47,7 @@ TorchTime torch_time(const std::string& path) {
 }
 
 void print_operations(const Json& operations) {
-  Table table({"operation", "calls", "time in the trace", "tuned over default"});
+  Table table({"operation", "calls", "time, one layer", "tuned over default"});
   for (const Json& row : operations)
     table.add({row["operation"], format_count(row["calls"]), format_seconds(row["tuned_s"]),
                fmt::format("{:.2f} times", row["speedup"].get<double>())});

@@ -184,7 +184,9 @@ void Program::lower_shape(const Op& op) {
     for (int d = to->type.rank - 2; d >= 0; --d) buffer.strides[d] = buffer.strides[d + 1] * to->type.shape[d + 1];
     buffers_[to] = buffer;
   } else if (op.kind == OpKind::concat && !is_only_stored(to)) {
-    const Buffer buffer = reserve_tile(to->type);
+    ir::Type padded = to->type;
+    padded.shape[padded.rank - 1] += e_.lanes;  // the last part starts anywhere, and its last vector may run over
+    const Buffer buffer = reserve_tile(padded);
     Buffer part = buffer;
     for (const ir::Value* operand : op.operands) {
       copy_to(operand, part);

@@ -283,8 +283,7 @@ void Program::emit_rows(const std::vector<Value*>& outer) {
     for (Root& root : pending_) {
       if (root.level != level || root.kind == Root::Kind::store) continue;
       const ir::Value* value = root.kind == Root::Kind::reduce ? root.op->results[0] : root.value;
-      buffers_[value] = root.buffer;
-      readable.push_back(value);
+      if (buffers_.emplace(value, root.buffer).second) readable.push_back(value);
     }
   }
   for (const ir::Value* value : readable) buffers_.erase(value);

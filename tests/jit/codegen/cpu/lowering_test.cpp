@@ -1,0 +1,238 @@
+// tests/jit/codegen/cpu/lowering_test.cpp -- compiled kernels against the interpreter, on every target of this machine.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/cpu/lowering.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "jit/builder.h"
+#include "jit/compiler.h"
+#include "jit/device.h"
+#include "tests/support/interpreter.h"
+#include "tests/support/sample_kernels.h"
+
+namespace seqtile {
+namespace {
+
+struct Param {
+  DType dtype;
+  std::vector<int64_t> sizes;
+  double lo = -2, hi = 2;  ///< inputs are uniform; outputs start as 77
+  bool output = false;
+};
+
+/// Memory for one run: the same bits every time.
+struct Operands {
+  explicit Operands(const std::vector<Param>& params) {
+    std::mt19937 random(7);
+    for (const Param& p : params) {
+      Tensor tensor{nullptr, p.dtype, static_cast<int>(p.sizes.size()), {}, {}};
+      int64_t count = 1;
+      for (int d = tensor.rank - 1; d >= 0; --d) {
+        tensor.sizes[d] = p.sizes[d], tensor.strides[d] = count;
+        count *= p.sizes[d];
+      }
+      memory.emplace_back(static_cast<size_t>(count * dtype_bytes(p.dtype)) + 128);
+      const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
+      tensor.data = memory.back().data() + (64 - address % 64);  // views may state any alignment up to a cache line
+      std::uniform_real_distribution<double> uniform(p.lo, p.hi);
+      for (int64_t i = 0; i < count; ++i) put(tensor, i, p.output ? 77 : uniform(random));
+      tensors.push_back(tensor);
+    }
+  }
+  static void put(const Tensor& t, int64_t i, double value) {
+    switch (t.dtype) {
+      case DType::f32: static_cast<float*>(t.data)[i] = static_cast<float>(value); break;
+      case DType::bf16: static_cast<uint16_t*>(t.data)[i] = f32_to_bf16(static_cast<float>(value)); break;
+      case DType::f16: static_cast<uint16_t*>(t.data)[i] = f32_to_f16(static_cast<float>(value)); break;
+      case DType::i32: static_cast<int32_t*>(t.data)[i] = static_cast<int32_t>(std::floor(value)); break;
+      case DType::i64: static_cast<int64_t*>(t.data)[i] = static_cast<int64_t>(std::floor(value)); break;
+      default: FAIL("no such operand");
+    }
+  }
+  static double get(const Tensor& t, int64_t i) {
+    switch (t.dtype) {
+      case DType::f32: return static_cast<const float*>(t.data)[i];
+      case DType::bf16: return bf16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
+      case DType::f16: return f16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
+      case DType::i32: return static_cast<const int32_t*>(t.data)[i];
+      default: return static_cast<double>(static_cast<const int64_t*>(t.data)[i]);
+    }
+  }
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<Tensor> tensors;
+};
+
+void launch(const ir::Function& function, const Target& target, Grid grid, const std::vector<Tensor>& tensors,
+            const std::vector<int64_t>& scalars) {
+  std::vector<uint64_t> slots;
+  for (const Tensor& t : tensors) {
+    slots.push_back(reinterpret_cast<uint64_t>(t.data));
+    for (int d = 0; d < t.rank; ++d) slots.push_back(static_cast<uint64_t>(t.sizes[d]));
+    for (int d = 0; d < t.rank; ++d) slots.push_back(static_cast<uint64_t>(t.strides[d]));
+  }
+  for (const int64_t scalar : scalars) slots.push_back(static_cast<uint64_t>(scalar));
+  const auto device = make_cpu_device(1);
+  const auto kernel = device->load(compile(function, target));
+  device->launch(*kernel, grid, slots);
+}
+
+/// Runs `function` interpreted and compiled for every target; all memory must agree within `tolerance`.
+void compare(const ir::Function& function, Grid grid, const std::vector<Param>& params,
+             const std::vector<int64_t>& scalars = {}, double tolerance = 2e-5, const std::vector<int>& alias = {}) {
+  const auto tensors_of = [&](Operands& operands) {
+    std::vector<Tensor> tensors = operands.tensors;
+    for (size_t i = 0; i < alias.size(); ++i)
+      if (alias[i] >= 0) tensors[i].data = tensors[static_cast<size_t>(alias[i])].data;
+    return tensors;
+  };
+  Operands want(params);
+  std::vector<testing::ParamValue> values;
+  for (const Tensor& tensor : tensors_of(want)) values.emplace_back(tensor);
+  for (const int64_t scalar : scalars) values.emplace_back(scalar);
+  testing::interpret(function, grid, values);
+  for (const std::string& name : cpu_target_names()) {
+    const Target target = cpu_target(name);
+    if (!is_executable(target)) continue;
+    INFO(function.name() << " for " << name);
+    Operands got(params);
+    launch(function, target, grid, tensors_of(got), scalars);
+    for (size_t p = 0; p < params.size(); ++p)
+      for (int64_t i = 0; i < got.tensors[p].num_elements(); ++i) {
+        const double w = Operands::get(want.tensors[p], i), g = Operands::get(got.tensors[p], i);
+        if ((std::isnan(w) && std::isnan(g)) || w == g) continue;
+        INFO(function.param_names()[p] << "[" << i << "]");
+        REQUIRE(std::abs(g - w) <= tolerance * (1 + std::abs(w)));
+      }
+  }
+}
+
+/// x [rows, n] -> y [rows, m], both tiles loaded and stored whole, rows a program.
+std::unique_ptr<ir::Function> row_kernel(const std::string& name, int64_t rows, int64_t n, int64_t m, DType dtype,
+                                         const std::function<Var(KernelBuilder&, Var)>& body) {
+  KernelBuilder b(name);
+  Var x = b.view("x", dtype, {kDynamic, n}), y = b.view("y", dtype, {kDynamic, m});
+  Var row = b.program_id(0) * rows;
+  Var tile = b.load(x, {row, 0}, {rows, n});
+  b.store(y, {row, 0}, b.cast(body(b, b.cast(tile, DType::f32)), dtype));
+  return b.finish();
+}
+
+}  // namespace
+
+TEST_CASE("lowering: every operation agrees with the interpreter", "[jit][codegen]") {
+  for (const int64_t count : {0, 2, 5, 9})
+    compare(*testing::sample_every_op(), {1, 1, 1},
+            {{DType::f32, {8, 8}}, {DType::f32, {9, 8}, 0, 0, true}, {DType::i64, {4}, 0, 1}}, {count}, 2e-4);
+}
+
+TEST_CASE("lowering: matrix products of awkward shapes agree with the interpreter", "[jit][codegen]") {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 16, 32}, {7, 40, 36}, {33, 72, 65}, {16, 24, 128}})
+    compare(*testing::sample_matmul(n, k, 16, 24, 32), {(m + 15) / 16, (n + 23) / 24, 1},
+            {{DType::f32, {m, k}}, {DType::f32, {n, k}}, {DType::f32, {m, n}, 0, 0, true}}, {}, 1e-4);
+}
+
+TEST_CASE("lowering: softmax of any number of columns agrees with the interpreter", "[jit][codegen]") {
+  for (const int64_t columns : {1, 3, 16, 31, 64})
+    compare(*testing::sample_softmax(64), {5, 1, 1},
+            {{DType::f32, {5, columns}}, {DType::f32, {5, columns}, 0, 0, true}});
+}
+
+TEST_CASE("lowering: rows beyond the end are neither read nor written", "[jit][codegen]") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t rows : {1, 3, 4, 9}) {
+      const auto kernel = row_kernel("norm", 4, 37, 37, dtype, [](KernelBuilder& b, Var x) {
+        Var mean = b.sum(x, 1) / 37.0;
+        Var centred = x - b.broadcast(b.expand(mean, 1), {4, 37});
+        Var variance = b.sum(centred * centred, 1) / 37.0 + 1e-5;
+        return centred * b.broadcast(b.expand(b.unary(ir::OpKind::rsqrt, variance), 1), {4, 37});
+      });
+      compare(*kernel, {(rows + 3) / 4, 1, 1}, {{dtype, {rows, 37}}, {dtype, {rows, 37}, 0, 0, true}}, {},
+              dtype == DType::f32 ? 2e-5 : 1e-2);
+    }
+}
+
+TEST_CASE("lowering: a residual that is updated in place is read before it is written", "[jit][codegen]") {
+  KernelBuilder b("add_norm");
+  Var x = b.view("x", DType::f32, {kDynamic, 40}), r = b.view("r", DType::f32, {kDynamic, 40});
+  Var sum_out = b.view("sum_out", DType::f32, {kDynamic, 40}), y = b.view("y", DType::f32, {kDynamic, 40});
+  Var row = b.program_id(0) * 2;
+  Var residual = b.load(r, {row, 0}, {2, 40});
+  Var sum = b.load(x, {row, 0}, {2, 40}) + residual;
+  b.store(sum_out, {row, 0}, sum);
+  Var scale = b.unary(ir::OpKind::rsqrt, b.sum(sum * sum, 1) + 1e-3);
+  b.store(y, {row, 0}, sum * b.broadcast(b.expand(scale, 1), {2, 40}) + residual);
+  const auto kernel = b.finish();
+  const std::vector<Param> params{
+      {DType::f32, {5, 40}}, {DType::f32, {5, 40}}, {DType::f32, {5, 40}}, {DType::f32, {5, 40}, 0, 0, true}};
+  compare(*kernel, {3, 1, 1}, params);
+  compare(*kernel, {3, 1, 1}, params, {}, 2e-5, {-1, -1, 1, -1});  // sum_out is r
+  compare(*kernel, {3, 1, 1}, params, {}, 2e-5, {-1, -1, 1, 0});   // and y is x
+}
+
+TEST_CASE("lowering: shape operations agree with the interpreter", "[jit][codegen]") {
+  const auto check = [](const char* name, int64_t n, int64_t m, const std::function<Var(KernelBuilder&, Var)>& body) {
+    compare(*row_kernel(name, 6, n, m, DType::f32, body), {1, 1, 1},
+            {{DType::f32, {6, n}}, {DType::f32, {6, m}, 0, 0, true}});
+  };
+  check("swap_pairs", 20, 20, [](KernelBuilder& b, Var x) {
+    const auto [even, odd] = b.split(x);
+    return b.join(-odd, even);
+  });
+  check("concat", 20, 40, [](KernelBuilder& b, Var x) { return b.concat(x * 2.0, x + 1.0); });
+  check("concat_used", 20, 40, [](KernelBuilder& b, Var x) { return b.concat(x * 2.0, x + 1.0) * 3.0; });
+  check("transposed_twice", 20, 20, [](KernelBuilder& b, Var x) { return b.trans(b.trans(x) * 2.0); });
+  check("gram", 20, 6, [](KernelBuilder& b, Var x) { return b.dot(x, b.trans(x), b.full({6, 6}, 1.0)); });
+  check("heads", 24, 24, [](KernelBuilder& b, Var x) {
+    Var heads = b.reshape(x, {6, 3, 8});
+    Var top = b.reduce_max(heads, 2);
+    return b.reshape(heads - b.broadcast(b.expand(top, 2), {6, 3, 8}), {6, 24});
+  });
+  check("column_sums", 20, 20, [](KernelBuilder& b, Var x) {
+    return x - b.broadcast(b.expand(b.sum(x, 0), 0), {6, 20});
+  });
+  check("prefix", 20, 20, [](KernelBuilder& b, Var x) { return b.scan(x, 1, "sum"); });
+  check("arg", 20, 20, [](KernelBuilder& b, Var x) {
+    const auto [best, where] = b.argreduce(x, 1, "max");
+    return x * b.broadcast(b.expand(best + b.cast(where, DType::f32), 1), {6, 20});
+  });
+}
+
+TEST_CASE("lowering: tiles carried through loops and branches agree with the interpreter", "[jit][codegen]") {
+  KernelBuilder b("power");
+  Var x = b.view("x", DType::f32, {8, 8}), y = b.view("y", DType::f32, {8, 8}), steps = b.scalar("steps");
+  Var a = b.load(x, {0, 0}, {8, 8}) * 0.3;
+  const auto last = b.for_loop(0, steps, 1, {a, b.sum(a, 1)}, [&](Var i, std::vector<Var> c) {
+    Var product = b.dot(c[0], a, c[0] * 0.5);  // the accumulator and the left operand are the carried tile
+    Var scaled = b.if_then(
+        b.compare(Compare::eq, i % 2, 0), [&] { return std::vector{product * 1.5}; },
+        [&] {
+          return std::vector{product - b.broadcast(b.expand(c[1], 1), {8, 8})};
+        })[0];
+    return std::vector{scaled, b.reduce_max(scaled, 1)};
+  });
+  b.store(y, {0, 0}, last[0] + b.broadcast(b.expand(last[1], 1), {8, 8}));
+  const auto kernel = b.finish();
+  for (const int64_t count : {0, 1, 2, 5})
+    compare(*kernel, {1, 1, 1}, {{DType::f32, {8, 8}}, {DType::f32, {8, 8}, 0, 0, true}}, {count}, 1e-4);
+}
+
+TEST_CASE("lowering: gathered and scattered rows out of range are left alone", "[jit][codegen]") {
+  KernelBuilder b("permute");
+  Var table = b.view("table", DType::bf16, {kDynamic, 21}), ids = b.view("ids", DType::i32, {kDynamic});
+  Var y = b.view("y", DType::bf16, {kDynamic, 21}), z = b.view("z", DType::bf16, {kDynamic, 21});
+  Var row = b.program_id(0) * 4;
+  Var rows = b.load(ids, {row}, {4}, 99);
+  Var tile = b.gather(table, rows, 0, 21, 5.0);
+  b.store(y, {row, 0}, tile);
+  b.scatter(z, rows, 0, tile);
+  compare(*b.finish(), {2, 1, 1},
+          {{DType::bf16, {10, 21}},
+           {DType::i32, {7}, -2, 12},
+           {DType::bf16, {7, 21}, 0, 0, true},
+           {DType::bf16, {10, 21}, 0, 0, true}});
+}
+
+}  // namespace seqtile
