@@ -32,6 +32,11 @@ int64_t scratch_bytes(const Shape& s, const Tile& t) {
   return (panels + sums) * 4;
 }
 
+/// Elements of k in one multiply-add: a pair where the target has the bf16 dot product.
+int64_t elements_per_step(const Shape& s, const Target& target) {
+  return s.dtype == DType::bf16 && target.has_bf16_dot ? 2 : 1;
+}
+
 /// k in equal slices of about `target`, a multiple of 32 so that every vector width divides them.
 int64_t balanced_slice(int64_t k, int64_t target) {
   const int64_t slices = std::max<int64_t>(1, (k + target / 2) / target);
@@ -73,15 +78,15 @@ std::vector<int64_t> column_blocks(const Shape& s, int64_t nr, int threads, std:
 }
 
 void collect_outer(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
-  const int64_t lanes = target.lanes_f32(), weights = s.weights_per_loop();
+  const int64_t lanes = target.lanes_f32(), weights = s.weights_per_loop(), per_step = elements_per_step(s, target);
   for (int64_t vectors = 1; vectors <= 4; ++vectors) {
     const int64_t nr = vectors * lanes;
     if (s.packed && nr != s.panel) continue;
     const int64_t limit =
         (target.num_vector_registers - (target.has_fma ? 1 : 2)) / (vectors * weights) - 1;  // rows that fit
     if (limit < 1) continue;
-    std::vector<int64_t> rows = {fitted_rows(length, limit)};
-    if (length > limit) rows.push_back(limit >= 6 ? limit / 2 * 2 : limit);
+    std::set<int64_t> rows = {fitted_rows(length, limit)};
+    if (limit > 4) rows.insert(fitted_rows(length, limit - 1));  // a register to spare saves spills
     for (const int64_t mr : rows)
       for (const int64_t slice : {256, 512})
         for (const int64_t block_n : column_blocks(s, nr, threads, {128, 256, 512, 1024}))
@@ -89,7 +94,7 @@ void collect_outer(const Shape& s, int threads, int64_t length, const Target& ta
             const int64_t cover = round_up(length, mr);
             if (block_m > 128 && block_m / 2 >= cover) continue;
             const int64_t steps = std::min(cdiv(length, mr), std::max<int64_t>(1, block_m / mr));
-            collector.add({"outer", steps * mr, block_n, mr, nr, balanced_slice(s.k, slice)});
+            collector.add({"outer", steps * mr, block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
           }
   }
 }
@@ -99,7 +104,8 @@ void collect_dot(const Shape& s, int threads, int64_t length, const Target& targ
   if (s.packed || length > kMostLength) return;
   // More columns are more streams than caches follow, or more sums than a vector has lanes for.
   const int64_t most_columns = std::min<int64_t>(8, target.lanes_f32());
-  const int64_t weights = s.weights_per_loop(), registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
+  const int64_t weights = s.weights_per_loop(), per_step = elements_per_step(s, target);
+  const int64_t registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
   for (int64_t mr = 1; mr <= 8; ++mr) {
     if (round_up(length, mr) * 5 > length * 6 + 4 || mr > length) continue;  // a fifth of the work would be waste
     int64_t most = 0;
@@ -107,10 +113,12 @@ void collect_dot(const Shape& s, int threads, int64_t length, const Target& targ
       if (mr * nr * weights + std::min(mr, nr * weights) <= registers_left) most = nr;
     for (const int64_t nr : std::set<int64_t>{most, most > 4 ? most / 2 : most}) {
       if (nr < 1 || mr * nr * weights < std::min<int64_t>(4, registers_left / 4)) continue;
-      for (const int64_t slice : {s.k, int64_t{1024}})
-        for (const int64_t block_n : column_blocks(s, nr, threads, {64, 256}))
+      // A few rows of x stay in L1 whole; more of them in slices.
+      for (const int64_t slice : {int64_t{512}, length <= 4 ? s.k : int64_t{1024}})
+        for (const int64_t block_n : column_blocks(s, nr, threads, {64, 256, 512}))
           for (const int64_t rows : {length, int64_t{64}})
-            collector.add({"dot", round_up(std::min(rows, length), mr), block_n, mr, nr, balanced_slice(s.k, slice)});
+            collector.add(
+                {"dot", round_up(std::min(rows, length), mr), block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
     }
   }
 }
@@ -123,10 +131,11 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
   const double rows = static_cast<double>(t.mr), products = rows * columns;
   // Multiply-adds hide most of the loads; each accumulator waits four cycles for itself.
   double cycles = std::max(products / 2 + (rows + columns) / 6, 4.0);
-  if (!is_outer && t.block_m > t.mr) {  // weights come back for every mr rows: from which cache?
-    const double panel_bytes = (rows + columns) * static_cast<double>(std::min(t.kc, s.k) * 4);
-    if (panel_bytes > static_cast<double>(target.l1_bytes)) cycles += columns / 2;
-    cycles *= 1.06;
+  if (!is_outer) {
+    const double slice_bytes = static_cast<double>(std::min(t.kc, s.k) * 4 / elements_per_step(s, target));
+    const bool repeats = t.block_m > t.mr;  // weights come back for every mr rows, rows for every nr columns
+    if ((rows + columns) * slice_bytes > static_cast<double>(target.l1_bytes)) cycles += (repeats ? columns : rows) / 2;
+    if (repeats) cycles *= 1.06;
   }
   return cycles / (products / 2);
 }
@@ -164,7 +173,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
 }
 
 double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
-  constexpr double kClockPerUs = 2.4e3, kPackedRow = 5, kProgramUs = 0.2;
+  constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 0.2;
   const bool is_outer = t.form == "outer";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
   const auto padded = [](int64_t size, int64_t block, int64_t step) {  // of whole blocks and steps
@@ -179,24 +188,24 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
   }
   bytes = (bytes + static_cast<double>(length * s.k)) * static_cast<double>(dtype_bytes(s.dtype));
   const double rows = padded(length, t.block_m, t.mr), block_rows = static_cast<double>(std::min(t.block_m, length));
-  double cycles = rows * columns * static_cast<double>(s.k) / (2 * lanes) * register_inefficiency(s, t, target);
+  const double per_step = static_cast<double>(elements_per_step(s, target));
+  const double steps = static_cast<double>(s.k) / per_step;
+  double cycles = rows * columns * steps / (2 * lanes) * register_inefficiency(s, t, target);
   if (is_outer) {
     const double packing =
         kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
-    const double spilled = s.k > t.kc ? 6.0 / static_cast<double>(t.kc) * 2 : 0;
+    const double spilled = s.k > t.kc ? 12 * per_step / static_cast<double>(t.kc) : 0;
     const double beyond_l2 = scratch_bytes(s, t) > target.l2_bytes ? 0.04 : 0;
     cycles *= 1 + packing + spilled + beyond_l2;
   } else {
-    cycles *= 1 + 6 * lanes / static_cast<double>(t.kc);  // the sums along vectors
+    cycles *= 1 + 6 * lanes * per_step / static_cast<double>(t.kc);  // the sums along vectors
   }
-  if (s.dtype == DType::bf16 && target.has_bf16_dot) cycles /= 2;
   const int64_t programs = column_blocks * cdiv(length, t.block_m);
   const double idle = static_cast<double>(round_up(programs, threads)) / static_cast<double>(programs);
   const double compute_us = cycles * idle / (kClockPerUs * threads);
-  const double memory_us = bytes / (9e3 * std::min(threads, 4));
-  // Streaming hides behind the dot form's arithmetic; packing waits for memory.
-  const double exposed = is_outer && !s.packed ? 0.8 : 0.5;
-  return std::max(compute_us, memory_us) + exposed * std::min(compute_us, memory_us) +
+  const double memory_us = bytes / (18e3 * std::min(threads, 4));
+  constexpr double kExposed = 0.2;  // prefetches hide the rest
+  return std::max(compute_us, memory_us) + kExposed * std::min(compute_us, memory_us) +
          kProgramUs * static_cast<double>(programs) / threads;
 }
 

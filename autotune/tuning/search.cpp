@@ -6,7 +6,8 @@
 // bucket's hi; the best two are then verified there and race the yardstick again, at the middle and at lo: fresh
 // rounds, so that the luck that made a candidate the best of many does not count. It replaces the yardstick only if it
 // was faster by more than 1 % in every fresh round (seven rounds: error below 1 %; three for one that was 7 % faster in
-// all rounds before). Among winners within 1 % the smaller hash is taken.
+// all rounds before). Where a disturbed round stood in the way of a candidate whose median was faster, eight more
+// follow, and the bound of all rounds counts. Among winners within 1 % the smaller hash is taken.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -24,7 +25,7 @@ namespace {
 constexpr double kMargin = 0.01, kAlpha = 0.01, kClear = 0.07;
 constexpr size_t kFinalists = 2;
 constexpr double kFinalistSpread = 0.03;  // the second is let in up to this far behind the first
-constexpr int kFinalRounds = 7, kClearRounds = 3;
+constexpr int kFinalRounds = 7, kClearRounds = 3, kMoreRounds = 8;
 
 int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
   uint64_t mixed = static_cast<uint64_t>(seed);
@@ -182,6 +183,23 @@ std::vector<TuningSession::Found> TuningSession::pick_finalists(Item& item, Buck
   return finalists;
 }
 
+/// `rounds` fresh rounds at every probe: by finalist and round the geometric mean of its ratios to the yardstick.
+/// A round that is missing was not won.
+std::vector<std::vector<double>> TuningSession::race_finalists(const std::vector<Config>& racing,
+                                                               const std::set<int64_t>& probes, int rounds) {
+  std::vector<std::vector<double>> ratios(racing.size() - 1, std::vector<double>(static_cast<size_t>(rounds), 1.0));
+  for (const int64_t length : probes) {
+    const auto series = runner_.measure(racing, {length, rounds, rounds, 5.0, false});
+    for (size_t f = 0; f < ratios.size(); ++f) {
+      auto paired = paired_ratios(series[f + 1].us, series[0].us);
+      paired.resize(static_cast<size_t>(rounds), 2.0);
+      for (size_t r = 0; r < paired.size(); ++r)
+        ratios[f][r] *= std::pow(paired[r], 1.0 / static_cast<double>(probes.size()));
+    }
+  }
+  return ratios;
+}
+
 /// The finalist that beats the yardstick in fresh rounds, or nullptr.
 const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, const Config& yardstick,
                                                       const std::vector<Found>& finalists) {
@@ -191,23 +209,23 @@ const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, cons
     racing.push_back(found.config);
     clear &= found.bound <= 1 - kClear;
   }
-  const int rounds = clear ? kClearRounds : kFinalRounds;
   const std::set<int64_t> probes{bucket.lo + (bucket.hi - bucket.lo) / 2, bucket.lo};
-  // Geometric mean over the probes, round by round. A round that is missing was not won.
-  std::vector<std::vector<double>> ratios(finalists.size(), std::vector<double>(rounds, 1.0));
-  for (const int64_t length : probes) {
-    const auto series = runner_.measure(racing, {length, rounds, rounds, 5.0, false});
-    for (size_t f = 0; f < finalists.size(); ++f) {
-      auto paired = paired_ratios(series[f + 1].us, series[0].us);
-      paired.resize(rounds, 2.0);
-      for (int r = 0; r < rounds; ++r) ratios[f][r] *= std::pow(paired[r], 1.0 / static_cast<double>(probes.size()));
-    }
+  auto ratios = race_finalists(racing, probes, clear ? kClearRounds : kFinalRounds);
+  const auto bound_of = [&](size_t f) {
+    const bool few = ratios[f].size() < kFinalRounds;
+    return few ? quantile(ratios[f], 1) : median_upper_bound(ratios[f], kAlpha);
+  };
+  bool undecided = false;  // faster in the middle, but one disturbed round is enough to miss the bound
+  for (size_t f = 0; f < finalists.size(); ++f)
+    undecided |= bound_of(f) > 1 - kMargin && median(ratios[f]) < 1 - 2 * kMargin;
+  if (undecided) {
+    const auto more = race_finalists(racing, probes, kMoreRounds);
+    for (size_t f = 0; f < ratios.size(); ++f) ratios[f].insert(ratios[f].end(), more[f].begin(), more[f].end());
   }
   const Found* winner = nullptr;
   double best = 0;
   for (size_t f = 0; f < finalists.size(); ++f) {
-    const double bound = clear ? quantile(ratios[f], 1) : median_upper_bound(ratios[f], kAlpha);
-    if (bound > 1 - kMargin) continue;
+    if (bound_of(f) > 1 - kMargin) continue;
     const double relative = std::sqrt(finalists[f].relative * median(ratios[f]));
     const bool better = !winner || relative < best * (1 - kMargin) ||
                         (relative < best * (1 + kMargin) && finalists[f].config.hash() < winner->config.hash());

@@ -7,6 +7,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,8 @@ class TuningSession {
   void recall(const BucketState& state, const RankedSpace& space, Measured& measured) const;
   void measure_batch(Item& item, BucketState& state, std::vector<Config> batch, int rounds, Measured& measured);
   std::vector<Found> pick_finalists(Item& item, BucketState& state, Measured& measured);
+  std::vector<std::vector<double>> race_finalists(const std::vector<Config>& racing, const std::set<int64_t>& probes,
+                                                  int rounds);
   const Found* run_finals(const Bucket& bucket, const Config& yardstick, const std::vector<Found>& finalists);
   void decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
 

@@ -1,12 +1,6 @@
-// autotune/worker/launcher.h -- launches of one candidate, whole or on a slice of its grid.
+// autotune/worker/launcher.h -- launches of one candidate, whole or on a sample of its grid.
 // SPDX-License-Identifier: Apache-2.0
-//
-// A slice is up to 16 runs of neighbouring programs, spread evenly over the grid from its first program to its last, so
-// that the cheap and the expensive programs of a causal operation, or of several outputs, are in it in their
-// proportion. A grid of few programs would be misjudged, and a kernel with a workspace counts on all of its programs:
-// these are not sliced.
 #pragma once
-#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,20 +18,19 @@ struct LoadedCandidate {
   std::vector<Workspace> workspaces;
 };
 
-/// Runs about `fraction` of the grid (1: all of it). Returns the fraction that was really run.
-inline double launch_fraction(Device& device, const LoadedCandidate& candidate, const Grid& grid,
-                              std::span<const uint64_t> slots, double fraction, int threads) {
-  const int64_t total = grid[0] * grid[1] * grid[2];
-  const int64_t wanted =
-      std::max(4 * int64_t{threads}, static_cast<int64_t>(fraction * static_cast<double>(total) + 0.5));
-  if (fraction >= 1 || total < 2 * wanted || !candidate.workspaces.empty()) {
-    device.launch(*candidate.kernel, grid, slots);
-    return 1;
-  }
-  const int64_t segments = std::clamp<int64_t>(wanted / threads, 2, 16), count = wanted / segments;
-  for (int64_t s = 0; s < segments; ++s)
-    device.launch(*candidate.kernel, grid, slots, {s * (total - count) / (segments - 1), count});
-  return static_cast<double>(count * segments) / static_cast<double>(total);
-}
+/// Neighbouring programs that are run, and how many programs of the grid they stand for.
+struct GridSample {
+  int64_t first, count;
+  double stands_for;
+};
+
+/// A sample of about `fraction` of the grid; empty when the grid should run whole (few programs, or `fraction` near 1).
+/// Programs on the grid's upper edges often have less to do: inside, upper edge of the first dimension, upper edge of
+/// the others and the corner are sampled each for itself. Inside, programs are spread over both directions, so that
+/// those of a causal operation, whose work grows along the grid, are met in their proportion.
+std::vector<GridSample> sample_grid(const Grid& grid, double fraction, int threads);
+
+/// The sample that fits the candidate: a kernel with a workspace counts on all of its programs.
+std::vector<GridSample> sample_for(const LoadedCandidate& candidate, const Grid& grid, double fraction, int threads);
 
 }  // namespace seqtile::autotune

@@ -115,16 +115,28 @@ void Meter::rotate(Lane& lane) {
 
 /// Mean microseconds of a whole launch over `reps` launches of a fraction of the grid.
 double Meter::sample_us(Lane& lane, int reps, double fraction) {
-  double run = 1, total = 0;
+  const auto timed = [&](const GridRange& programs) {
+    const double start = now_us();
+    device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), programs);
+    const double us = now_us() - start;
+    lane.spent_us += us;
+    return us;
+  };
+  const int64_t total = lane.grid[0] * lane.grid[1] * lane.grid[2], threads = workload_.threads;
+  const auto samples = sample_for(*lane.candidate, lane.grid, fraction, workload_.threads);
+  // Threads take turns of `threads` programs; a run that does not fill its last turn leaves room for others.
+  const auto whole_turns = [&](int64_t count) { return (count + threads - 1) / threads * threads; };
+  double sum = 0;
   for (int i = 0; i < reps; ++i) {
     rotate(lane);
-    const double start = now_us();
-    run = launch_fraction(device_, *lane.candidate, lane.grid, lane.call.block(), fraction, workload_.threads);
-    total += now_us() - start;
+    if (samples.empty()) sum += timed({});
+    double share = 0;
+    for (const GridSample& sample : samples)
+      share += timed({sample.first, sample.count}) * sample.stands_for / static_cast<double>(whole_turns(sample.count));
+    sum += share * static_cast<double>(whole_turns(total)) / static_cast<double>(total);
   }
-  lane.spent_us += total;
-  lane.series.sliced = run < 1;
-  return total / reps / run;
+  lane.series.sliced = !samples.empty();
+  return sum / reps;
 }
 
 std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candidates, const MeasurePlan& plan,

@@ -108,7 +108,7 @@ Verdict Checker::check(const LoadedCandidate& candidate, std::span<const Probe> 
 Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& probe, bool repeat) {
   const Problem& problem = buffers_.bind(probe.length, probe.set);
   const auto workspaces = buffers_.make_workspaces(candidate.workspaces);
-  const bool whole = run(candidate, problem, workspaces) >= 1;
+  const bool whole = run(candidate, problem, workspaces);
   if (auto damage = buffers_.guard_damage()) return {"oob_write", *damage};
   ReferenceRows& known = reference_[{probe.length, probe.set}];
   Verdict verdict = compare(problem, known, pick_rows(problem, probe.set, whole), whole);
@@ -127,8 +127,8 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
   return verdict;
 }
 
-/// One launch on poisoned outputs. Returns the fraction of the grid that ran.
-double Checker::run(const LoadedCandidate& candidate, const Problem& problem,
+/// One launch on poisoned outputs. Returns whether the whole grid ran.
+bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
                     const std::vector<WorkspaceView>& workspaces) {
   buffers_.poison_outputs();
   const auto scalars = std::span(problem.symbols).subspan(buffers_.schema().symbols.size());
@@ -139,8 +139,15 @@ double Checker::run(const LoadedCandidate& candidate, const Problem& problem,
   const Cost cost = op_.cost(workload_, problem.symbols);
   const double work = std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
   const double fraction = work > max_work_ ? 0.1 * max_work_ / work : 1.0;
-  return launch_fraction(device_, candidate, grid_of(candidate.grid, problem.symbols), call.block(), fraction,
-                         workload_.threads);
+  const Grid grid = grid_of(candidate.grid, problem.symbols);
+  const auto samples = sample_for(candidate, grid, fraction, workload_.threads);
+  if (samples.empty()) {
+    device_.launch(*candidate.kernel, grid, call.block());
+    return true;
+  }
+  for (const GridSample& sample : samples)
+    device_.launch(*candidate.kernel, grid, call.block(), {sample.first, sample.count});
+  return false;
 }
 
 /// All rows when the reference is cheap enough for that, else the first, the last, the rows on both sides of the last

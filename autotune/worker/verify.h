@@ -35,7 +35,7 @@ class Checker {
 
  private:
   Verdict check_probe(const LoadedCandidate& candidate, const Probe& probe, bool repeat);
-  double run(const LoadedCandidate& candidate, const Problem& problem, const std::vector<WorkspaceView>& workspaces);
+  bool run(const LoadedCandidate& candidate, const Problem& problem, const std::vector<WorkspaceView>& workspaces);
   Verdict compare(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows, bool whole);
   std::vector<int64_t> pick_rows(const Problem& problem, int set, bool whole) const;
   void add_reference(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows);

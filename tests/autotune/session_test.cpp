@@ -178,7 +178,7 @@ TEST_CASE("session: a candidate that is 10 % faster replaces the default in spit
   int replaced = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     World world;
-    FakeRunner runner([](const Config& c, int64_t) { return c.get_string("form") == "b" ? 90.0 : 100.0; }, 0.01, seed);
+    FakeRunner runner([](const Config& c, int64_t) { return c.get_string("form") == "b" ? 90.0 : 100.0; }, 0.03, seed);
     world.tune(runner, "a/16,b/16", 64, 64);
     replaced += Config::parse(world.records("a/16,b/16")[0].config_json) == config("b", 16);
   }

@@ -24,6 +24,8 @@ using llvm::Value;
 
 namespace {
 
+constexpr int64_t kCacheLine = 64;
+
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 bool is_defined_in(const ir::Value* value, const ir::Block* block) {
@@ -316,11 +318,50 @@ void Program::contract_outer(const Contraction& found) {
         Value* a = e_.element_ptr(e_.arena_ptr(c.a_offset), e_.b.CreateMul(i, e_.i64(c.a_stride)), c.compute);
         Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(first.strides[0])), j);
         Value* out = e_.element_ptr(e_.arena_ptr(first.offset), element, DType::f32);
+        prefetch_next(c, k, j, i, rows, columns);
         e_.b.CreateCall(fn, {a, b, out, steps, accumulate});
       });
     });
   };
   e_.loop(e_.i64(0), e_.i64(c.k), c.kc, block);
+}
+
+// While the kernel computes, the memory of the next panel of w and of the next block of x is fetched, a few rows at each
+// call: both are read a kilobyte from every row, too short for the hardware to notice.
+void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, Value* rows, Value* columns) {
+  const auto bytes_of = [&](const ir::Value* view) { return dtype_bytes(view->type.dtype); };
+  const auto lines = [&](Value* base, Value* stride, Value* from, Value* to, int64_t row_bytes) {
+    e_.loop(from, to, 1, [&](Value* r) {
+      Value* row = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(r, stride));
+      for (int64_t line = 0; line < row_bytes; line += kCacheLine) prefetch(e_, e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), row, static_cast<uint64_t>(line)));
+    });
+  };
+  Value* next_j = e_.b.CreateAdd(j, e_.i64(c.nr));
+  Value* is_last = e_.b.CreateICmpSGE(next_j, columns);
+  Value* next_k = e_.b.CreateAdd(k, e_.i64(c.kc));
+  if (!c.weights[0].packed) {
+    Value* calls = e_.b.CreateUDiv(e_.b.CreateAdd(rows, e_.i64(c.mr - 1)), e_.i64(c.mr));
+    Value* share = e_.b.CreateUDiv(e_.b.CreateAdd(calls, e_.i64(c.nr - 1)), calls);
+    Value* from = e_.b.CreateMul(e_.b.CreateUDiv(i, e_.i64(c.mr)), share);
+    Value* to = e_.min_i64(e_.i64(c.nr), e_.b.CreateAdd(from, share));
+    for (const Weight& weight : c.weights) {
+      const ir::Value* view = weight.load->operands[0];
+      const ViewRef& w = views_.at(view);
+      Value* row = e_.b.CreateAdd(scalars_.at(weight.load->operands[1]), e_.b.CreateSelect(is_last, e_.i64(0), next_j));
+      Value* element = e_.b.CreateAdd(e_.b.CreateMul(row, w.strides[0]), e_.b.CreateSelect(is_last, next_k, k));
+      lines(e_.element_ptr(w.base, element, view->type.dtype), e_.b.CreateMul(w.strides[0], e_.i64(bytes_of(view))), from,
+            to, c.kc * bytes_of(view));
+    }
+  }
+  const ir::Value* view = c.a->operands[0];
+  const ViewRef& x = views_.at(view);
+  const int64_t panels = std::max<int64_t>(1, c.block_n / c.nr), row_bytes = c.kc * bytes_of(view);
+  const int64_t part = round_up((row_bytes + panels - 1) / panels, kCacheLine);
+  Value* row = e_.b.CreateAdd(scalars_.at(c.a->operands[1]), i);
+  Value* element = e_.b.CreateAdd(e_.b.CreateMul(row, x.strides[0]), next_k);
+  Value* base = e_.element_ptr(x.base, element, view->type.dtype);
+  base = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(e_.b.CreateUDiv(j, e_.i64(c.nr)), e_.i64(part)));
+  lines(base, e_.b.CreateMul(x.strides[0], e_.i64(bytes_of(view))), e_.i64(0), e_.i64(c.mr), part);
 }
 
 // A panel that is read where it lies.

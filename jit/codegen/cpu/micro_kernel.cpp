@@ -54,6 +54,12 @@ Value* load_compute(Emitter& e, DType dtype, DType compute, Value* ptr, Value* m
   return compute == DType::f32 ? e.convert(loaded, dtype, DType::f32) : loaded;
 }
 
+void prefetch(Emitter& e, Value* address) {
+  constexpr int kRead = 0, kLevel2 = 2, kData = 1;
+  e.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {e.b.getPtrTy()},
+                      {address, e.i32(kRead), e.i32(kLevel2), e.i32(kData)});
+}
+
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name) {
   llvm::IRBuilderBase::InsertPointGuard guard(e.b);
   llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();
@@ -134,16 +140,6 @@ Value* lane_sums(Emitter& e, std::vector<Value*> vectors) {
   std::vector<int> first;
   for (size_t l = 0; l < wanted; ++l) first.push_back(static_cast<int>(l));
   return e.b.CreateShuffleVector(sum, first);
-}
-
-}  // namespace
-
-namespace {
-
-void prefetch(Emitter& e, Value* address) {
-  constexpr int kRead = 0, kLevel2 = 2, kData = 1;
-  e.b.CreateIntrinsic(llvm::Intrinsic::prefetch, {e.b.getPtrTy()},
-                      {address, e.i32(kRead), e.i32(kLevel2), e.i32(kData)});
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ llvm::Function* emit_dot_kernel(Emitter& e, const DotKernel& kernel, const std::
 /// acc + a * b: fused where the target can, or the bf16 pair product.
 llvm::Value* multiply_add(Emitter& e, DType compute, llvm::Value* acc, llvm::Value* a, llvm::Value* b);
 
+/// Asks for the cache line of `address`, into L2; any address will do.
+void prefetch(Emitter& e, llvm::Value* address);
+
 /// Elements of `compute` in one vector register.
 inline int vector_elements(const Emitter& e, DType compute) {
   return static_cast<int>(e.lanes * elements_per_unit(compute));

@@ -204,6 +204,8 @@ class Program {
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);
   void contract_outer(const Contraction& c);
+  void prefetch_next(const Contraction& c, llvm::Value* k, llvm::Value* j, llvm::Value* i, llvm::Value* rows,
+                     llvm::Value* columns);
   void contract_dot(const Contraction& c);
   void pack_rows(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
   void pack_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* column,
