@@ -21,6 +21,10 @@ int64_t registers(const Shape& s, const Tile& t, const Target& target) {
     const int64_t vectors = cdiv(t.nr, target.lanes_f32()) * weights;
     return t.mr * vectors + vectors + extra;
   }
+  if (t.form == "transposed") {
+    const int64_t vectors = cdiv(t.mr, target.lanes_f32());
+    return t.nr * vectors + vectors + extra;
+  }
   return t.mr * t.nr * weights + std::min(t.mr, t.nr * weights) + extra;
 }
 
@@ -28,13 +32,20 @@ int64_t registers(const Shape& s, const Tile& t, const Target& target) {
 int64_t scratch_bytes(const Shape& s, const Tile& t) {
   const int64_t weights = s.weights_per_loop();
   const int64_t sums = s.k > t.kc ? t.block_m * t.block_n * weights : t.mr * t.nr * weights;
-  const int64_t panels = t.form == "outer" ? t.block_m * t.kc + t.kc * t.nr * weights : 0;
+  int64_t panels = 0;
+  if (t.form == "outer") panels = t.block_m * t.kc + t.kc * t.nr * weights;
+  if (t.form == "transposed") panels = t.block_m * t.kc + t.block_m * t.block_n * weights;
   return (panels + sums) * 4;
 }
 
 /// Elements of k in one multiply-add: a pair where the target has the bf16 dot product.
 int64_t elements_per_step(const Shape& s, const Target& target) {
   return s.dtype == DType::bf16 && target.has_bf16_dot ? 2 : 1;
+}
+
+/// Without conversion, so that one element can go from memory into all lanes.
+bool reads_weights_as_they_are(const Shape& s, const Target& target) {
+  return s.dtype == DType::f32 || (s.dtype == DType::bf16 && target.has_bf16_dot);
 }
 
 /// k in equal slices of about `target`, a multiple of 32 so that every vector width divides them.
@@ -99,6 +110,25 @@ void collect_outer(const Shape& s, int threads, int64_t length, const Target& ta
   }
 }
 
+/// Vectors along rows of x: as many as the registers allow, or as the rows fill.
+void collect_transposed(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+  constexpr int64_t kMostVectors = 4, kMostColumns = 8;  // more columns are more addresses than registers hold
+  const int64_t lanes = target.lanes_f32(), per_step = elements_per_step(s, target);
+  if (s.packed || length < lanes / 2 || !reads_weights_as_they_are(s, target) || s.k % per_step) return;
+  const int64_t registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
+  for (int64_t vectors = 1; vectors <= kMostVectors; ++vectors) {
+    const int64_t mr = vectors * lanes, nr = std::min(kMostColumns, registers_left / vectors - 1);
+    if (nr < 2 || (vectors > 1 && mr - lanes >= length)) continue;
+    for (const int64_t slice : {128, 256, 512})
+      for (const int64_t block_n : column_blocks(s, nr, threads, {256, 512, 1024}))
+        for (const int64_t block_m : {64, 128, 256, 512}) {
+          if (block_m > 64 && block_m / 2 >= round_up(length, mr)) continue;
+          const int64_t rows = std::min(round_up(length, lanes), std::max(mr, block_m / mr * mr));
+          collector.add({"transposed", rows, block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
+        }
+  }
+}
+
 void collect_dot(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostLength = 256;
   if (s.packed || length > kMostLength) return;
@@ -127,6 +157,11 @@ void collect_dot(const Shape& s, int threads, int64_t length, const Target& targ
 double register_inefficiency(const Shape& s, const Tile& t, const Target& target) {
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
   const bool is_outer = t.form == "outer";
+  if (t.form == "transposed") {
+    const double vectors = static_cast<double>(t.mr) / lanes, products = static_cast<double>(t.nr) * vectors;
+    const double loads = vectors + static_cast<double>(t.nr);
+    return std::max({products / 2 + loads / 6, loads / 2, 4.0}) / (products / 2);
+  }
   const double columns = weights * (is_outer ? static_cast<double>(t.nr) / lanes : static_cast<double>(t.nr));
   const double rows = static_cast<double>(t.mr), products = rows * columns;
   // Multiply-adds hide most of the loads; each accumulator waits four cycles for itself.
@@ -138,6 +173,18 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
     if (repeats) cycles *= 1.06;
   }
   return cycles / (products / 2);
+}
+
+/// Rows that the transposed form pays for: whole panels, and what is left as one vector or as one more panel.
+double panel_rows(const Tile& t, int64_t length, const Target& target) {
+  const int64_t lanes = target.lanes_f32();
+  const auto of_block = [&](int64_t rows) {
+    const int64_t whole = rows / t.mr * t.mr, left = rows - whole;
+    if (left == 0) return static_cast<double>(whole);
+    return static_cast<double>(whole) +
+           (left <= lanes && t.mr > lanes ? 1.5 * static_cast<double>(lanes) : static_cast<double>(t.mr));
+  };
+  return static_cast<double>(length / t.block_m) * of_block(t.block_m) + of_block(length % t.block_m);
 }
 
 }  // namespace
@@ -156,7 +203,8 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
     return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed,
                        target.num_vector_registers);
   if (t.block_n % t.nr) return fmt::format("block_n = {} is not a multiple of nr = {}", t.block_n, t.nr);
-  if (t.block_m % t.mr) return fmt::format("block_m = {} is not a multiple of mr = {}", t.block_m, t.mr);
+  const int64_t row_step = t.form == "transposed" ? target.lanes_f32() : t.mr;
+  if (t.block_m % row_step) return fmt::format("block_m = {} is not a multiple of {}", t.block_m, row_step);
   if (s.packed && t.form != "outer") return "packed weights need form = outer";
   if (s.packed && t.nr != s.panel) return fmt::format("nr = {} is not the weights' panel of {}", t.nr, s.panel);
   const int64_t room = target.l2_bytes + target.l3_bytes / (2 * std::max(threads, 1));
@@ -168,6 +216,7 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
 std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const Target& target) {
   Collector collector(s, threads, target);
   collect_outer(s, threads, length, target, collector);
+  collect_transposed(s, threads, length, target, collector);
   collect_dot(s, threads, length, target, collector);
   return collector.take();
 }
@@ -187,7 +236,8 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
     bytes += static_cast<double>(n) * (weights * static_cast<double>(s.k) + static_cast<double>(length));
   }
   bytes = (bytes + static_cast<double>(length * s.k)) * static_cast<double>(dtype_bytes(s.dtype));
-  const double rows = padded(length, t.block_m, t.mr), block_rows = static_cast<double>(std::min(t.block_m, length));
+  const double rows = t.form == "transposed" ? panel_rows(t, length, target) : padded(length, t.block_m, t.mr);
+  const double block_rows = static_cast<double>(std::min(t.block_m, length));
   const double per_step = static_cast<double>(elements_per_step(s, target));
   const double steps = static_cast<double>(s.k) / per_step;
   double cycles = rows * columns * steps / (2 * lanes) * register_inefficiency(s, t, target);
@@ -197,6 +247,8 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
     const double spilled = s.k > t.kc ? 12 * per_step / static_cast<double>(t.kc) : 0;
     const double beyond_l2 = scratch_bytes(s, t) > target.l2_bytes ? 0.04 : 0;
     cycles *= 1 + packing + spilled + beyond_l2;
+  } else if (t.form == "transposed") {
+    cycles *= 1 + kPackedRow / (static_cast<double>(t.block_n) * weights) + 6 * per_step / static_cast<double>(t.kc);
   } else {
     cycles *= 1 + 6 * lanes * per_step / static_cast<double>(t.kc);  // the sums along vectors
   }

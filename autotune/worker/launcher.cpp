@@ -17,8 +17,8 @@ struct Region {
 void sample_region(const Region& r, double fraction, int threads, int64_t least, std::vector<GridSample>& samples) {
   const int64_t w0 = r.to0 - r.from0, w1 = r.to1 - r.from1, size = w0 * w1;
   if (size <= 0) return;
-  const int64_t wanted = std::clamp(static_cast<int64_t>(fraction * static_cast<double>(size) + 0.5),
-                                    std::min(least, size), size);
+  const int64_t wanted =
+      std::clamp(static_cast<int64_t>(fraction * static_cast<double>(size) + 0.5), std::min(least, size), size);
   const int64_t count = std::min(w0, std::max<int64_t>(threads, wanted / kMostRuns));
   const int64_t runs = std::clamp<int64_t>((wanted + count - 1) / count, 1, kMostRuns);
   for (int64_t s = 0; s < runs; ++s) {

@@ -129,7 +129,7 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
 
 /// One launch on poisoned outputs. Returns whether the whole grid ran.
 bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
-                    const std::vector<WorkspaceView>& workspaces) {
+                  const std::vector<WorkspaceView>& workspaces) {
   buffers_.poison_outputs();
   const auto scalars = std::span(problem.symbols).subspan(buffers_.schema().symbols.size());
   KernelCall call;

@@ -80,7 +80,7 @@ TEST_CASE("pack_linear_weight: panels of columns, the last one padded with zeros
   CHECK_THROWS_AS(kernels::pack_linear_weight(from, make_tensor(packed.data(), DType::bf16, {2, 3, 4})), Error);
 }
 
-TEST_CASE("linear: the default is in the space, dot for few rows and outer for many", "[kernels]") {
+TEST_CASE("linear: the default is in the space, dot for few rows and another for many", "[kernels]") {
   const auto& op = library_op("linear");
   for (const std::string& name : cpu_target_names()) {
     const Target target = cpu_target(name);
@@ -92,9 +92,9 @@ TEST_CASE("linear: the default is in the space, dot for few rows and outer for m
         const auto config = op.default_config(workload, length, target);
         const auto space = op.config_space(workload, length, target);
         CHECK(!space.refusal(config));
-        CHECK(space.enumerate().size() <= 300);
+        CHECK(space.enumerate().size() <= 400);
         if (length <= 5) CHECK(config.get_string("form") == "dot");
-        if (length >= 512) CHECK(config.get_string("form") == "outer");
+        if (length >= 512) CHECK(config.get_string("form") != "dot");
       }
     }
   }

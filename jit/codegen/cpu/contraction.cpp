@@ -8,8 +8,9 @@
 //       for each mr rows:  kernel                                                       (registers)
 //
 // Packing w costs about 8 / rows of the arithmetic (one transposition for every `rows` multiplications), so it pays
-// from a few dozen rows. Dot-product form: x is copied once, w is read where it lies, once. The result stays in the
-// arena; what follows the loop (bias, activation, residual) reads it from there, row by row.
+// from a few dozen rows. Dot-product form: x is copied once, w is read where it lies, once. Transposed form
+// (contraction_transposed.cpp): y^T = w x^T. The result stays in the arena; what follows the loop (bias, activation,
+// residual) reads it from there, row by row.
 #include <algorithm>
 
 #include "jit/codegen/cpu/micro_kernel.h"
@@ -51,8 +52,8 @@ std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers
 }  // namespace
 
 llvm::Function* Program::outer_kernel(const OuterKernel& k) {
-  const std::string name = kernel_name(
-      "outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride, static_cast<int>(k.compute)});
+  const std::string name = kernel_name("outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
+                                                 static_cast<int>(k.compute), k.panel_nv});
   llvm::Function*& fn = kernels_[name];
   if (!fn) fn = emit_outer_kernel(e_, k, name);
   return fn;
@@ -133,32 +134,46 @@ bool Program::match(const Op& loop, Contraction& found) const {
 void Program::choose_schedule(Contraction& c) const {
   const Op& loop = *c.loop;
   const int64_t lanes = e_.lanes, weights = static_cast<int64_t>(c.weights.size());
-  c.dot_form = loop.string_attr("form", "outer") == "dot" && !c.weights[0].packed;
+  const std::string_view form = loop.string_attr("form", "outer");
+  if (form == "dot" && !c.weights[0].packed) c.form = Contraction::Form::dot;
+  if (form == "transposed" && fits_transposed(c)) c.form = Contraction::Form::transposed;
+  const bool is_outer = c.form == Contraction::Form::outer, is_dot = c.form == Contraction::Form::dot;
   c.mr = static_cast<int>(loop.int_attr("mr", 4));
-  c.nr = static_cast<int>(loop.int_attr("nr", c.dot_form ? 4 : 2 * lanes));
+  c.nr = static_cast<int>(loop.int_attr("nr", is_outer ? 2 * lanes : 4));
   c.kc = std::min(round_up(loop.int_attr("kc", 256), 4 * vector_elements(e_, c.compute)), c.k);
-  if (c.dot_form) c.nr = static_cast<int>(std::min<int64_t>(c.nr, lanes));  // a row's sums fill at most one vector
+  if (is_dot) c.nr = static_cast<int>(std::min<int64_t>(c.nr, lanes));  // a row's sums fill at most one vector
   if (c.weights[0].packed) c.nr = static_cast<int>(c.weights[0].load->operands[0]->type.shape[2]);
-  if (!c.dot_form) c.nr = static_cast<int>(std::min(round_up(c.nr, lanes), round_up(c.block_n, lanes)));
+  if (is_outer) c.nr = static_cast<int>(std::min(round_up(c.nr, lanes), round_up(c.block_n, lanes)));
   c.mr = std::clamp<int>(c.mr, 1, static_cast<int>(c.block_m));
-  const int64_t vectors = c.dot_form ? c.nr : c.nr / lanes * weights;
+  if (c.form == Contraction::Form::transposed) {
+    c.mr = static_cast<int>(round_up(c.mr, lanes));
+    c.nr = std::clamp<int>(c.nr, 1, static_cast<int>(c.block_n));
+    const int64_t vectors = c.mr / lanes;
+    while (c.nr > 1 && (c.nr + 1) * vectors > target_registers()) --c.nr;
+    return;
+  }
+  const int64_t vectors = is_dot ? c.nr : c.nr / lanes * weights;
   while (c.mr > 1 && c.mr * vectors + std::min<int64_t>(vectors, c.mr) > target_registers()) --c.mr;
 }
 
 bool Program::lower_contraction(const Op& loop) {
   Contraction c;
   if (!match(loop, c)) return false;
-  choose_schedule(c);
   for (size_t i = 0; i < c.weights.size(); ++i) c.accumulate |= !is_zero(loop.operands[3 + i]);
-  const int64_t rows = round_up(c.block_m, c.mr),
-                columns = round_up(c.block_n, c.dot_form ? e_.lanes : c.nr) + e_.lanes;
+  choose_schedule(c);
+  const bool is_outer = c.form == Contraction::Form::outer;
+  const int64_t rows = round_up(c.block_m, c.mr), columns = round_up(c.block_n, is_outer ? c.nr : e_.lanes) + e_.lanes;
   for (size_t i = 0; i < c.weights.size(); ++i) {
     Buffer& buffer = c.weights[i].c;
     buffer = {e_.reserve(rows * columns * 4), DType::f32, {columns, 1}};
     if (c.accumulate) copy_to(loop.operands[3 + i], buffer);
     buffers_[loop.results[i]] = buffer;
   }
-  c.dot_form ? contract_dot(c) : contract_outer(c);
+  switch (c.form) {
+    case Contraction::Form::outer: contract_outer(c); break;
+    case Contraction::Form::dot: contract_dot(c); break;
+    case Contraction::Form::transposed: contract_transposed(c); break;
+  }
   return true;
 }
 
@@ -198,30 +213,12 @@ void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Va
   });
 }
 
-// One block of `lanes` rows of w by `lanes` units of k, transposed into the panel. Rows after `last` repeat it.
-void Program::transpose_block(DType dtype, DType compute, Value* base, Value* stride, Value* first, Value* last,
-                              Value* k, Value* k_left, Value* panel, int64_t step_bytes) {
-  const int width = vector_elements(e_, compute);
-  Value* mask = k_left ? e_.lanes_below(k_left, width) : nullptr;
-  auto* units = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
-  std::vector<Value*> rows;
-  for (int i = 0; i < e_.lanes; ++i) {
-    Value* row = e_.b.CreateAdd(first, e_.i64(i));
-    if (last) row = e_.max_i64(e_.i64(0), e_.min_i64(row, last));
-    Value* source = e_.element_ptr(base, e_.b.CreateAdd(e_.b.CreateMul(row, stride), k), dtype);
-    rows.push_back(e_.b.CreateBitCast(load_compute(e_, dtype, compute, source, mask), units));
-  }
-  if (last)
-    for (int i = 0; i < e_.lanes; ++i) {
-      Value* inside = e_.b.CreateICmpSLE(e_.b.CreateAdd(first, e_.i64(i)), last);
-      rows[static_cast<size_t>(i)] =
-          e_.b.CreateSelect(inside, rows[static_cast<size_t>(i)], llvm::Constant::getNullValue(units));
-    }
-  const std::vector<Value*> columns = transpose(e_, rows);
-  for (int i = 0; i < e_.lanes; ++i) {
-    Value* address = e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), panel, static_cast<uint64_t>(i * step_bytes));
-    e_.b.CreateAlignedStore(columns[static_cast<size_t>(i)], address, llvm::Align(4));
-  }
+llvm::Function* Program::transpose_kernel(const TransposeKernel& k) {
+  const std::string name =
+      kernel_name("transpose", {static_cast<int>(k.dtype), static_cast<int>(k.compute), k.checks_rows, k.has_tail});
+  llvm::Function*& fn = kernels_[name];
+  if (!fn) fn = emit_transpose_kernel(e_, k, name);
+  return fn;
 }
 
 void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Value* count_k, Value* column,
@@ -232,25 +229,21 @@ void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Va
   const ViewRef& w = views_.at(view);
   const DType dtype = view->type.dtype;
   const int width = vector_elements(e_, c.compute);
-  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4,
-                units = elements_per_unit(c.compute);
+  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4;
   const int64_t n = view->type.shape[0];
   const bool aligned = n != ir::kDynamic && n % c.nr == 0 && c.block_n % c.nr == 0 && known_divisor(offset) % c.nr == 0;
   Value* last = aligned ? nullptr : e_.b.CreateSub(w.sizes[0], e_.i64(1));
   Value* first_row = e_.b.CreateAdd(scalars_.at(offset), column);
   Value* base = e_.element_ptr(w.base, first_k, dtype);
   Value* panel = e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4);
+  Value* stride_bytes = e_.b.CreateMul(w.strides[0], e_.i64(dtype_bytes(dtype)));
+  llvm::Function* fn = transpose_kernel({dtype, c.compute, last != nullptr, c.k % width != 0});
   e_.loop(e_.i64(0), e_.i64(c.nr), e_.lanes, [&](Value* j) {
     Value* row = e_.b.CreateAdd(first_row, j);
     Value* columns = e_.element_ptr(panel, j, DType::f32);
-    const auto block = [&](Value* k, Value* left) {
-      Value* step = e_.b.CreateMul(e_.b.CreateUDiv(k, e_.i64(units)), e_.i64(step_bytes));
-      transpose_block(dtype, c.compute, base, w.strides[0], row, last, k, left,
-                      e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), columns, step), step_bytes);
-    };
-    Value* whole = e_.b.CreateAnd(count_k, e_.i64(-width));
-    e_.loop(e_.i64(0), whole, width, [&](Value* k) { block(k, nullptr); });
-    if (c.k % width != 0) e_.loop(whole, count_k, width, [&](Value* k) { block(k, e_.b.CreateSub(count_k, k)); });
+    Value* source = e_.element_ptr(base, e_.b.CreateMul(row, w.strides[0]), dtype);
+    Value* left = last ? e_.b.CreateSub(last, row) : e_.i64(e_.lanes - 1);
+    e_.b.CreateCall(fn, {source, stride_bytes, left, count_k, count_k, columns, e_.i64(step_bytes)});
   });
 }
 
@@ -319,23 +312,25 @@ void Program::contract_outer(const Contraction& found) {
         Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(first.strides[0])), j);
         Value* out = e_.element_ptr(e_.arena_ptr(first.offset), element, DType::f32);
         prefetch_next(c, k, j, i, rows, columns);
-        e_.b.CreateCall(fn, {a, b, out, steps, accumulate});
+        e_.b.CreateCall(fn, {a, e_.i64(0), b, out, steps, accumulate});
       });
     });
   };
   e_.loop(e_.i64(0), e_.i64(c.k), c.kc, block);
 }
 
-// While the kernel computes, the memory of the next panel of w and of the next block of x is fetched, a few rows at each
-// call: both are read a kilobyte from every row, too short for the hardware to notice.
+void Program::prefetch_rows(Value* base, Value* stride_bytes, Value* from, Value* to, int64_t row_bytes) {
+  e_.loop(from, to, 1, [&](Value* r) {
+    Value* row = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(r, stride_bytes));
+    for (int64_t line = 0; line < row_bytes; line += kCacheLine)
+      prefetch(e_, e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), row, static_cast<uint64_t>(line)));
+  });
+}
+
+// While the kernel computes, the memory of the next panel of w and of the next block of x is fetched, a few rows at
+// each call: both are read a kilobyte from every row, too short for the hardware to notice.
 void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, Value* rows, Value* columns) {
   const auto bytes_of = [&](const ir::Value* view) { return dtype_bytes(view->type.dtype); };
-  const auto lines = [&](Value* base, Value* stride, Value* from, Value* to, int64_t row_bytes) {
-    e_.loop(from, to, 1, [&](Value* r) {
-      Value* row = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(r, stride));
-      for (int64_t line = 0; line < row_bytes; line += kCacheLine) prefetch(e_, e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), row, static_cast<uint64_t>(line)));
-    });
-  };
   Value* next_j = e_.b.CreateAdd(j, e_.i64(c.nr));
   Value* is_last = e_.b.CreateICmpSGE(next_j, columns);
   Value* next_k = e_.b.CreateAdd(k, e_.i64(c.kc));
@@ -349,8 +344,8 @@ void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, 
       const ViewRef& w = views_.at(view);
       Value* row = e_.b.CreateAdd(scalars_.at(weight.load->operands[1]), e_.b.CreateSelect(is_last, e_.i64(0), next_j));
       Value* element = e_.b.CreateAdd(e_.b.CreateMul(row, w.strides[0]), e_.b.CreateSelect(is_last, next_k, k));
-      lines(e_.element_ptr(w.base, element, view->type.dtype), e_.b.CreateMul(w.strides[0], e_.i64(bytes_of(view))), from,
-            to, c.kc * bytes_of(view));
+      prefetch_rows(e_.element_ptr(w.base, element, view->type.dtype),
+                    e_.b.CreateMul(w.strides[0], e_.i64(bytes_of(view))), from, to, c.kc * bytes_of(view));
     }
   }
   const ir::Value* view = c.a->operands[0];
@@ -361,7 +356,7 @@ void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, 
   Value* element = e_.b.CreateAdd(e_.b.CreateMul(row, x.strides[0]), next_k);
   Value* base = e_.element_ptr(x.base, element, view->type.dtype);
   base = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(e_.b.CreateUDiv(j, e_.i64(c.nr)), e_.i64(part)));
-  lines(base, e_.b.CreateMul(x.strides[0], e_.i64(bytes_of(view))), e_.i64(0), e_.i64(c.mr), part);
+  prefetch_rows(base, e_.b.CreateMul(x.strides[0], e_.i64(bytes_of(view))), e_.i64(0), e_.i64(c.mr), part);
 }
 
 // A panel that is read where it lies.

@@ -192,7 +192,7 @@ void Program::lower_dot(const Op& op) {
         Value* left = e_.element_ptr(e_.arena_ptr(rows.offset), e_.b.CreateMul(i, e_.i64(rows.strides[0])), compute);
         Value* at = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(out.strides[0])), j);
         Value* address = e_.element_ptr(e_.arena_ptr(out.offset), at, DType::f32);
-        e_.b.CreateCall(fn, {left, b_panel, address, e_.i64(steps), e_.b.getInt1(!from_zero)});
+        e_.b.CreateCall(fn, {left, e_.i64(0), b_panel, address, e_.i64(steps), e_.b.getInt1(!from_zero)});
       });
     });
   }
@@ -239,7 +239,7 @@ void Program::pack_panels(const ir::Value* b, DType compute, const Panels& panel
 void Program::pack_panels_transposed(const Op& load, DType compute, const Panels& panels) {
   const ir::Value *view = load.operands[0], *tile = load.results[0];
   const ViewRef& ref = views_.at(view);
-  const int64_t n = tile->type.shape[0], k = tile->type.shape[1], units = elements_per_unit(compute);
+  const int64_t n = tile->type.shape[0], k = tile->type.shape[1];
   const int64_t columns = int64_t{panels.nv} * e_.lanes, step_bytes = columns * 4;
   const int width = vector_elements(e_, compute);
   Value *first = scalars_.at(load.operands[1]), *first_k = scalars_.at(load.operands[2]);
@@ -249,17 +249,17 @@ void Program::pack_panels_transposed(const Op& load, DType compute, const Panels
                     : e_.min_i64(e_.b.CreateSub(ref.sizes[0], e_.i64(1)), e_.b.CreateAdd(first, e_.i64(n - 1)));
   Value* k_end = k_inside ? e_.i64(k) : e_.min_i64(e_.i64(k), e_.b.CreateSub(ref.sizes[1], first_k));
   Value* base = e_.element_ptr(ref.base, first_k, view->type.dtype);
+  Value* stride_bytes = e_.b.CreateMul(ref.strides[0], e_.i64(dtype_bytes(view->type.dtype)));
+  llvm::Function* fn = transpose_kernel({view->type.dtype, compute, last != nullptr, !k_inside || k % width != 0});
   e_.loop(e_.i64(0), e_.i64(round_up(n, e_.lanes)), e_.lanes, [&](Value* j) {
     Value* panel = e_.b.CreateMul(e_.b.CreateUDiv(j, e_.i64(columns)), e_.i64(panels.panel_bytes));
     Value* column = e_.b.CreateMul(e_.b.CreateURem(j, e_.i64(columns)), e_.i64(4));
     Value* target =
         e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.arena_ptr(panels.offset), e_.b.CreateAdd(panel, column));
-    e_.loop(e_.i64(0), e_.i64(k), width, [&](Value* kk) {
-      Value* step = e_.b.CreateMul(e_.b.CreateUDiv(kk, e_.i64(units)), e_.i64(step_bytes));
-      Value* left = k_inside && k % width == 0 ? nullptr : e_.b.CreateSub(k_end, kk);
-      transpose_block(view->type.dtype, compute, base, ref.strides[0], e_.b.CreateAdd(first, j), last, kk, left,
-                      e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), target, step), step_bytes);
-    });
+    Value* row = e_.b.CreateAdd(first, j);
+    Value* source = e_.element_ptr(base, e_.b.CreateMul(row, ref.strides[0]), view->type.dtype);
+    Value* left = last ? e_.b.CreateSub(last, row) : e_.i64(e_.lanes - 1);
+    e_.b.CreateCall(fn, {source, stride_bytes, left, k_end, e_.i64(k), target, e_.i64(step_bytes)});
   });
 }
 

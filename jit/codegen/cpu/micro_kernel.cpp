@@ -13,7 +13,6 @@ namespace {
 
 using llvm::Value;
 
-constexpr int64_t kUnroll = 4;
 constexpr int kPrefetchRows = 4;
 
 llvm::FixedVectorType* f32_vector(Emitter& e, int width) {
@@ -24,13 +23,11 @@ Value* byte_ptr(Emitter& e, Value* base, int64_t bytes) {
   return e.b.CreateConstInBoundsGEP1_64(e.b.getInt8Ty(), base, static_cast<uint64_t>(bytes));
 }
 
-// One element (or pair) of a, in every lane.
+// One element (or pair, which may start at any element) of a, in every lane.
 Value* broadcast_unit(Emitter& e, DType compute, Value* ptr) {
-  if (compute == DType::f32)
-    return e.b.CreateVectorSplat(static_cast<unsigned>(e.lanes),
-                                 e.b.CreateAlignedLoad(e.b.getFloatTy(), ptr, llvm::Align(4)));
-  Value* pair = e.b.CreateAlignedLoad(e.b.getInt32Ty(), ptr, llvm::Align(4));
-  return e.b.CreateVectorSplat(static_cast<unsigned>(e.lanes), pair);
+  llvm::Type* unit = compute == DType::f32 ? e.b.getFloatTy() : static_cast<llvm::Type*>(e.b.getInt32Ty());
+  Value* loaded = e.b.CreateAlignedLoad(unit, ptr, llvm::Align(static_cast<uint64_t>(dtype_bytes(compute))));
+  return e.b.CreateVectorSplat(static_cast<unsigned>(e.lanes), loaded);
 }
 
 Value* load_units(Emitter& e, DType compute, Value* ptr) {
@@ -63,22 +60,26 @@ void prefetch(Emitter& e, Value* address) {
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name) {
   llvm::IRBuilderBase::InsertPointGuard guard(e.b);
   llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();
-  llvm::Function* fn = e.private_function(name, {ptr, ptr, ptr, index, e.b.getInt1Ty()});
-  Value *a = fn->getArg(0), *panel = fn->getArg(1), *c = fn->getArg(2), *steps = fn->getArg(3);
-  Value* accumulate = fn->getArg(4);
+  llvm::Function* fn = e.private_function(name, {ptr, index, ptr, ptr, index, e.b.getInt1Ty()});
+  Value *a = fn->getArg(0), *a_stride = fn->getArg(1), *panel = fn->getArg(2), *c = fn->getArg(3);
+  Value *steps = fn->getArg(4), *accumulate = fn->getArg(5);
   e.b.SetInsertPoint(llvm::BasicBlock::Create(e.context, "entry", fn));
+  std::vector<Value*> rows;
+  for (int i = 0; i < kernel.mr; ++i)
+    rows.push_back(kernel.a_stride ? byte_ptr(e, a, i * kernel.a_stride * 4)
+                                   : e.b.CreateInBoundsGEP(e.b.getInt8Ty(), a, e.b.CreateMul(a_stride, e.i64(i))));
 
   const int vectors = kernel.nv * kernel.weights;
-  const int64_t panel_bytes = int64_t{vectors} * e.lanes * 4;  // one step of k
+  const int64_t panel_bytes = int64_t{kernel.panel_nv ? kernel.panel_nv : vectors} * e.lanes * 4;  // one step of k
   const auto step = [&](Value* k, int64_t u, std::vector<Value*>& acc) {
-    Value* a_k = e.b.CreateInBoundsGEP(e.b.getInt32Ty(), a, k);
     Value* b_k =
         e.b.CreateInBoundsGEP(llvm::ArrayType::get(e.b.getInt8Ty(), static_cast<uint64_t>(panel_bytes)), panel, k);
     std::vector<Value*> row;
     for (int v = 0; v < vectors; ++v)
       row.push_back(load_units(e, kernel.compute, byte_ptr(e, b_k, u * panel_bytes + int64_t{v} * e.lanes * 4)));
     for (int i = 0; i < kernel.mr; ++i) {
-      Value* element = broadcast_unit(e, kernel.compute, byte_ptr(e, a_k, (i * kernel.a_stride + u) * 4));
+      Value* at = e.b.CreateInBoundsGEP(e.b.getInt32Ty(), rows[static_cast<size_t>(i)], k);
+      Value* element = broadcast_unit(e, kernel.compute, byte_ptr(e, at, u * 4));
       for (int v = 0; v < vectors; ++v) {
         Value*& sum = acc[static_cast<size_t>(i * vectors + v)];
         sum = multiply_add(e, kernel.compute, sum, element, row[static_cast<size_t>(v)]);
@@ -87,9 +88,10 @@ llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const s
   };
   std::vector<Value*> acc(static_cast<size_t>(kernel.mr * vectors),
                           llvm::Constant::getNullValue(f32_vector(e, e.lanes)));
-  Value* main = e.b.CreateAnd(steps, e.i64(-kUnroll));
-  acc = e.loop(e.i64(0), main, e.i64(kUnroll), acc, [&](Value* k, std::vector<Value*> sums) {
-    for (int64_t u = 0; u < kUnroll; ++u) step(k, u, sums);
+  const int64_t unroll = acc.size() >= 16 ? 2 : 4;  // a step of many products hides the loop by itself
+  Value* main = e.b.CreateAnd(steps, e.i64(-unroll));
+  acc = e.loop(e.i64(0), main, e.i64(unroll), acc, [&](Value* k, std::vector<Value*> sums) {
+    for (int64_t u = 0; u < unroll; ++u) step(k, u, sums);
     return sums;
   });
   acc = e.loop(main, steps, e.i64(1), acc, [&](Value* k, std::vector<Value*> sums) {
@@ -215,6 +217,9 @@ Value* shuffle_lanes(Emitter& e, Value* a, Value* b, const std::vector<int>& ord
 
 }  // namespace
 
+namespace {
+
+// Transposes `lanes` vectors of `lanes` 32-bit units.
 // Within every 128-bit lane two rounds of unpacking transpose 4 x 4 blocks; then whole lanes change places.
 std::vector<Value*> transpose(Emitter& e, std::vector<Value*> rows) {
   const int n = e.lanes, groups = n / 4;
@@ -254,6 +259,48 @@ std::vector<Value*> transpose(Emitter& e, std::vector<Value*> rows) {
     }
   }
   return columns;
+}
+
+}  // namespace
+
+llvm::Function* emit_transpose_kernel(Emitter& e, const TransposeKernel& kernel, const std::string& name) {
+  llvm::IRBuilderBase::InsertPointGuard guard(e.b);
+  llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();
+  llvm::Function* fn = e.private_function(name, {ptr, index, index, index, index, ptr, index});
+  Value *source = fn->getArg(0), *stride = fn->getArg(1), *last = fn->getArg(2), *valid = fn->getArg(3);
+  Value *total = fn->getArg(4), *panel = fn->getArg(5), *step_bytes = fn->getArg(6);
+  e.b.SetInsertPoint(llvm::BasicBlock::Create(e.context, "entry", fn));
+
+  const int width = vector_elements(e, kernel.compute);
+  const auto offset = [&](Value* base, Value* bytes) { return e.b.CreateInBoundsGEP(e.b.getInt8Ty(), base, bytes); };
+  std::vector<Value*> sources;
+  for (int i = 0; i < e.lanes; ++i) {
+    Value* row = kernel.checks_rows ? e.min_i64(e.i64(i), last) : e.i64(i);
+    sources.push_back(offset(source, e.b.CreateMul(row, stride)));
+  }
+  llvm::Type* units = f32_vector(e, e.lanes);
+  const auto block = [&](Value* k, Value* mask) {
+    std::vector<Value*> rows;
+    for (int i = 0; i < e.lanes; ++i) {
+      Value* at = e.element_ptr(sources[static_cast<size_t>(i)], k, kernel.dtype);
+      rows.push_back(e.b.CreateBitCast(load_compute(e, kernel.dtype, kernel.compute, at, mask), units));
+      if (kernel.checks_rows)
+        rows.back() =
+            e.b.CreateSelect(e.b.CreateICmpSLE(e.i64(i), last), rows.back(), llvm::Constant::getNullValue(units));
+    }
+    Value* target =
+        offset(panel, e.b.CreateMul(e.b.CreateUDiv(k, e.i64(elements_per_unit(kernel.compute))), step_bytes));
+    const std::vector<Value*> columns = transpose(e, rows);
+    for (int i = 0; i < e.lanes; ++i)
+      e.b.CreateAlignedStore(columns[static_cast<size_t>(i)], offset(target, e.b.CreateMul(e.i64(i), step_bytes)),
+                             llvm::Align(4));
+  };
+  Value* whole = kernel.has_tail ? e.b.CreateAnd(valid, e.i64(-width)) : total;
+  e.loop(e.i64(0), whole, width, [&](Value* k) { block(k, nullptr); });
+  if (kernel.has_tail)
+    e.loop(whole, total, width, [&](Value* k) { block(k, e.lanes_below(e.b.CreateSub(valid, k), width)); });
+  e.b.CreateRetVoid();
+  return fn;
 }
 
 }  // namespace seqtile::cpu

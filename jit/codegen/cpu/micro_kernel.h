@@ -17,15 +17,16 @@ constexpr int64_t elements_per_unit(DType compute) { return compute == DType::bf
 struct OuterKernel {
   int mr, nv;                   ///< rows; vectors of columns of one weight
   int weights = 1;              ///< panels side by side: columns of weight w follow those of weight w - 1
-  int64_t a_stride;             ///< units between rows of a
+  int64_t a_stride;             ///< units between rows of a; 0: given in bytes at run time
   int64_t c_stride;             ///< f32 elements between rows of c
   int64_t c_weight_stride = 0;  ///< f32 elements between the c of two weights
   DType compute;
+  int panel_nv = 0;  ///< vectors of one step of the panel; 0: weights * nv
   auto operator<=>(const OuterKernel&) const = default;
 };
 
-/// void(ptr a, ptr panel, ptr c, i64 steps, i1 accumulate): c (+)= a panel; panel is [steps][weights * nv * lanes]
-/// units.
+/// void(ptr a, i64 a_stride, ptr panel, ptr c, i64 steps, i1 accumulate): c (+)= a panel; panel is
+/// [steps][panel_nv * lanes] units.
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
 
 struct DotKernel {
@@ -57,7 +58,16 @@ inline int vector_elements(const Emitter& e, DType compute) {
 /// <2 * lanes x i16>); mask may be null.
 llvm::Value* load_compute(Emitter& e, DType dtype, DType compute, llvm::Value* ptr, llvm::Value* mask);
 
-/// Transposes `lanes` vectors of `lanes` 32-bit units.
-std::vector<llvm::Value*> transpose(Emitter& e, std::vector<llvm::Value*> rows);
+/// Copies `lanes` rows of memory into a panel, transposed and in the compute type.
+struct TransposeKernel {
+  DType dtype, compute;
+  bool checks_rows;  ///< rows after `last` are zeros and not read
+  bool has_tail;     ///< `valid` may be less than `total`, or not whole vectors
+  auto operator<=>(const TransposeKernel&) const = default;
+};
+
+/// void(ptr rows, i64 stride_bytes, i64 last, i64 valid, i64 total, ptr panel, i64 step_bytes): unit u of row r goes to
+/// panel + u * step_bytes + 4 r, for `total` elements of every row; those from `valid` on are zeros.
+llvm::Function* emit_transpose_kernel(Emitter& e, const TransposeKernel& kernel, const std::string& name);
 
 }  // namespace seqtile::cpu

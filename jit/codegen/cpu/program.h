@@ -191,7 +191,7 @@ class Program {
     int64_t k = 0, block_m = 0, block_n = 0, kc = 0;
     int mr = 0, nr = 0;
     DType compute = DType::f32;
-    bool dot_form = false;
+    enum class Form { outer, dot, transposed } form = Form::outer;
     bool accumulate = false;             ///< the initial values were copied into c
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes, compute elements
   };
@@ -204,17 +204,24 @@ class Program {
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);
   void contract_outer(const Contraction& c);
+  void prefetch_rows(llvm::Value* base, llvm::Value* stride_bytes, llvm::Value* from, llvm::Value* to,
+                     int64_t row_bytes);
   void prefetch_next(const Contraction& c, llvm::Value* k, llvm::Value* j, llvm::Value* i, llvm::Value* rows,
                      llvm::Value* columns);
   void contract_dot(const Contraction& c);
+  // contraction_transposed.cpp
+  bool fits_transposed(const Contraction& c) const;
+  void contract_transposed(const Contraction& c);
+  llvm::Value* panel_of(const Contraction& c, llvm::Value* i);
+  void pack_columns(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
+  void transpose_result(const Weight& weight, int64_t source, int64_t source_stride, llvm::Value* rows,
+                        llvm::Value* columns);
   void pack_rows(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
   void pack_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* column,
                    int64_t panel_offset);
   void copy_packed_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k,
                           llvm::Value* column, int64_t panel_offset);
-  /// Transposes `rows` (columns of the panel) from memory into a panel whose steps are `step_bytes` apart.
-  void transpose_block(DType dtype, DType compute, llvm::Value* base, llvm::Value* stride, llvm::Value* first,
-                       llvm::Value* last, llvm::Value* k, llvm::Value* k_left, llvm::Value* panel, int64_t step_bytes);
+  llvm::Function* transpose_kernel(const TransposeKernel& kernel);
   llvm::Function* outer_kernel(const OuterKernel& kernel);
   llvm::Function* dot_kernel(const DotKernel& kernel);
 
