@@ -168,9 +168,10 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
   double cycles = std::max(products / 2 + (rows + columns) / 6, 4.0);
   if (!is_outer) {
     const double slice_bytes = static_cast<double>(std::min(t.kc, s.k) * 4 / elements_per_step(s, target));
+    const double operands = (rows + columns) * slice_bytes, l1 = static_cast<double>(target.l1_bytes);
     const bool repeats = t.block_m > t.mr;  // weights come back for every mr rows, rows for every nr columns
-    if ((rows + columns) * slice_bytes > static_cast<double>(target.l1_bytes)) cycles += (repeats ? columns : rows) / 2;
-    if (repeats) cycles *= 1.06;
+    if (operands > 0.7 * l1) cycles += (repeats ? columns : rows) / (operands > l1 ? 2 : 8);
+    if (repeats) cycles *= 1.17;
   }
   return cycles / (products / 2);
 }
@@ -248,9 +249,12 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
     const double beyond_l2 = scratch_bytes(s, t) > target.l2_bytes ? 0.04 : 0;
     cycles *= 1 + packing + spilled + beyond_l2;
   } else if (t.form == "transposed") {
-    cycles *= 1 + kPackedRow / (static_cast<double>(t.block_n) * weights) + 6 * per_step / static_cast<double>(t.kc);
+    const double panel_bytes = static_cast<double>(t.mr * std::min(t.kc, s.k) * 4) / per_step;
+    const double beyond_l1 = panel_bytes > 2 * static_cast<double>(target.l1_bytes) ? 0.02 : 0;
+    cycles *= 1 + kPackedRow / (static_cast<double>(t.block_n) * weights) + 6 * per_step / static_cast<double>(t.kc) +
+              beyond_l1;
   } else {
-    cycles *= 1 + 6 * lanes * per_step / static_cast<double>(t.kc);  // the sums along vectors
+    cycles *= 1 + 1.5 * lanes * per_step / static_cast<double>(t.kc);  // the sums along vectors
   }
   const int64_t programs = column_blocks * cdiv(length, t.block_m);
   const double idle = static_cast<double>(round_up(programs, threads)) / static_cast<double>(programs);

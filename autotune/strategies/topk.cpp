@@ -1,9 +1,12 @@
 // autotune/strategies/topk.cpp -- the configurations that the model ranks first, and one from the rest.
 // SPDX-License-Identifier: Apache-2.0
 //
+// Models compare sizes of one form of a kernel better than forms with each other, so that the first two of every form
+// (the text parameters) are among them.
 // The one from the rest is drawn at random by the seed, so that a wrong model cannot hide a good form for ever: over
 // the buckets of an operation the draws cover the space.
-#include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "autotune/strategies/strategies.h"
@@ -11,7 +14,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr size_t kTop = 8;
+constexpr size_t kTop = 8, kOfEachForm = 2;
 
 class TopK final : public RememberingStrategy {
  public:
@@ -20,18 +23,36 @@ class TopK final : public RememberingStrategy {
   Batch ask() override {
     Batch batch;
     if (std::exchange(asked_, true)) return batch;
-    const size_t top = std::min(kTop, ranked_.size());
-    for (size_t i = 0; i < top; ++i)
+    const std::set<size_t> top = pick_top();
+    for (const size_t i : top)
       if (!known_[i]) batch.candidates.push_back(i);
-    if (ranked_.size() > top) {
+    if (ranked_.size() > top.size()) {
       std::mt19937_64 random(static_cast<uint64_t>(seed_));
-      const size_t drawn = top + random() % (ranked_.size() - top);
+      std::vector<size_t> rest;
+      for (size_t i = 0; i < ranked_.size(); ++i)
+        if (!top.contains(i)) rest.push_back(i);
+      const size_t drawn = rest[random() % rest.size()];
       if (!known_[drawn]) batch.candidates.push_back(drawn);
     }
     return batch;
   }
 
  private:
+  std::set<size_t> pick_top() const {
+    std::set<size_t> top;
+    std::map<std::string, size_t> taken;  // of each form
+    for (size_t i = 0; i < ranked_.size() && top.size() < kTop; ++i)
+      if (taken[form_of(ranked_[i])]++ < kOfEachForm) top.insert(i);
+    for (size_t i = 0; i < ranked_.size() && top.size() < kTop; ++i) top.insert(i);
+    return top;
+  }
+  static std::string form_of(const Config& config) {
+    std::string form;
+    for (const auto& [name, value] : config.values())
+      if (const auto* text = std::get_if<std::string>(&value)) form += *text + '\n';
+    return form;
+  }
+
   int64_t seed_;
   bool asked_ = false;
 };

@@ -77,13 +77,17 @@ TEST_CASE("strategy exhaustive: asks for every configuration once and finds the 
   CHECK(outcome.best_time == *recording.times[recording.best]);
 }
 
-TEST_CASE("strategy topk: the model's first eight and one other, in one batch", "[autotune][strategy]") {
+TEST_CASE("strategy topk: the model's first, two of every form among them, and one other", "[autotune][strategy]") {
   const Recording recording(0.1);
   const auto outcome = search(*make_strategy("topk", recording.ranked, 1), recording);
   REQUIRE(outcome.asked.size() == 9);
   CHECK(outcome.rounds.size() == 1);
-  for (size_t i = 0; i < 8; ++i) CHECK(outcome.asked[i] == i);
-  CHECK(outcome.asked[8] >= 8);
+  for (size_t i = 0; i < 6; ++i) CHECK(outcome.asked[i] == i);
+  std::map<std::string, int> all, asked;
+  for (const Config& config : recording.ranked) ++all[config.get_string("form")];
+  for (size_t i = 0; i < 8; ++i) ++asked[recording.ranked[outcome.asked[i]].get_string("form")];
+  for (const auto& [form, count] : all) CHECK(asked[form] >= std::min(count, 2));
+  CHECK(std::set<size_t>(outcome.asked.begin(), outcome.asked.end()).size() == 9);
   CHECK(outcome.best_time <= 1.1 * *recording.times[recording.best]);
   std::set<size_t> drawn;
   for (int seed = 0; seed < 50; ++seed)
