@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/emitter.h"
 
+#include "llvm/IR/IntrinsicsX86.h"
+
 #include "jit/error.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -209,6 +211,8 @@ Value* Emitter::from_f32(Value* value, DType to) {
   Value* bits = b.CreateBitCast(value, wide);
   Value* is_nan = b.CreateFCmpUNO(value, value);
   if (to == DType::bf16) {
+    if (target.has_bf16_dot && width_of(value) == 16)  // zeros instead of subnormals
+      return b.CreateBitCast(b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {value}), narrow);
     Value* odd = b.CreateAnd(b.CreateLShr(bits, constant(16)), constant(1));
     Value* rounded = b.CreateAdd(b.CreateAdd(bits, constant(0x7fff)), odd);
     Value* quiet = b.CreateOr(bits, constant(0x400000));

@@ -69,7 +69,11 @@ void Program::lower_block(const ir::Block& block) {
     current_ = op;
     lower_op(*op);
   }
-  if (block.ops.empty() || block.ops.back()->kind != OpKind::yield) flush();
+  if (block.ops.empty() || block.ops.back()->kind != OpKind::yield) {
+    is_after_current_ = true;
+    flush();
+    is_after_current_ = false;
+  }
   scope_.pop_back();
 }
 

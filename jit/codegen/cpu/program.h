@@ -236,6 +236,7 @@ class Program {
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;
   const ir::Op* current_ = nullptr;      ///< the operation being lowered
+  bool is_after_current_ = false;        ///< it was the last of its block
   std::vector<const ir::Block*> scope_;  ///< blocks around it, outermost first
 
   std::vector<Root> pending_;  ///< the row group under construction

@@ -103,7 +103,7 @@ bool Program::has_later_use(const ir::Value* value) const {
         if (has_later_use(result)) return true;
       continue;
     }
-    if (position_.at(user) >= position_.at(current_)) return true;
+    if (position_.at(user) >= position_.at(current_) + is_after_current_) return true;
     for (const ir::Block* block : scope_) {  // the next iteration of a loop around us
       const bool loops = block->parent && block->parent->kind != OpKind::if_then;
       if (loops && is_inside(user, block) && value->def && !is_inside(value->def, block)) return true;

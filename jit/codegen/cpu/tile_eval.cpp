@@ -187,6 +187,8 @@ Program::RowAddress Program::row_address(const ir::Value* tile, const ir::Value*
 
 namespace {
 
+constexpr uint64_t kPrefetchBytes = 2048;
+
 Value* both(Emitter& e, Value* a, Value* b) {
   if (!a || !b) return a ? a : b;
   const int width = std::max(width_of(a), width_of(b));
@@ -223,7 +225,11 @@ Value* Program::read_view(const Op& op, const Index& index) {
       mask = both(e_, mask, ok);
     }
     const bool contiguous = view->type.contiguous && d == view->type.rank - 1 && axis.stride == 1;
-    loaded = contiguous ? e_.load(dtype, e_.element_ptr(row.pointer, position, dtype), index.lanes, mask)
+    Value* address = e_.element_ptr(row.pointer, position, dtype);
+    // Far enough to hide memory's latency; the hardware's own prefetches end at the page.
+    if (contiguous && tile->type.rank > 1)
+      prefetch(e_, e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), address, kPrefetchBytes));
+    loaded = contiguous ? e_.load(dtype, address, index.lanes, mask)
                         : lane_loads(dtype, row.pointer, position, ref.strides[d], index, axis.stride, mask);
   }
   const double fill = op.float_attr("fill");
