@@ -13,7 +13,8 @@ namespace seqtile::autotune {
 /// A product of named parameter values, filtered by constraints, plus configurations added by hand.
 class ConfigSpace {
  public:
-  /// Returns nothing when the configuration is legal, else the reason in one line ("mr * nr needs 40 registers, 32 exist").
+  /// Returns nothing when the configuration is legal, else the reason in one line ("mr * nr needs 40 registers, 32
+  /// exist").
   using Constraint = std::function<std::optional<std::string>(const Config&)>;
 
   ConfigSpace& parameter(std::string name, std::vector<FieldValue> values);

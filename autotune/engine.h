@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Engine::open reads the stores once; prepare() fixes an operation's static part, loads or compiles every binary that
-// its records name (and the defaults that a miss may need) and returns a handle. A call of the handle allocates nothing,
-// takes no lock and touches neither SQLite nor the file system up to the hand-off to the executor. Handles and engine
-// are thread-safe: many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them by
-// generation. A handle outlives its engine; only the background tuning ends with the engine.
+// its records name (and the defaults that a miss may need) and returns a handle. A call of the handle allocates
+// nothing, takes no lock and touches neither SQLite nor the file system up to the hand-off to the executor. Handles and
+// engine are thread-safe: many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them
+// by generation. A handle outlives its engine; only the background tuning ends with the engine.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -33,14 +33,14 @@ MissPolicy parse_miss_policy(std::string_view name);
 
 struct EngineOptions {
   std::string device = "cpu";
-  int threads = 0;                           ///< 0: all cores this process may use; part of every key
-  Executor* executor = nullptr;              ///< a server's own pool; not owned
-  std::string cache;                         ///< tuning.db; empty: the user's default file
-  std::vector<std::string> system_caches;    ///< read-only files, searched after `cache`
-  std::string pinned;                        ///< a file whose records win over all others
-  std::string artifacts;                     ///< artifacts.db; empty: the user's default file
+  int threads = 0;                         ///< 0: all cores this process may use; part of every key
+  Executor* executor = nullptr;            ///< a server's own pool; not owned
+  std::string cache;                       ///< tuning.db; empty: the user's default file
+  std::vector<std::string> system_caches;  ///< read-only files, searched after `cache`
+  std::string pinned;                      ///< a file whose records win over all others
+  std::string artifacts;                   ///< artifacts.db; empty: the user's default file
   MissPolicy policy = MissPolicy::nearest;
-  int64_t max_length = 0;                    ///< lengths above: refused; 0: the ladder goes on
+  int64_t max_length = 0;  ///< lengths above: refused; 0: the ladder goes on
 };
 
 struct EngineCounters {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The library's own operations and a user's are defined the same way: fill in an OpDef and put it into a Registry. The
-// kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. Dimensions of
-// tensors are static numbers or named run-time symbols; symbol 0 is always "length", the bucketed dimension.
+// kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. Dimensions
+// of tensors are static numbers or named run-time symbols; symbol 0 is always "length", the bucketed dimension.
 #pragma once
 #include <array>
 #include <functional>
@@ -25,9 +25,9 @@ namespace seqtile::autotune {
 struct Dim {
   std::string symbol;  ///< empty: static
   int64_t size = 0;
-  Dim(int64_t static_size) : size(static_size) {}                                    // NOLINT
-  Dim(int static_size) : size(static_size) {}                                        // NOLINT
-  Dim(const char* name, int64_t plus = 0) : symbol(name), size(plus) {}              // NOLINT
+  Dim(int64_t static_size) : size(static_size) {}                        // NOLINT
+  Dim(int static_size) : size(static_size) {}                            // NOLINT
+  Dim(const char* name, int64_t plus = 0) : symbol(name), size(plus) {}  // NOLINT
 };
 
 enum class ArgRole { input, output, weight };
@@ -43,9 +43,9 @@ struct ArgSpec {
 /// constant * product over terms of ceil(symbol / divisor): one grid axis, or the elements of a workspace.
 struct SizeExpr {
   struct Term {
-    int symbol = 0;       ///< index into Schema::symbols
+    int symbol = 0;  ///< index into Schema::symbols
     int64_t divisor = 1;
-    int64_t plus = 0;     ///< added to the symbol before the division
+    int64_t plus = 0;  ///< added to the symbol before the division
   };
   int64_t constant = 1;
   std::vector<Term> terms;
@@ -67,14 +67,14 @@ struct Workspace {
 struct Schema {
   std::vector<std::string> symbols{"length"};  ///< run-time sizes, bound by the tensors' dims in order of appearance
   std::vector<ArgSpec> args;
-  std::vector<std::string> scalars;            ///< further run-time i64 values of a call; each is also a symbol
+  std::vector<std::string> scalars;  ///< further run-time i64 values of a call; each is also a symbol
 };
 
 /// A concrete call for tuning and tests: run-time symbol values, tensors in schema order.
 struct Problem {
   const Workload* workload = nullptr;
   const Schema* schema = nullptr;
-  std::vector<int64_t> symbols;     ///< in Schema::symbols order, scalars after them
+  std::vector<int64_t> symbols;  ///< in Schema::symbols order, scalars after them
   std::vector<Tensor> tensors;
 };
 
@@ -88,7 +88,8 @@ struct OpDef {
   int64_t version = 1;  ///< part of the source hash: bump it when the kernel's IR changes (a golden test says so)
   std::string summary;  ///< one line for people
 
-  /// Fills in defaults and checks the static fields. Errors: invalid_argument (unknown field, missing field, bad value).
+  /// Fills in defaults and checks the static fields. Errors: invalid_argument (unknown field, missing field, bad
+  /// value).
   std::function<Workload(const Workload&)> normalize;
   std::function<Schema(const Workload&)> schema;
   /// The space for lengths near `length` (a bucket's hi).
@@ -106,9 +107,10 @@ struct OpDef {
   std::function<std::vector<int64_t>(const Workload&, int64_t length)> symbols;
   /// Fills input tensor `arg` of a problem; absent or returning false: normal random values (weights / sqrt(fan-in)).
   std::function<bool(const Problem&, size_t arg, uint64_t seed)> fill;
-  /// High-precision result for some rows (dim 0) of every output: outputs[i][r * row_elements + e] for rows[r], outputs in
-  /// schema order. Plain loops in double over the tensors' exact stored values.
-  std::function<void(const Problem&, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs)> reference;
+  /// High-precision result for some rows (dim 0) of every output: outputs[i][r * row_elements + e] for rows[r], outputs
+  /// in schema order. Plain loops in double over the tensors' exact stored values.
+  std::function<void(const Problem&, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs)>
+      reference;
   /// |got - want| <= absolute + relative * |want|.
   struct Tolerance {
     double absolute, relative;

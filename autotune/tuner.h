@@ -1,10 +1,11 @@
 // autotune/tuner.h -- chooses a configuration for every bucket of a workload, by measurement.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Order of work: coverage first (the default of every bucket is compiled, verified, measured and recorded), then tuning where
-// the expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search (origin
-// merged) when the upper confidence bound of its paired regret at the bucket's probes is at most 3 %. Every trial is a row
-// in the store before the next round starts, so that a killed run goes on where it stopped. docs/tuning.md has the rules.
+// Order of work: coverage first (the default of every bucket is compiled, verified, measured and recorded), then tuning
+// where the expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search
+// (origin merged) when the upper confidence bound of its paired regret at the bucket's probes is at most 3 %. Every
+// trial is a row in the store before the next round starts, so that a killed run goes on where it stopped.
+// docs/tuning.md has the rules.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -35,11 +36,11 @@ struct TuneProgress {
 };
 
 struct TuneOptions {
-  double budget_s = 0;              ///< 0: no limit
-  std::string strategy = "topk";    ///< exhaustive | topk | halving | evolutionary
-  bool merge = true;                ///< off for tuning on demand
+  double budget_s = 0;            ///< 0: no limit
+  std::string strategy = "topk";  ///< exhaustive | topk | halving | evolutionary
+  bool merge = true;              ///< off for tuning on demand
   int64_t seed = 1;
-  std::string policy = "cold";      ///< measurement policy, part of the key
+  std::string policy = "cold";  ///< measurement policy, part of the key
   std::function<void(const TuneProgress&)> progress;
   std::function<void(const std::string& line)> acknowledged;  ///< after a record is durable
   const std::atomic<bool>* interrupt = nullptr;               ///< Ctrl-C: stop after the current round, keep everything
@@ -61,7 +62,8 @@ cache::TuningKey make_key(const OpDef& op, const Workload& workload, const Devic
 ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const Config& config, const Target& target);
 
 /// Tunes `requests` on `device`. Candidates run in worker processes (see runner.h).
-/// Errors: invalid_argument (bad request; a budget too small for one measurement), unsupported, io (store not writable).
+/// Errors: invalid_argument (bad request; a budget too small for one measurement), unsupported, io (store not
+/// writable).
 TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& requests, const std::string& device,
                 cache::TuningStore& store, ArtifactStore& artifacts, const TuneOptions& options);
 

@@ -1,11 +1,13 @@
 // kernels/linear_shape.h -- what the parts of linear share: static fields, configurations and their prediction.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program computes block_m x block_n outputs in one of two forms. "outer": k is taken in slices of kc; the slices of
+// A program computes block_m x block_n outputs in one of three forms. "outer": k is taken in slices of kc; the slices of
 // x and w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer
-// products. "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end. The outer form
-// runs at the machine's peak once there are rows enough to pay for packing; the dot form streams each weight just once,
-// which is all that matters for few rows. A gated pair computes nr columns of both weights in one loop.
+// products. "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end: each weight is
+// streamed just once, which is all that matters for few rows. "transposed": y^T = w x^T; slices of x are packed into
+// panels of mr rows, weights are broadcast from where they lie, nr columns at a time, accumulators are vectors along the
+// rows. It is near the machine's peak from a few dozen rows, but takes weights only as they are: not packed, not to be
+// converted. A gated pair computes nr columns of both weights in one loop.
 #pragma once
 #include <vector>
 
@@ -29,7 +31,7 @@ struct Shape {
 };
 
 struct Tile {
-  std::string form;  ///< "dot" | "outer"
+  std::string form;  ///< "dot" | "outer" | "transposed"
   int64_t block_m, block_n, mr, nr, kc;
 
   static Tile from(const autotune::Config& config);

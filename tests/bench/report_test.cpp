@@ -75,7 +75,8 @@ TEST_CASE("report: the file has Google Benchmark's shape and keeps failures", "[
   Result failed;
   failed.implementation = "mkl";
   failed.failure = "not there";
-  const std::string path = std::filesystem::temp_directory_path() / std::string("seqtile_report_").append(std::to_string(getpid()));
+  const std::string path =
+      std::filesystem::temp_directory_path() / std::string("seqtile_report_").append(std::to_string(getpid()));
   write_json(path, {{item, {timed("seqtile", {1e-6, 3e-6}), timed("torch", {4e-6, 6e-6}), failed}}},
              {{"torch", "2.0"}});
   const auto json = nlohmann::json::parse(std::ifstream(path));

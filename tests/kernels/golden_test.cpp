@@ -5,8 +5,13 @@
 // must change: the golden file's name carries it, so the new text goes into a new file and the old file is deleted.
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
+#include <map>
 #include <set>
+#include <sstream>
+#include <tuple>
 
+#include "jit/compiler.h"
 #include "kernels/registry.h"
 #include "tests/support/golden.h"
 #include "tests/support/kernel_cases.h"
@@ -38,7 +43,7 @@ std::vector<Golden> goldens() {
   prefill.set("soft_cap", 30.0);
   decode.set("phase", Text("decode"));
   rope.set("scaling", Text("llama3"));
-  const Config rows{{"rows", i(4)}};
+  const Config rows{{"rows", i(4)}, {"streams", i(0)}};
   return {
       {"linear_dot", {"linear", {{"n", i(96)}, {"k", i(128)}}}, DType::f32, linear_config("dot", 4, 6)},
       {"linear_fused",
@@ -89,6 +94,29 @@ TEST_CASE("kernels: the tile IR of every operation is the one of its version", "
   }
   const autotune::Registry registry = kernels::make_registry();
   for (const auto& op : registry.ops()) CHECK(covered.count(op->name) == 1);
+}
+
+// Stands in for running the code on machines without the instructions.
+TEST_CASE("kernels: bf16 products use the BF16 instructions, whatever this machine has", "[kernels][golden]") {
+  const Target target = cpu_target("avx512bf16");
+  std::string text;
+  for (const auto& [form, mr, nr] : {std::tuple{"dot", int64_t{4}, int64_t{6}},
+                                     {"outer", int64_t{8}, int64_t{48}},
+                                     {"transposed", int64_t{64}, int64_t{6}}}) {
+    const KernelCase test_case{"linear", {{"n", int64_t{192}}, {"k", int64_t{128}}}};
+    const auto function = autotune::build_kernel(library_op("linear"), normalized(test_case, DType::bf16),
+                                                 linear_config(form, mr, nr), target);
+    std::map<std::string, int> counts;
+    compile(*function, target, OptLevel::fast, [&](std::string_view stage, std::string_view assembly) {
+      if (stage != "asm") return;
+      std::istringstream lines{std::string(assembly)};
+      for (std::string mnemonic, rest; lines >> mnemonic && std::getline(lines, rest);)
+        if (mnemonic == "vdpbf16ps" || mnemonic == "vcvtneps2bf16")
+          ++counts[mnemonic + (rest.find("zmm") != rest.npos ? " zmm" : "")];
+    });
+    for (const auto& [mnemonic, count] : counts) text += fmt::format("{}: {} {}\n", form, count, mnemonic);
+  }
+  CHECK(compare_golden("asm/linear_bf16.txt", text) == "");
 }
 
 }  // namespace seqtile::testing

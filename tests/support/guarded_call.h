@@ -35,6 +35,8 @@ class GuardedCall {
   std::string check(std::span<const int64_t> rows, const std::vector<std::vector<double>>& want) const;
   /// The bytes of all outputs, guards included.
   std::vector<std::vector<std::byte>> output_bytes() const;
+  /// All that a kernel may reach, guards included: what a device that shares no memory has to be given.
+  std::vector<std::vector<std::byte>>& memory() { return memory_; }
 
  private:
   const autotune::OpDef& op_;

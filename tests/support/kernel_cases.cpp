@@ -8,9 +8,11 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 
 #include "jit/device.h"
 #include "kernels/registry.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/guarded_call.h"
 
 namespace seqtile::testing {
@@ -47,11 +49,11 @@ size_t novelty(const Config& config, const std::vector<Config>& chosen) {
 /// Compiled kernels by configuration, so that all lengths share them.
 class Runners {
  public:
-  Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend)
-      : op_(op), workload_(workload), target_(target), backend_(backend) {}
+  Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend, Device& device)
+      : op_(op), workload_(workload), target_(target), backend_(backend), device_(device) {}
   KernelRunner& get(const Config& config) {
     auto& runner = runners_[config.json()];
-    if (!runner) runner = std::make_unique<KernelRunner>(op_, workload_, config, target_, backend_, test_device());
+    if (!runner) runner = std::make_unique<KernelRunner>(op_, workload_, config, target_, backend_, device_);
     return *runner;
   }
 
@@ -60,6 +62,7 @@ class Runners {
   const Workload& workload_;
   const Target& target_;
   Backend backend_;
+  Device& device_;
   std::map<std::string, std::unique_ptr<KernelRunner>> runners_;
 };
 
@@ -79,7 +82,7 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
   const OpDef& op = library_op(test_case.operation);
   const Workload workload = normalized(test_case, dtype);
   std::vector<Runners> runners;
-  for (const Target& target : targets) runners.emplace_back(op, workload, target, backend);
+  for (const Target& target : targets) runners.emplace_back(op, workload, target, backend, test_device());
   for (const int64_t length : lengths) {
     GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length));
     const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
@@ -90,6 +93,32 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
                      << config.json());
         check_call(runners[t].get(config), call, rows, want);
       }
+  }
+}
+
+/// On the AArch64 machine, where a launch starts a process: few lengths, the default and one other configuration.
+void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  static const std::unique_ptr<EmulatedDevice> device = make_emulated_device();
+  if (!device) return;
+  const OpDef& op = library_op(test_case.operation);
+  const Workload workload = normalized(test_case, dtype, 1);
+  Runners runners(op, workload, device->target(), Backend::compiled, *device);
+  for (const int64_t length : lengths) {
+    if (length != 3 && length != 7 && length != 65) continue;
+    GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length));
+    const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
+    const auto want = call.want(rows);
+    for (const Config& config : diverse_configs(op, workload, length, device->target(), 2)) {
+      INFO(op.name << " " << workload.json() << " length " << length << " AArch64 " << config.json());
+      KernelRunner& runner = runners.get(config);
+      device->forget_memory();
+      for (auto& memory : call.memory()) device->register_memory(memory);
+      for (auto& memory : runner.workspaces(call.problem()))
+        device->register_memory(std::as_writable_bytes(std::span(memory)));
+      call.poison_outputs();
+      runner.run(call.problem());
+      REQUIRE(call.check(rows, want) == "");
+    }
   }
 }
 
@@ -135,6 +164,7 @@ void check_interpreted(const KernelCase& test_case, DType dtype, const std::vect
 
 void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
   check(test_case, dtype, lengths, executable_targets(), Backend::compiled);
+  check_emulated(test_case, dtype, lengths);
 }
 
 }  // namespace seqtile::testing

@@ -18,10 +18,10 @@ class KernelRunner {
   KernelRunner(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
                const Target& target, Backend backend, Device& device);
   void run(const autotune::Problem& problem);
-
- private:
+  /// Memory of the kernel's own, large enough for `problem`; zeros at first.
   std::vector<std::vector<uint64_t>>& workspaces(const autotune::Problem& problem);
 
+ private:
   const autotune::OpDef& op_;
   autotune::Workload workload_;
   autotune::Config config_;

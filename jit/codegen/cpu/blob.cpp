@@ -69,9 +69,8 @@ class Linker {
       const Elf64_Shdr& section = sections_[i];
       const bool is_text = (section.sh_flags & SHF_EXECINSTR) != 0;
       // Unwind tables and notes are for tools that never see these pages.
-      const bool is_needed = (section.sh_flags & SHF_ALLOC) && section.sh_size > 0 &&
-                             section.sh_type != SHT_NOTE && section.sh_type != SHT_X86_64_UNWIND &&
-                             section_name(section) != ".eh_frame";
+      const bool is_needed = (section.sh_flags & SHF_ALLOC) && section.sh_size > 0 && section.sh_type != SHT_NOTE &&
+                             section.sh_type != SHT_X86_64_UNWIND && section_name(section) != ".eh_frame";
       if (!is_needed || is_text != text) continue;
       if (section.sh_type != SHT_PROGBITS || (section.sh_flags & (SHF_WRITE | SHF_TLS)))
         fail(fmt::format("writable data in section {}; a kernel may only have constants", section_name(section)));

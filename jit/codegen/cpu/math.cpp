@@ -22,8 +22,11 @@ using llvm::Value;
 class Emitter {
  public:
   Emitter(llvm::IRBuilderBase& builder, Value* x)
-      : b(builder), f32(x->getType()), i32(f32->getWithNewType(builder.getInt32Ty())),
-        f64(f32->getWithNewType(builder.getDoubleTy())), guard_(builder) {
+      : b(builder),
+        f32(x->getType()),
+        i32(f32->getWithNewType(builder.getInt32Ty())),
+        f64(f32->getWithNewType(builder.getDoubleTy())),
+        guard_(builder) {
     b.clearFastMathFlags();
   }
 
@@ -99,8 +102,8 @@ Value* emit_exp2(llvm::IRBuilderBase& builder, Value* x) {
   Value* clamped = e.at_most(e.at_least(x, -126), 128);
   Value* shifted = b.CreateFAdd(clamped, magic);
   Value* r = b.CreateFSub(clamped, b.CreateFSub(shifted, magic));
-  Value* mantissa = e.polynomial(r, {0x1.41ca7ap-12f, 0x1.5f0c7cp-9f, 0x1.3b2d98p-6f, 0x1.c6af76p-4f, 0x1.ebfbdcp-2f,
-                                     0x1.62e43p+0f, 2.0f});
+  Value* mantissa = e.polynomial(
+      r, {0x1.41ca7ap-12f, 0x1.5f0c7cp-9f, 0x1.3b2d98p-6f, 0x1.c6af76p-4f, 0x1.ebfbdcp-2f, 0x1.62e43p+0f, 2.0f});
   return b.CreateFMul(mantissa, e.from_bits(b.CreateShl(e.bits(shifted), e.integer(23))));
 }
 
@@ -133,8 +136,8 @@ Value* emit_tanh(llvm::IRBuilderBase& builder, Value* x) {
   auto& b = e.b;
   Value* a = e.magnitude(x);
   Value* u = b.CreateFMul(a, a);
-  Value* p = e.polynomial(u, {0x1.a007fcp-10f, -0x1.e5e506p-8f, 0x1.5d160ap-6f, -0x1.b92b2ep-5f, 0x1.110b58p-3f,
-                              -0x1.55553ep-2f});
+  Value* p = e.polynomial(
+      u, {0x1.a007fcp-10f, -0x1.e5e506p-8f, 0x1.5d160ap-6f, -0x1.b92b2ep-5f, 0x1.110b58p-3f, -0x1.55553ep-2f});
   Value* small = e.multiply_add(b.CreateFMul(a, u), p, a);
   Value* power = emit_exp2(b, b.CreateFMul(a, e.constant(0x1.715476p+1)));
   Value* large = b.CreateFSub(e.constant(1), b.CreateFDiv(e.constant(2), b.CreateFAdd(power, e.constant(1))));

@@ -57,6 +57,34 @@ void prefetch(Emitter& e, Value* address) {
                       {address, e.i32(kRead), e.i32(kLevel2), e.i32(kData)});
 }
 
+void stream_copy(Emitter& e, Value* to, Value* from, int64_t bytes, int64_t element_bytes) {
+  const int64_t step = int64_t{e.lanes} * 4, whole = bytes / step * step;
+  llvm::Type* vector = f32_vector(e, e.lanes);
+  const auto at = [&](Value* base, Value* k) { return e.b.CreateInBoundsGEP(e.b.getInt8Ty(), base, k); };
+  const auto copy = [&](bool streams) {
+    e.loop(e.i64(0), e.i64(whole), step, [&](Value* k) {
+      Value* value = e.b.CreateAlignedLoad(vector, at(from, k), llvm::Align(4));
+      llvm::StoreInst* store =
+          e.b.CreateAlignedStore(value, at(to, k), llvm::Align(static_cast<uint64_t>(streams ? step : element_bytes)));
+      auto* one = llvm::ConstantAsMetadata::get(e.b.getInt32(1));
+      if (streams) store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(e.context, {one}));
+    });
+  };
+  Value* address = e.b.CreatePtrToInt(to, e.b.getInt64Ty());
+  Value* is_aligned = e.b.CreateICmpEQ(e.b.CreateAnd(address, e.i64(step - 1)), e.i64(0));
+  e.if_then(is_aligned, [&] { copy(true); });
+  e.if_then(e.b.CreateNot(is_aligned), [&] { copy(false); });
+  llvm::Type* element = e.b.getIntNTy(static_cast<unsigned>(element_bytes * 8));
+  e.loop(e.i64(whole), e.i64(bytes), element_bytes, [&](Value* k) {
+    const llvm::Align align(static_cast<uint64_t>(element_bytes));
+    e.b.CreateAlignedStore(e.b.CreateAlignedLoad(element, at(from, k), align), at(to, k), align);
+  });
+}
+
+void stream_fence(Emitter& e) {
+  if (e.target.triple.rfind("x86_64", 0) == 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+}
+
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name) {
   llvm::IRBuilderBase::InsertPointGuard guard(e.b);
   llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();

@@ -88,8 +88,8 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target) {
   std::string reason;
   const llvm::Target* llvm_target = llvm::TargetRegistry::lookupTarget(target.triple, reason);
   if (!llvm_target)
-    throw Error(ErrorCode::unsupported, fmt::format("target {}: this build's LLVM has no code generator for it: {}",
-                                                    target.name, reason));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("target {}: this build's LLVM has no code generator for it: {}", target.name, reason));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;  // a * b + c becomes one instruction wherever it can
   std::unique_ptr<llvm::TargetMachine> machine(

@@ -64,6 +64,7 @@ struct Root {
   bool is_private = false;           ///< materialise: later groups do not read `buffer` for this value
   bool in_place = false;             ///< materialise: `buffer` is read by earlier passes of the row
   int64_t shift = 0;                 ///< store: added to the column (a part of a concatenation)
+  bool streams = false;              ///< store: rows are gathered in `buffer` and written past the caches
 };
 
 /// How far a loop over a dimension runs, and what that count is known to be divisible by.
@@ -148,6 +149,8 @@ class Program {
   Index column_index(const std::vector<llvm::Value*>& outer, llvm::Value* column, int width) const;
   void emit_tail(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer, llvm::Value* first,
                  llvm::Value* count, int width, std::vector<llvm::Value*>& partial, int64_t unroll);
+  bool can_stream(const Root& root) const;
+  void stream_row(const Root& root, const std::vector<llvm::Value*>& outer);
   void emit_step(const std::vector<Root*>& roots, const Index& index, std::vector<llvm::Value*>& carried, int unroll,
                  int which);
   void finish_reductions(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer,
@@ -235,6 +238,7 @@ class Program {
   std::unordered_map<const ir::Value*, Buffer> buffers_;
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;
+  bool has_streamed_ = false;            ///< a fence is due before the program ends
   const ir::Op* current_ = nullptr;      ///< the operation being lowered
   bool is_after_current_ = false;        ///< it was the last of its block
   std::vector<const ir::Block*> scope_;  ///< blocks around it, outermost first

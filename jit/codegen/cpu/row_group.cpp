@@ -309,6 +309,13 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
     widest.divisor = std::gcd(widest.divisor, own.divisor);
     reduces |= root->kind == Root::Kind::reduce;
   }
+  for (Root* root : roots) {
+    root->streams = can_stream(*root);
+    if (!root->streams) continue;
+    ir::Type row = root->value->type;
+    row.dtype = root->op->operands[0]->type.dtype;
+    root->buffer = reserve_row(row);
+  }
   start_hoist_block();
   const int64_t unroll = reduces && columns >= kReduceUnroll * width ? kReduceUnroll : 1;
   std::vector<Value*> partial;  // unroll accumulators of every reduction, in order
@@ -333,6 +340,33 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
   if (unroll == 1 || widest.divisor % (unroll * width) != 0) pass(done, round_down(width), 1);
   if (widest.divisor % width != 0) emit_tail(roots, outer, round_down(width), widest.count, width, partial, unroll);
   finish_reductions(roots, outer, partial, unroll);
+  for (const Root* root : roots)
+    if (root->streams) stream_row(*root, outer);
+}
+
+// Whole rows of a dense last dimension; nothing reads them again in this program.
+bool Program::can_stream(const Root& root) const {
+  if (root.kind != Root::Kind::store || root.op->kind != OpKind::store || !root.op->int_attr("streams", 0))
+    return false;
+  const ir::Value *view = root.op->operands[0], *tile = root.op->operands.back();
+  const int last = tile->type.rank - 1;
+  if (last < 1 || view->type.rank != tile->type.rank || root.shift != 0 || !view->type.contiguous) return false;
+  return in_range(root.op->operands[static_cast<size_t>(1 + last)], tile->type.shape[last], view->type.shape[last]);
+}
+
+void Program::stream_row(const Root& root, const std::vector<Value*>& outer) {
+  const ir::Value *view = root.op->operands[0], *tile = root.op->operands.back();
+  const std::vector<const ir::Value*> offsets(root.op->operands.begin() + 1, root.op->operands.end() - 1);
+  Index first = column_index(outer, e_.i64(0), 1);
+  first.axes.back().is_vector = false;
+  const RowAddress row = row_address(tile, view, offsets, first);
+  const auto copy = [&] {
+    const int64_t bytes = tile->type.shape[tile->type.rank - 1] * dtype_bytes(view->type.dtype);
+    stream_copy(e_, row.pointer, e_.arena_ptr(root.buffer.offset), bytes, dtype_bytes(view->type.dtype));
+  };
+  if (row.in_range) e_.if_then(row.in_range, copy);
+  else copy();
+  has_streamed_ = true;
 }
 
 Index Program::column_index(const std::vector<Value*>& outer, Value* column, int width) const {
@@ -363,7 +397,9 @@ void Program::emit_step(const std::vector<Root*>& roots, const Index& index, std
   size_t reduction = 0;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Root& root = *roots[i];
-    if (root.kind == Root::Kind::store) {
+    if (root.streams) {
+      write_buffer(root.buffer, e_.convert(values[i], root.value->type.dtype, root.buffer.dtype), index);
+    } else if (root.kind == Root::Kind::store) {
       Index shifted = index;
       Axis& last = shifted.axes.back();
       if (root.shift) last.base = e_.b.CreateAdd(last.base, e_.i64(root.shift));
