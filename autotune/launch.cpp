@@ -43,6 +43,7 @@ CallLayout::CallLayout(const Schema& schema) : symbol_names_(schema.symbols) {
                  static_cast<int8_t>(rank),
                  spec.role == ArgRole::output,
                  std::max<int64_t>(spec.alignment, dtype_bytes(spec.dtype)),
+                 spec.dense,
                  {}};
     if (!std::has_single_bit(static_cast<uint64_t>(rule.alignment))) {
       fail(fmt::format("argument '{}' asks for alignment {}, which is not a power of two", spec.name, rule.alignment));
@@ -112,6 +113,9 @@ void CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) 
     } else if (!innermost && ((stride * element) & (rule.alignment - 1))) {
       refuse(index, fmt::format("stride {} of dimension {} is {} bytes, a multiple of {} expected; pad the rows",
                                 stride, d, stride * element, rule.alignment));
+    } else if (rule.dense && d > 0 && !innermost && stride != tensor.sizes[d + 1] * tensor.strides[d + 1]) {
+      refuse(index, fmt::format("stride of dimension {} is {}, {} expected; it must have no gaps", d, stride,
+                                tensor.sizes[d + 1] * tensor.strides[d + 1]));
     } else if (stride == 0 && rule.is_output) {
       refuse(index, fmt::format("stride of dimension {} is 0, so that the output's rows overlap", d));
     }

@@ -66,6 +66,7 @@ class CallLayout {
     int8_t rank = 0;
     bool is_output = false;
     int64_t alignment = 1;  ///< bytes
+    bool dense = false;
     std::array<DimRule, kMaxRank> dims;
   };
 

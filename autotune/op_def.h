@@ -37,7 +37,8 @@ struct ArgSpec {
   ArgRole role = ArgRole::input;
   DType dtype = DType::f32;
   std::vector<Dim> dims;
-  int alignment = 0;  ///< bytes that base and row strides must keep; 0: the element size
+  int alignment = 0;   ///< bytes that base and row strides must keep; 0: the element size
+  bool dense = false;  ///< no gaps within one index of the first dimension
 };
 
 /// constant * product over terms of ceil(symbol / divisor): one grid axis, or the elements of a workspace.

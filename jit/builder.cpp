@@ -280,11 +280,11 @@ Var KernelBuilder::load_scalar(Var view, std::vector<Operand> offsets) {
   return emit(OpKind::load_scalar, std::move(operands), ir::scalar_type(view.type().dtype));
 }
 
-void KernelBuilder::store(Var view, std::vector<Operand> offsets, Var tile, bool streams) {
+void KernelBuilder::store(Var view, std::vector<Operand> offsets, Var tile) {
   std::vector<Value*> operands = {view.value()};
   append_indices(operands, offsets);
   operands.push_back(tile.value());
-  emit_effect(OpKind::store, std::move(operands), streams ? ir::Attributes{{"streams", int64_t{1}}} : ir::Attributes{});
+  emit_effect(OpKind::store, std::move(operands));
 }
 
 void KernelBuilder::store_scalar(Var view, std::vector<Operand> offsets, Operand scalar) {

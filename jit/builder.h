@@ -148,8 +148,7 @@ class KernelBuilder {
   Var at(Var view, int axis, Operand index);
   Var load(Var view, std::vector<Operand> offsets, std::vector<int64_t> shape, double fill = 0.0);
   Var load_scalar(Var view, std::vector<Operand> offsets);
-  /// `streams`: past the caches, for outputs that nobody reads soon.
-  void store(Var view, std::vector<Operand> offsets, Var tile, bool streams = false);
+  void store(Var view, std::vector<Operand> offsets, Var tile);
   void store_scalar(Var view, std::vector<Operand> offsets, Operand scalar);
   void store_add(Var view, std::vector<Operand> offsets, Var tile);
   Var gather(Var view, Var rows, Operand column, int64_t num_columns, double fill = 0.0);

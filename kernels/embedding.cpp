@@ -43,7 +43,7 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var row = b.program_id(0) * rows;
   Var value = b.gather(table, b.load(ids, {row}, {rows}), 0, n);
   if (scale != 1) value = to_storage(b, to_f32(b, value) * scale, w.dtype);
-  b.store(y, {row, 0}, value, streams(config));
+  b.store(y, {row, 0}, value);
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -79,9 +79,9 @@ autotune::OpDef embedding() {
   op.summary = "rows of a table by token id";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n"); }, cost);
+  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n"); });
   op.build = build;
+  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };

@@ -53,7 +53,7 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var scale = b.unary(ir::OpKind::rsqrt, variance + w.fields.get_double("eps", 0));
   value = value * across(b, scale, rows, n) * down(b, to_f32(b, b.load(weight, {0}, {n})), rows, n);
   if (has_bias(w)) value = value + down(b, to_f32(b, b.load(bias, {0}, {n})), rows, n);
-  b.store(y, {row, 0}, to_storage(b, value, w.dtype), streams(config));
+  b.store(y, {row, 0}, to_storage(b, value, w.dtype));
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -97,9 +97,9 @@ autotune::OpDef layer_norm() {
   op.summary = "layer norm of each row";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n") * 2; }, cost);
+  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n") * 2; });
   op.build = build;
+  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("n")); };

@@ -58,13 +58,13 @@ Workload normalize(const Workload& given) {
 Schema schema(const Workload& w) {
   const Shape s(w);
   Schema schema;
-  const auto add = [&](std::string name, ArgRole role, std::vector<autotune::Dim> dims) {
-    schema.args.push_back({std::move(name), role, w.dtype, std::move(dims)});
+  const auto add = [&](std::string name, ArgRole role, std::vector<autotune::Dim> dims, bool dense = false) {
+    schema.args.push_back({std::move(name), role, w.dtype, std::move(dims), 0, dense});
   };
   add("x", ArgRole::input, {"length", s.k});
   for (int i = 0; i < s.num_weights(); ++i) {
     const int64_t n = s.weight_columns(i);
-    if (s.packed) add(numbered("w", i), ArgRole::weight, {(n + s.panel - 1) / s.panel, s.k, s.panel});
+    if (s.packed) add(numbered("w", i), ArgRole::weight, {(n + s.panel - 1) / s.panel, s.k, s.panel}, true);
     else add(numbered("w", i), ArgRole::weight, {n, s.k});
   }
   for (int i = 0; s.bias && i < s.num_weights(); ++i) add(numbered("bias", i), ArgRole::weight, {s.weight_columns(i)});

@@ -59,7 +59,7 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var scale = b.unary(ir::OpKind::rsqrt, mean_square + w.fields.get_double("eps", 0));
   Var gain = to_f32(b, b.load(weight, {0}, {n})) + w.fields.get_double("weight_offset", 0);
   value = value * across(b, scale, rows, n) * down(b, gain, rows, n);
-  b.store(y, {row, 0}, to_storage(b, value, w.dtype), streams(config));
+  b.store(y, {row, 0}, to_storage(b, value, w.dtype));
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -109,9 +109,9 @@ autotune::OpDef rms_norm() {
   op.summary = "root-mean-square norm of each row, with residual add";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n") * 2; }, cost);
+  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n") * 2; });
   op.build = build;
+  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("n")); };

@@ -24,11 +24,6 @@ bool is_legal(int64_t rows, int64_t tile_columns, int64_t length, const Target& 
          rows * tile_columns * 4 <= target.l2_bytes / 2;
 }
 
-/// Outputs that the last-level cache cannot hold are gone before somebody reads them.
-bool may_stream(double bytes_written, const Target& target) {
-  return bytes_written > static_cast<double>(target.l3_bytes);
-}
-
 double predict_rows_us(int64_t rows, int64_t tile_columns, int64_t length, int threads, const Target& target) {
   constexpr double kProgramUs = 0.05, kRowUs = 0.01, kFirstLevelBytesPerUs = 40e3, kBeyondBytesPerUs = 20e3;
   const int64_t programs = cdiv(length, rows);
@@ -38,11 +33,9 @@ double predict_rows_us(int64_t rows, int64_t tile_columns, int64_t length, int t
   return busiest * (kProgramUs + static_cast<double>(rows) * kRowUs + bytes / rate);
 }
 
-ConfigSpace row_space(int64_t tile_columns, int64_t length, bool streams, const Target& target) {
+ConfigSpace row_space(int64_t tile_columns, int64_t length, const Target& target) {
   ConfigSpace space;
   space.parameter("rows", {std::begin(kRows), std::end(kRows)});
-  space.parameter("streams", streams ? std::vector<autotune::FieldValue>{int64_t{0}, int64_t{1}}
-                                     : std::vector<autotune::FieldValue>{int64_t{0}});
   space.constraint([=](const Config& config) -> std::optional<std::string> {
     const int64_t rows = config.get_int("rows");
     if (is_legal(rows, tile_columns, length, target)) return std::nullopt;
@@ -53,7 +46,7 @@ ConfigSpace row_space(int64_t tile_columns, int64_t length, bool streams, const 
   return space;
 }
 
-Config row_default(const Workload& workload, int64_t tile_columns, int64_t length, bool streams, const Target& target) {
+Config row_default(const Workload& workload, int64_t tile_columns, int64_t length, const Target& target) {
   int64_t best = 1;
   double best_us = 1e300;
   for (const int64_t rows : kRows) {
@@ -61,27 +54,20 @@ Config row_default(const Workload& workload, int64_t tile_columns, int64_t lengt
     const double us = predict_rows_us(rows, tile_columns, length, workload.threads, target);
     if (us < best_us) best = rows, best_us = us;
   }
-  return {{"rows", best}, {"streams", int64_t{streams}}};
+  return {{"rows", best}};
 }
 
 }  // namespace
 
-void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const Workload&),
-                       autotune::Cost (*cost)(const Workload&, std::span<const int64_t>), bool can_stream) {
-  const auto streams_at = [cost, can_stream](const Workload& w, int64_t length, const Target& target) {
-    return can_stream && may_stream(cost(w, std::vector<int64_t>{length}).bytes_written, target);
-  };
-  op.cost = cost;
+void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const Workload&)) {
   op.config_space = [=](const Workload& w, int64_t length, const Target& target) {
-    return row_space(tile_columns(w), length, streams_at(w, length, target), target);
+    return row_space(tile_columns(w), length, target);
   };
   op.default_config = [=](const Workload& w, int64_t length, const Target& target) {
-    return row_default(w, tile_columns(w), length, streams_at(w, length, target), target);
+    return row_default(w, tile_columns(w), length, target);
   };
   op.predict_us = [=](const Workload& w, const Config& config, int64_t length, const Target& target) {
-    constexpr double kStreamed = 0.75;  // a store through the caches first reads its line
-    const double us = predict_rows_us(config.get_int("rows"), tile_columns(w), length, w.threads, target);
-    return config.get_int("streams") ? kStreamed * us : us;
+    return predict_rows_us(config.get_int("rows"), tile_columns(w), length, w.threads, target);
   };
   op.grid = [](const Workload&, const Config& config) {
     return std::array<autotune::SizeExpr, 3>{autotune::SizeExpr{1, {{0, config.get_int("rows")}}}};

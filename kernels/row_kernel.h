@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Norms, softmax, activations, rope and embedding read [rows, n] tiles, compute in f32 and write whole rows back. Their
-// parameters are `rows`, the rows of one program, and `streams`, whether outputs go past the caches. They are bound by
-// memory bandwidth: few rows keep a program's tile in the first-level cache, many rows keep the number of programs
-// small, and streaming outputs larger than the last-level cache saves reading their lines first.
+// only parameter is `rows`, the rows of one program. They are bound by memory bandwidth: few rows keep a program's
+// tile in the first-level cache, many rows keep the number of programs small.
 #pragma once
 #include <array>
 
@@ -29,13 +28,8 @@ inline Var across(KernelBuilder& b, Var column, int64_t rows, int64_t n) {
 /// [n] -> [rows, n], the same values in every row.
 inline Var down(KernelBuilder& b, Var row, int64_t rows, int64_t n) { return b.broadcast(b.expand(row, 0), {rows, n}); }
 
-/// Whether the configuration says that outputs go past the caches.
-inline bool streams(const autotune::Config& config) { return config.get_int("streams") != 0; }
-
-/// Fills in the members of `op` that all row kernels have in common: cost, configuration space, default, prediction,
-/// grid. `tile_columns`: f32 values that a program's tiles hold for each row. `can_stream`: its stores heed streams().
-void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const autotune::Workload&),
-                       autotune::Cost (*cost)(const autotune::Workload&, std::span<const int64_t>),
-                       bool can_stream = true);
+/// Fills in the members of `op` that all row kernels have in common: configuration space, default, prediction, grid.
+/// `tile_columns`: f32 values that a program's tiles hold for each row.
+void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const autotune::Workload&));
 
 }  // namespace seqtile::kernels

@@ -39,7 +39,7 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var row = b.program_id(0) * rows;
   Var gate = to_f32(b, b.load(x, {row, 0}, {rows, n}));
   Var up = to_f32(b, b.load(x, {row, n}, {rows, n}));
-  b.store(y, {row, 0}, to_storage(b, b.silu(gate) * up, w.dtype), streams(config));
+  b.store(y, {row, 0}, to_storage(b, b.silu(gate) * up, w.dtype));
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -65,9 +65,9 @@ autotune::OpDef silu_and_mul() {
   op.summary = "silu of the left half of each row times its right half";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n"); }, cost);
+  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n"); });
   op.build = build;
+  op.cost = cost;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };
   return op;

@@ -44,7 +44,7 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   value = (value - across(b, b.reduce_max(value, 1), rows, n)) * std::numbers::log2e;
   Var power = b.unary(ir::OpKind::exp2, value);
   power = power * across(b, 1.0 / b.sum(power, 1), rows, n);
-  b.store(y, {row, 0}, to_storage(b, power, w.dtype), streams(config));
+  b.store(y, {row, 0}, to_storage(b, power, w.dtype));
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -72,9 +72,9 @@ autotune::OpDef softmax() {
   op.summary = "softmax of each row";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n") * 2; }, cost);
+  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n") * 2; });
   op.build = build;
+  op.cost = cost;
   op.reference = reference;
   // Probabilities are of order 1 / n: the absolute part must be small beside them.
   op.tolerance = [](const Workload& w, std::span<const int64_t>) {

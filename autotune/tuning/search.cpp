@@ -7,7 +7,7 @@
 // rounds, so that the luck that made a candidate the best of many does not count. It replaces the yardstick only if it
 // was faster by more than 1 % in every fresh round (seven rounds: error below 1 %; three for one that was 7 % faster in
 // all rounds before). Where a disturbed round stood in the way of a candidate whose median was faster, eight more
-// follow, and the bound of all rounds counts. Among winners within 1 % the smaller hash is taken.
+// follow, and it needs all rounds but one. Among winners within 1 % the smaller hash is taken.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -22,7 +22,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kMargin = 0.01, kAlpha = 0.01, kClear = 0.07;
+constexpr double kMargin = 0.01, kAlpha = 0.01, kSecondAlpha = 0.003, kClear = 0.07;
 constexpr size_t kFinalists = 2;
 constexpr double kFinalistSpread = 0.03;  // the second is let in up to this far behind the first
 constexpr int kFinalRounds = 7, kClearRounds = 3, kMoreRounds = 8;
@@ -213,7 +213,8 @@ const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, cons
   auto ratios = race_finalists(racing, probes, clear ? kClearRounds : kFinalRounds);
   const auto bound_of = [&](size_t f) {
     const bool few = ratios[f].size() < kFinalRounds;
-    return few ? quantile(ratios[f], 1) : median_upper_bound(ratios[f], kAlpha);
+    return few ? quantile(ratios[f], 1)
+               : median_upper_bound(ratios[f], ratios[f].size() == kFinalRounds ? kAlpha : kSecondAlpha);
   };
   bool undecided = false;  // faster in the middle, but one disturbed round is enough to miss the bound
   for (size_t f = 0; f < finalists.size(); ++f)

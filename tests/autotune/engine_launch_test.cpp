@@ -131,6 +131,16 @@ TEST_CASE("launch: each wrong tensor is refused by name, value and limit", "[aut
     call.tensors[0].strides[1] = 2;
     CHECK_THAT(call.error(layout), Contains("'q': innermost stride is 2, 1 expected"));
   }
+  SECTION("gaps inside a dense argument") {
+    Schema packed = sample_schema();
+    packed.args[2] = {"w", ArgRole::weight, DType::bf16, {2, 2, 8}, 16, true};
+    call.tensors[2] = make_tensor(call.w, DType::bf16, {2, 2, 8});
+    CHECK(call.error(CallLayout(packed)).empty());
+    call.tensors[2].strides[0] = 64;  // between panels there may be room
+    CHECK(call.error(CallLayout(packed)).empty());
+    call.tensors[2].strides[1] = 16;
+    CHECK_THAT(call.error(CallLayout(packed)), Contains("'w': stride of dimension 1 is 16, 8 expected"));
+  }
   SECTION("row stride alignment") {
     call.tensors[2].strides[0] = 16;
     CHECK_THAT(call.error(layout), Contains("'w': stride 16 of dimension 0 is 32 bytes, a multiple of 64 expected"));

@@ -43,7 +43,7 @@ std::vector<Golden> goldens() {
   prefill.set("soft_cap", 30.0);
   decode.set("phase", Text("decode"));
   rope.set("scaling", Text("llama3"));
-  const Config rows{{"rows", i(4)}, {"streams", i(0)}};
+  const Config rows{{"rows", i(4)}};
   return {
       {"linear_dot", {"linear", {{"n", i(96)}, {"k", i(128)}}}, DType::f32, linear_config("dot", 4, 6)},
       {"linear_fused",

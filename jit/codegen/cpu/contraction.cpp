@@ -25,9 +25,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kCacheLine = 64;
-
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+constexpr int64_t kCacheLine = 64, kUnrolledBytes = 32 * kCacheLine;
 
 bool is_defined_in(const ir::Value* value, const ir::Block* block) {
   for (const ir::Block* b = value->def ? value->def->parent : value->block; b;
@@ -148,6 +146,7 @@ void Program::choose_schedule(Contraction& c) const {
   if (c.form == Contraction::Form::transposed) {
     c.mr = static_cast<int>(round_up(c.mr, lanes));
     c.nr = std::clamp<int>(c.nr, 1, static_cast<int>(c.block_n));
+    c.mr = static_cast<int>(std::min<int64_t>(c.mr, target_registers() / 3 * lanes));  // at least two columns
     const int64_t vectors = c.mr / lanes;
     while (c.nr > 1 && (c.nr + 1) * vectors > target_registers()) --c.nr;
     return;
@@ -320,10 +319,13 @@ void Program::contract_outer(const Contraction& found) {
 }
 
 void Program::prefetch_rows(Value* base, Value* stride_bytes, Value* from, Value* to, int64_t row_bytes) {
+  const int64_t step = row_bytes <= kUnrolledBytes ? round_up(row_bytes, kCacheLine) : kCacheLine;
   e_.loop(from, to, 1, [&](Value* r) {
-    Value* row = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(r, stride_bytes));
-    for (int64_t line = 0; line < row_bytes; line += kCacheLine)
-      prefetch(e_, e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), row, static_cast<uint64_t>(line)));
+    Value* row = e_.b.CreateGEP(e_.b.getInt8Ty(), base, e_.b.CreateMul(r, stride_bytes));
+    e_.loop(e_.i64(0), e_.i64(row_bytes), step, [&](Value* k) {
+      for (int64_t line = 0; line < step; line += kCacheLine)
+        prefetch(e_, e_.b.CreateGEP(e_.b.getInt8Ty(), row, e_.b.CreateAdd(k, e_.i64(line))));
+    });
   });
 }
 
@@ -348,6 +350,7 @@ void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, 
                     e_.b.CreateMul(w.strides[0], e_.i64(bytes_of(view))), from, to, c.kc * bytes_of(view));
     }
   }
+  if (c.kc == c.k) return;  // x is packed whole
   const ir::Value* view = c.a->operands[0];
   const ViewRef& x = views_.at(view);
   const int64_t panels = std::max<int64_t>(1, c.block_n / c.nr), row_bytes = c.kc * bytes_of(view);

@@ -15,70 +15,82 @@ namespace seqtile::cpu {
 
 using llvm::Value;
 
-namespace {
-
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-}  // namespace
-
 // Elements of w go from memory into all lanes as they are: in the compute type, in whole units. The sums start at zero.
 bool Program::fits_transposed(const Contraction& c) const {
   const DType dtype = c.weights[0].load->operands[0]->type.dtype;
   return !c.accumulate && !c.weights[0].packed && dtype == c.compute && c.k % elements_per_unit(c.compute) == 0;
 }
 
+/// What the parts of one contraction share.
+struct Program::TransposedPlan {
+  Contraction c;
+  int64_t sums, sums_bytes, stride;  ///< y^T of the weights: arena offset, bytes of each, f32 elements of a row
+  llvm::Function *whole_fn, *rows_fn, *column_fn;
+  Value *rows, *whole_rows;  ///< whole_rows: of whole panels
+};
+
 void Program::contract_transposed(const Contraction& found) {
-  Contraction c = found;
+  TransposedPlan plan{found};
+  Contraction& c = plan.c;
   const int64_t units = elements_per_unit(c.compute), lanes = e_.lanes, rows_padded = round_up(c.block_m, c.mr);
   c.kc = std::min(c.k, round_up(c.kc, vector_elements(e_, c.compute)));
   c.a_stride = round_up(c.kc, vector_elements(e_, c.compute)) / units * c.mr * 4;  // bytes of a panel
   c.a_offset = e_.reserve(rows_padded / c.mr * c.a_stride);
-  const int64_t stride = rows_padded + lanes, sums_bytes = round_up(c.block_n, lanes) * stride * 4;
-  const int64_t sums = e_.reserve(sums_bytes * static_cast<int64_t>(c.weights.size()));
+  plan.stride = rows_padded + lanes;
+  plan.sums_bytes = round_up(c.block_n, lanes) * plan.stride * 4;
+  plan.sums = e_.reserve(plan.sums_bytes * static_cast<int64_t>(c.weights.size()));
   const int vectors = static_cast<int>(c.mr / lanes);
   const auto kernel = [&](int w_rows, int nv) {
-    return outer_kernel({w_rows, nv, 1, 0, stride, 0, c.compute, vectors});
+    return outer_kernel({w_rows, nv, 1, 0, plan.stride, 0, c.compute, vectors});
   };
   // Whole panels, what is left of the rows a vector at a time, and what is left of the columns one by one.
-  llvm::Function *whole_fn = kernel(c.nr, vectors), *rows_fn = kernel(c.nr, 1), *column_fn = kernel(1, 1);
-  Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
-
-  const auto tile = [&](const Weight& weight, int64_t out_offset, Value* j, Value* k, Value* steps, Value* whole,
-                        llvm::Function* last_fn) {
-    const ViewRef& w = views_.at(weight.load->operands[0]);
-    Value* row = e_.b.CreateAdd(scalars_.at(weight.load->operands[1]), j);
-    Value* source = e_.element_ptr(w.base, e_.b.CreateAdd(e_.b.CreateMul(row, w.strides[0]), k), c.compute);
-    Value* stride_bytes = e_.b.CreateMul(w.strides[0], e_.i64(dtype_bytes(c.compute)));
-    if (last_fn == rows_fn)
-      prefetch_rows(source, stride_bytes, e_.i64(c.nr), e_.i64(2 * c.nr), c.kc * dtype_bytes(c.compute));
-    const auto call = [&](Value* i, llvm::Function* fn) {
-      Value* element = e_.b.CreateAdd(e_.b.CreateMul(j, e_.i64(stride)), i);
-      Value* out = e_.element_ptr(e_.arena_ptr(out_offset), element, DType::f32);
-      e_.b.CreateCall(fn, {source, stride_bytes, panel_of(c, i), out, steps, e_.b.CreateICmpNE(k, e_.i64(0))});
-    };
-    e_.loop(e_.i64(0), whole, c.mr, [&](Value* i) { call(i, whole_fn); });
-    e_.loop(whole, rows, lanes, [&](Value* i) { call(i, last_fn); });
-  };
+  plan.whole_fn = kernel(c.nr, vectors), plan.rows_fn = kernel(c.nr, 1), plan.column_fn = kernel(1, 1);
+  plan.rows = limit(c.loop->results[0], 0).count;
+  // More than one vector of rows is left: a panel that is partly zeros is faster than single vectors.
+  Value* panels = e_.b.CreateUDiv(e_.b.CreateAdd(plan.rows, e_.i64(c.mr - lanes - 1)), e_.i64(c.mr));
+  plan.whole_rows = vectors == 1 ? e_.i64(0) : e_.b.CreateMul(panels, e_.i64(c.mr));
+  Value* columns = limit(c.loop->results[0], 1).count;
+  std::vector<Value*> valid;  // columns that each weight has
+  for (const Weight& weight : c.weights) {
+    Value* left = e_.b.CreateSub(views_.at(weight.load->operands[0]).sizes[0], scalars_.at(weight.load->operands[1]));
+    valid.push_back(e_.max_i64(e_.i64(0), e_.min_i64(columns, left)));
+  }
   e_.loop(e_.i64(0), e_.i64(c.k), c.kc, [&](Value* k) {
     Value* count = c.k % c.kc == 0 ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
-    Value* steps = e_.b.CreateUDiv(count, e_.i64(units));
-    pack_columns(c, k, count, rows);
-    const auto multiple = [&](Value* size, int64_t of) {
-      return e_.b.CreateMul(e_.b.CreateUDiv(size, e_.i64(of)), e_.i64(of));
-    };
-    // More than one vector of rows is left: a panel that is partly zeros is faster than single vectors.
-    Value* whole_rows = multiple(e_.b.CreateAdd(rows, e_.i64(c.mr - lanes - 1)), c.mr);
-    if (vectors == 1) whole_rows = e_.i64(0);
-    Value* whole_columns = multiple(columns, c.nr);
-    for (size_t w = 0; w < c.weights.size(); ++w) {
-      const int64_t out = sums + static_cast<int64_t>(w) * sums_bytes;
-      e_.loop(e_.i64(0), whole_columns, c.nr,
-              [&](Value* j) { tile(c.weights[w], out, j, k, steps, whole_rows, rows_fn); });
-      e_.loop(whole_columns, columns, 1, [&](Value* j) { tile(c.weights[w], out, j, k, steps, e_.i64(0), column_fn); });
-    }
+    pack_columns(c, k, count, plan.rows);
+    for (size_t w = 0; w < c.weights.size(); ++w)
+      multiply_columns(plan, w, valid[w], k, e_.b.CreateUDiv(count, e_.i64(units)));
   });
-  for (size_t w = 0; w < c.weights.size(); ++w)
-    transpose_result(c.weights[w], sums + static_cast<int64_t>(w) * sums_bytes, stride, rows, columns);
+  for (size_t w = 0; w < c.weights.size(); ++w) transpose_result(plan, w, columns, valid[w]);
+}
+
+// One slice of k: all rows of x with the first `columns` rows of w, nr at a time.
+void Program::multiply_columns(const TransposedPlan& plan, size_t which, Value* columns, Value* k, Value* steps) {
+  const Contraction& c = plan.c;
+  const ir::Op* load = c.weights[which].load;
+  const ViewRef& w = views_.at(load->operands[0]);
+  Value* stride_bytes = e_.b.CreateMul(w.strides[0], e_.i64(dtype_bytes(c.compute)));
+  const auto source_of = [&](Value* j) {
+    Value* row = e_.b.CreateAdd(scalars_.at(load->operands[1]), j);
+    return e_.element_ptr(w.base, e_.b.CreateAdd(e_.b.CreateMul(row, w.strides[0]), k), c.compute);
+  };
+  const auto call = [&](llvm::Function* fn, Value* source, Value* j, Value* i) {
+    Value* element = e_.b.CreateAdd(e_.b.CreateMul(j, e_.i64(plan.stride)), i);
+    Value* sums = e_.arena_ptr(plan.sums + static_cast<int64_t>(which) * plan.sums_bytes);
+    Value* out = e_.element_ptr(sums, element, DType::f32);
+    e_.b.CreateCall(fn, {source, stride_bytes, panel_of(c, i), out, steps, e_.b.CreateICmpNE(k, e_.i64(0))});
+  };
+  Value* whole = e_.b.CreateMul(e_.b.CreateUDiv(columns, e_.i64(c.nr)), e_.i64(c.nr));
+  e_.loop(e_.i64(0), whole, c.nr, [&](Value* j) {
+    Value* source = source_of(j);
+    prefetch_rows(source, stride_bytes, e_.i64(c.nr), e_.i64(2 * c.nr), c.kc * dtype_bytes(c.compute));
+    e_.loop(e_.i64(0), plan.whole_rows, c.mr, [&](Value* i) { call(plan.whole_fn, source, j, i); });
+    e_.loop(plan.whole_rows, plan.rows, e_.lanes, [&](Value* i) { call(plan.rows_fn, source, j, i); });
+  });
+  e_.loop(whole, columns, 1, [&](Value* j) {
+    Value* source = source_of(j);
+    e_.loop(e_.i64(0), plan.rows, e_.lanes, [&](Value* i) { call(plan.column_fn, source, j, i); });
+  });
 }
 
 // Where row `i` of x begins in the panels.
@@ -106,17 +118,18 @@ void Program::pack_columns(const Contraction& c, Value* first_k, Value* count_k,
   });
 }
 
-// sums [columns, rows] to c [rows, columns], whole vectors of both.
-void Program::transpose_result(const Weight& weight, int64_t source, int64_t source_stride, Value* rows,
-                               Value* columns) {
+// y^T [columns, rows] to y [rows, columns], whole vectors of both; zeros where there is no weight.
+void Program::transpose_result(const TransposedPlan& plan, size_t which, Value* columns, Value* valid) {
+  const Buffer& y = plan.c.weights[which].c;
   llvm::Function* fn = transpose_kernel({DType::f32, DType::f32, true, false});
-  Value* padded =
-      e_.b.CreateMul(e_.b.CreateUDiv(e_.b.CreateAdd(rows, e_.i64(e_.lanes - 1)), e_.i64(e_.lanes)), e_.i64(e_.lanes));
+  Value* sums = e_.arena_ptr(plan.sums + static_cast<int64_t>(which) * plan.sums_bytes);
+  Value* vectors = e_.b.CreateUDiv(e_.b.CreateAdd(plan.rows, e_.i64(e_.lanes - 1)), e_.i64(e_.lanes));
+  Value* padded = e_.b.CreateMul(vectors, e_.i64(e_.lanes));
   e_.loop(e_.i64(0), columns, e_.lanes, [&](Value* j) {
-    Value* from = e_.element_ptr(e_.arena_ptr(source), e_.b.CreateMul(j, e_.i64(source_stride)), DType::f32);
-    Value* to = e_.element_ptr(e_.arena_ptr(weight.c.offset), j, DType::f32);
-    e_.b.CreateCall(fn, {from, e_.i64(source_stride * 4), e_.i64(e_.lanes - 1), padded, padded, to,
-                         e_.i64(weight.c.strides[0] * 4)});
+    Value* from = e_.element_ptr(sums, e_.b.CreateMul(j, e_.i64(plan.stride)), DType::f32);
+    Value* to = e_.element_ptr(e_.arena_ptr(y.offset), j, DType::f32);
+    Value* last = e_.b.CreateSub(e_.b.CreateSub(valid, e_.i64(1)), j);
+    e_.b.CreateCall(fn, {from, e_.i64(plan.stride * 4), last, padded, padded, to, e_.i64(y.strides[0] * 4)});
   });
 }
 

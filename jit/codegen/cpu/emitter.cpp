@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/emitter.h"
 
-#include "llvm/IR/IntrinsicsX86.h"
-
 #include "jit/error.h"
 #include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/IntrinsicsX86.h"
 
 namespace seqtile::cpu {
 namespace {

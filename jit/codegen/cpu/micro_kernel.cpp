@@ -57,34 +57,6 @@ void prefetch(Emitter& e, Value* address) {
                       {address, e.i32(kRead), e.i32(kLevel2), e.i32(kData)});
 }
 
-void stream_copy(Emitter& e, Value* to, Value* from, int64_t bytes, int64_t element_bytes) {
-  const int64_t step = int64_t{e.lanes} * 4, whole = bytes / step * step;
-  llvm::Type* vector = f32_vector(e, e.lanes);
-  const auto at = [&](Value* base, Value* k) { return e.b.CreateInBoundsGEP(e.b.getInt8Ty(), base, k); };
-  const auto copy = [&](bool streams) {
-    e.loop(e.i64(0), e.i64(whole), step, [&](Value* k) {
-      Value* value = e.b.CreateAlignedLoad(vector, at(from, k), llvm::Align(4));
-      llvm::StoreInst* store =
-          e.b.CreateAlignedStore(value, at(to, k), llvm::Align(static_cast<uint64_t>(streams ? step : element_bytes)));
-      auto* one = llvm::ConstantAsMetadata::get(e.b.getInt32(1));
-      if (streams) store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(e.context, {one}));
-    });
-  };
-  Value* address = e.b.CreatePtrToInt(to, e.b.getInt64Ty());
-  Value* is_aligned = e.b.CreateICmpEQ(e.b.CreateAnd(address, e.i64(step - 1)), e.i64(0));
-  e.if_then(is_aligned, [&] { copy(true); });
-  e.if_then(e.b.CreateNot(is_aligned), [&] { copy(false); });
-  llvm::Type* element = e.b.getIntNTy(static_cast<unsigned>(element_bytes * 8));
-  e.loop(e.i64(whole), e.i64(bytes), element_bytes, [&](Value* k) {
-    const llvm::Align align(static_cast<uint64_t>(element_bytes));
-    e.b.CreateAlignedStore(e.b.CreateAlignedLoad(element, at(from, k), align), at(to, k), align);
-  });
-}
-
-void stream_fence(Emitter& e) {
-  if (e.target.triple.rfind("x86_64", 0) == 0) e.b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
-}
-
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name) {
   llvm::IRBuilderBase::InsertPointGuard guard(e.b);
   llvm::Type *ptr = e.b.getPtrTy(), *index = e.b.getInt64Ty();
@@ -243,10 +215,6 @@ Value* shuffle_lanes(Emitter& e, Value* a, Value* b, const std::vector<int>& ord
   return e.b.CreateShuffleVector(a, b, units);
 }
 
-}  // namespace
-
-namespace {
-
 // Transposes `lanes` vectors of `lanes` 32-bit units.
 // Within every 128-bit lane two rounds of unpacking transpose 4 x 4 blocks; then whole lanes change places.
 std::vector<Value*> transpose(Emitter& e, std::vector<Value*> rows) {
@@ -301,9 +269,10 @@ llvm::Function* emit_transpose_kernel(Emitter& e, const TransposeKernel& kernel,
 
   const int width = vector_elements(e, kernel.compute);
   const auto offset = [&](Value* base, Value* bytes) { return e.b.CreateInBoundsGEP(e.b.getInt8Ty(), base, bytes); };
+  Value* last_read = e.max_i64(last, e.i64(0));
   std::vector<Value*> sources;
   for (int i = 0; i < e.lanes; ++i) {
-    Value* row = kernel.checks_rows ? e.min_i64(e.i64(i), last) : e.i64(i);
+    Value* row = kernel.checks_rows ? e.min_i64(e.i64(i), last_read) : e.i64(i);
     sources.push_back(offset(source, e.b.CreateMul(row, stride)));
   }
   llvm::Type* units = f32_vector(e, e.lanes);

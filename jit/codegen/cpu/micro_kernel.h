@@ -11,6 +11,8 @@
 
 namespace seqtile::cpu {
 
+constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
 /// 32-bit units: one f32, or a pair of bf16.
 constexpr int64_t elements_per_unit(DType compute) { return compute == DType::bf16 ? 2 : 1; }
 
@@ -48,11 +50,6 @@ llvm::Value* multiply_add(Emitter& e, DType compute, llvm::Value* acc, llvm::Val
 
 /// Asks for the cache line of `address`, into L2; any address will do.
 void prefetch(Emitter& e, llvm::Value* address);
-
-/// Copies `bytes` past the caches where `to` starts at a whole vector, else through them.
-void stream_copy(Emitter& e, llvm::Value* to, llvm::Value* from, int64_t bytes, int64_t element_bytes);
-/// Makes streamed bytes visible to whoever is told of them afterwards.
-void stream_fence(Emitter& e);
 
 /// Elements of `compute` in one vector register.
 inline int vector_elements(const Emitter& e, DType compute) {

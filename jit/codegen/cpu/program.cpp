@@ -35,7 +35,6 @@ void Program::number(const ir::Block& block) {
 void Program::lower() {
   bind_parameters();
   lower_block(function_.body());
-  if (has_streamed_) stream_fence(e_);
   e_.b.CreateRetVoid();
 }
 

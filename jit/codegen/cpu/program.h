@@ -9,6 +9,7 @@
 // before it is written.
 #pragma once
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "jit/codegen/cpu/dims.h"
@@ -64,7 +65,6 @@ struct Root {
   bool is_private = false;           ///< materialise: later groups do not read `buffer` for this value
   bool in_place = false;             ///< materialise: `buffer` is read by earlier passes of the row
   int64_t shift = 0;                 ///< store: added to the column (a part of a concatenation)
-  bool streams = false;              ///< store: rows are gathered in `buffer` and written past the caches
 };
 
 /// How far a loop over a dimension runs, and what that count is known to be divisible by.
@@ -140,7 +140,8 @@ class Program {
   void add_root(Root root);
   void flush();
   int level_of(const ir::Value* value, const std::vector<int>& map);
-  void protect_later_loads();
+  void collect_overtaken(const ir::Value* value, bool is_moved, std::set<const ir::Op*>& loads) const;
+  void protect_loads();
   void add_shared_rows();
   void emit_group();
   void emit_rows(const std::vector<llvm::Value*>& outer);
@@ -149,8 +150,6 @@ class Program {
   Index column_index(const std::vector<llvm::Value*>& outer, llvm::Value* column, int width) const;
   void emit_tail(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer, llvm::Value* first,
                  llvm::Value* count, int width, std::vector<llvm::Value*>& partial, int64_t unroll);
-  bool can_stream(const Root& root) const;
-  void stream_row(const Root& root, const std::vector<llvm::Value*>& outer);
   void emit_step(const std::vector<Root*>& roots, const Index& index, std::vector<llvm::Value*>& carried, int unroll,
                  int which);
   void finish_reductions(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer,
@@ -213,12 +212,14 @@ class Program {
                      llvm::Value* columns);
   void contract_dot(const Contraction& c);
   // contraction_transposed.cpp
+  struct TransposedPlan;
   bool fits_transposed(const Contraction& c) const;
   void contract_transposed(const Contraction& c);
   llvm::Value* panel_of(const Contraction& c, llvm::Value* i);
   void pack_columns(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
-  void transpose_result(const Weight& weight, int64_t source, int64_t source_stride, llvm::Value* rows,
-                        llvm::Value* columns);
+  void multiply_columns(const TransposedPlan& plan, size_t which, llvm::Value* columns, llvm::Value* k,
+                        llvm::Value* steps);
+  void transpose_result(const TransposedPlan& plan, size_t which, llvm::Value* columns, llvm::Value* valid);
   void pack_rows(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
   void pack_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* column,
                    int64_t panel_offset);
@@ -238,7 +239,6 @@ class Program {
   std::unordered_map<const ir::Value*, Buffer> buffers_;
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;
-  bool has_streamed_ = false;            ///< a fence is due before the program ends
   const ir::Op* current_ = nullptr;      ///< the operation being lowered
   bool is_after_current_ = false;        ///< it was the last of its block
   std::vector<const ir::Block*> scope_;  ///< blocks around it, outermost first

@@ -164,22 +164,78 @@ void Program::add_root(Root root) {
   pending_.push_back(std::move(root));
 }
 
-// Loads that are needed after this group and whose memory the group may store to are copied first.
-void Program::protect_later_loads() {
+namespace {
+
+const ir::Value* parameter_of(const ir::Value* view) {
+  while (view->def && !view->def->operands.empty() && view->def->kind == OpKind::slice) view = view->def->operands[0];
+  return view;
+}
+
+// Tensors of one call overlap only as the same tensor, which has the same sizes.
+bool may_be_same(const ir::Value* a, const ir::Value* b) {
+  const ir::Type &x = parameter_of(a)->type, &y = parameter_of(b)->type;
+  if ((x.noalias && y.noalias) || x.dtype != y.dtype || x.rank != y.rank) return false;
+  for (int d = 0; d < x.rank; ++d)
+    if (x.shape[d] != ir::kDynamic && y.shape[d] != ir::kDynamic && x.shape[d] != y.shape[d]) return false;
+  return true;
+}
+
+bool is_same_window(const ir::Value* a, const ir::Value* b) {
+  if (a == b || (!a->def && !b->def)) return true;
+  if (!a->def || !b->def || a->def->kind != OpKind::slice || b->def->kind != OpKind::slice) return false;
+  const auto &x = a->def->operands, &y = b->def->operands;
+  return a->type.shape == b->type.shape && std::equal(x.begin() + 1, x.end(), y.begin() + 1, y.end()) &&
+         is_same_window(x[0], y[0]);
+}
+
+// Whether `store` may change elements of `load` before they are read, when both go over the same rows in step.
+bool overtakes(const Op& store, const Op& load, bool is_moved) {
+  const ir::Value *to = store.operands[0], *from = load.operands[0];
+  if (!may_be_same(from, to)) return false;
+  if (!is_same_window(from, to)) return true;
+  const ir::Type &read = load.results[0]->type, &written = store.operands.back()->type;
+  if (read.rank != written.rank) return true;
+  bool is_same_place = true;
+  for (int d = 0; d < read.rank; ++d) {
+    const ir::Value *a = load.operands[static_cast<size_t>(1 + d)], *b = store.operands[static_cast<size_t>(1 + d)];
+    const auto x = constant_int(a), y = constant_int(b);
+    if (x && y && (*x + read.shape[d] <= *y || *y + written.shape[d] <= *x)) return false;
+    is_same_place &= (a == b || (x && y && *x == *y)) && read.shape[d] == written.shape[d];
+  }
+  return is_moved || !is_same_place;
+}
+
+}  // namespace
+
+// Loads of `value` whose memory a store of the group may change before they are read.
+void Program::collect_overtaken(const ir::Value* value, bool is_moved, std::set<const Op*>& loads) const {
+  if (!value->type.is_tile() || buffers_.count(value) || !value->def) return;
+  const Op& op = *value->def;
+  if (op.info().group == ir::OpGroup::reduce) return;
+  if (op.kind == OpKind::load)
+    for (const Root& root : pending_)
+      if (root.kind == Root::Kind::store && overtakes(*root.op, op, is_moved)) loads.insert(&op);
+  is_moved |= op.kind == OpKind::trans || op.kind == OpKind::reshape || op.kind == OpKind::concat;
+  for (const ir::Value* operand : tile_operands(op)) collect_overtaken(operand, is_moved, loads);
+}
+
+// Loads whose memory this group may store to before they are read, in it or after it, are copied first.
+void Program::protect_loads() {
   std::vector<const ir::Value*> stored;
   for (const Root& root : pending_)
     if (root.kind == Root::Kind::store) stored.push_back(root.op->operands[0]);
   if (stored.empty()) return;
   const auto may_alias = [&](const ir::Value* view) {
-    return !view->type.noalias &&
-           std::any_of(stored.begin(), stored.end(), [](const ir::Value* s) { return !s->type.noalias; });
+    return std::any_of(stored.begin(), stored.end(), [&](const ir::Value* s) { return may_be_same(view, s); });
   };
+  std::set<const Op*> overtaken;
+  for (const Root& root : pending_) collect_overtaken(root.value, false, overtaken);
   std::vector<Root> early;
   for (const ir::Block* block : scope_)
     for (const Op* op : block->ops) {
       if (position_.at(op) >= position_.at(current_)) break;
       if (!is_read(*op) || buffers_.count(op->results[0]) || !may_alias(op->operands[0])) continue;
-      if (has_later_use(op->results[0]))
+      if (overtaken.count(op) || has_later_use(op->results[0]))
         early.push_back({Root::Kind::materialise, op, op->results[0], reserve_tile(op->results[0]->type)});
     }
   if (early.empty()) return;
@@ -235,7 +291,7 @@ void Program::add_shared_rows() {
 
 void Program::flush() {
   if (pending_.empty()) return;
-  protect_later_loads();
+  protect_loads();
   add_shared_rows();
   emit_group();
   for (const Root& root : pending_) {
@@ -309,13 +365,6 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
     widest.divisor = std::gcd(widest.divisor, own.divisor);
     reduces |= root->kind == Root::Kind::reduce;
   }
-  for (Root* root : roots) {
-    root->streams = can_stream(*root);
-    if (!root->streams) continue;
-    ir::Type row = root->value->type;
-    row.dtype = root->op->operands[0]->type.dtype;
-    root->buffer = reserve_row(row);
-  }
   start_hoist_block();
   const int64_t unroll = reduces && columns >= kReduceUnroll * width ? kReduceUnroll : 1;
   std::vector<Value*> partial;  // unroll accumulators of every reduction, in order
@@ -340,33 +389,6 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
   if (unroll == 1 || widest.divisor % (unroll * width) != 0) pass(done, round_down(width), 1);
   if (widest.divisor % width != 0) emit_tail(roots, outer, round_down(width), widest.count, width, partial, unroll);
   finish_reductions(roots, outer, partial, unroll);
-  for (const Root* root : roots)
-    if (root->streams) stream_row(*root, outer);
-}
-
-// Whole rows of a dense last dimension; nothing reads them again in this program.
-bool Program::can_stream(const Root& root) const {
-  if (root.kind != Root::Kind::store || root.op->kind != OpKind::store || !root.op->int_attr("streams", 0))
-    return false;
-  const ir::Value *view = root.op->operands[0], *tile = root.op->operands.back();
-  const int last = tile->type.rank - 1;
-  if (last < 1 || view->type.rank != tile->type.rank || root.shift != 0 || !view->type.contiguous) return false;
-  return in_range(root.op->operands[static_cast<size_t>(1 + last)], tile->type.shape[last], view->type.shape[last]);
-}
-
-void Program::stream_row(const Root& root, const std::vector<Value*>& outer) {
-  const ir::Value *view = root.op->operands[0], *tile = root.op->operands.back();
-  const std::vector<const ir::Value*> offsets(root.op->operands.begin() + 1, root.op->operands.end() - 1);
-  Index first = column_index(outer, e_.i64(0), 1);
-  first.axes.back().is_vector = false;
-  const RowAddress row = row_address(tile, view, offsets, first);
-  const auto copy = [&] {
-    const int64_t bytes = tile->type.shape[tile->type.rank - 1] * dtype_bytes(view->type.dtype);
-    stream_copy(e_, row.pointer, e_.arena_ptr(root.buffer.offset), bytes, dtype_bytes(view->type.dtype));
-  };
-  if (row.in_range) e_.if_then(row.in_range, copy);
-  else copy();
-  has_streamed_ = true;
 }
 
 Index Program::column_index(const std::vector<Value*>& outer, Value* column, int width) const {
@@ -397,9 +419,7 @@ void Program::emit_step(const std::vector<Root*>& roots, const Index& index, std
   size_t reduction = 0;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Root& root = *roots[i];
-    if (root.streams) {
-      write_buffer(root.buffer, e_.convert(values[i], root.value->type.dtype, root.buffer.dtype), index);
-    } else if (root.kind == Root::Kind::store) {
+    if (root.kind == Root::Kind::store) {
       Index shifted = index;
       Axis& last = shifted.axes.back();
       if (root.shift) last.base = e_.b.CreateAdd(last.base, e_.i64(root.shift));

@@ -228,7 +228,7 @@ Value* Program::read_view(const Op& op, const Index& index) {
     Value* address = e_.element_ptr(row.pointer, position, dtype);
     // Far enough to hide memory's latency; the hardware's own prefetches end at the page.
     if (contiguous && tile->type.rank > 1)
-      prefetch(e_, e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt8Ty(), address, kPrefetchBytes));
+      prefetch(e_, e_.b.CreateConstGEP1_64(e_.b.getInt8Ty(), address, kPrefetchBytes));
     loaded = contiguous ? e_.load(dtype, address, index.lanes, mask)
                         : lane_loads(dtype, row.pointer, position, ref.strides[d], index, axis.stride, mask);
   }

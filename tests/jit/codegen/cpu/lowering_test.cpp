@@ -172,6 +172,47 @@ TEST_CASE("lowering: a residual that is updated in place is read before it is wr
   compare(*kernel, {3, 1, 1}, params, {}, 2e-5, {-1, -1, 1, 0});   // and y is x
 }
 
+TEST_CASE("lowering: a tensor may be updated in place from other places of its own", "[jit][codegen]") {
+  const auto check = [](const char* name, const std::function<void(KernelBuilder&, Var, Var)>& body) {
+    KernelBuilder b(name);
+    Var from = b.view("from", DType::f32, {kDynamic, 40}), to = b.view("to", DType::f32, {kDynamic, 40});
+    body(b, from, to);
+    const auto kernel = b.finish();
+    const std::vector<Param> params{{DType::f32, {9, 40}}, {DType::f32, {9, 40}}};
+    compare(*kernel, {1, 1, 1}, params);
+    compare(*kernel, {1, 1, 1}, params, {}, 2e-5, {-1, 0});  // to is from
+  };
+  check("rows_down", [](KernelBuilder& b, Var from, Var to) { b.store(to, {1, 0}, b.load(from, {0, 0}, {8, 40})); });
+  check("columns_right", [](KernelBuilder& b, Var from, Var to) {
+    b.store(to, {0, 1}, b.load(from, {0, 0}, {8, 39}) * 2.0);
+  });
+  check("transposed", [](KernelBuilder& b, Var from, Var to) {
+    b.store(to, {0, 0}, b.trans(b.load(from, {0, 0}, {8, 8})) + 1.0);
+  });
+  check("halves", [](KernelBuilder& b, Var from, Var to) {
+    Var left = b.load(from, {0, 0}, {8, 20}), right = b.load(from, {0, 20}, {8, 20});
+    b.store(to, {0, 0}, left - right);
+    b.store(to, {0, 20}, left + right);
+  });
+}
+
+TEST_CASE("lowering: columns beyond the weights are zeros in every form", "[jit][codegen]") {
+  for (const char* form : {"outer", "dot", "transposed"}) {
+    constexpr int64_t kColumns = 40, kBlock = 64, kDepth = 96;
+    KernelBuilder b("peak");
+    Var x = b.view("x", DType::f32, {kDynamic, kDepth}), w = b.view("w", DType::f32, {kDynamic, kDepth});
+    Var y = b.view("y", DType::f32, {kDynamic});
+    const ir::Attributes schedule = {{"form", std::string(form)}, {"mr", int64_t{16}}, {"nr", int64_t{6}}};
+    Var sums = b.for_loop(0, kDepth, 32, {b.full({20, kBlock}, 0.0)}, [&](Var k, std::vector<Var> c) {
+      Var columns = b.trans(b.load(w, {0, k}, {kBlock, 32}));
+      return std::vector{b.dot(b.load(x, {0, k}, {20, 32}), columns, c[0])};
+    }, schedule)[0];
+    b.store(y, {0}, b.reduce_max(b.unary(ir::OpKind::abs, sums) * -1.0, 1));  // 0, from beyond the end
+    compare(*b.finish(), {1, 1, 1},
+            {{DType::f32, {20, kDepth}}, {DType::f32, {kColumns, kDepth}}, {DType::f32, {20}, 0, 0, true}}, {}, 1e-4);
+  }
+}
+
 TEST_CASE("lowering: shape operations agree with the interpreter", "[jit][codegen]") {
   const auto check = [](const char* name, int64_t n, int64_t m, const std::function<Var(KernelBuilder&, Var)>& body) {
     compare(*row_kernel(name, 6, n, m, DType::f32, body), {1, 1, 1},
