@@ -200,4 +200,18 @@ bool in_range(const Value* offset, int64_t extent, int64_t size) {
   return size % extent == 0 && known_divisor(offset) % extent == 0;
 }
 
+bool is_read(const ir::Op& op) { return op.kind == ir::OpKind::load || op.kind == ir::OpKind::gather; }
+
+std::vector<const ir::Value*> tile_operands(const ir::Op& op) {
+  std::vector<const ir::Value*> tiles;
+  if (op.kind == ir::OpKind::load) return tiles;
+  for (const ir::Value* operand : op.operands)
+    if (operand->type.is_tile()) tiles.push_back(operand);
+  return tiles;
+}
+
+std::vector<int64_t> outer_dims(const ir::Type& type) {
+  return {type.shape.begin(), type.shape.begin() + std::max(0, type.rank - 1)};
+}
+
 }  // namespace seqtile::cpu

@@ -56,4 +56,11 @@ std::optional<int64_t> constant_int(const ir::Value* scalar);
 /// True when [offset, offset + extent) lies in [0, size) for every iteration that reaches it.
 bool in_range(const ir::Value* offset, int64_t extent, int64_t size);
 
+/// Reads memory at the place of evaluation.
+bool is_read(const ir::Op& op);
+/// The tile operands that an element-wise evaluation of `op` reads.
+std::vector<const ir::Value*> tile_operands(const ir::Op& op);
+/// Sizes of all dimensions but the last.
+std::vector<int64_t> outer_dims(const ir::Type& type);
+
 }  // namespace seqtile::cpu

@@ -23,7 +23,6 @@ constexpr int64_t kRowPadding = 16;        // no register kernel has more rows
 constexpr int64_t kMaxVectors = 4;         // nor more vectors of columns
 constexpr int64_t kMaxRowProductRows = 4;  // up to here packing the right operand costs more than it saves
 
-
 // Register kernels write up to kMaxVectors vectors at a time: a row has room for the rest of the last panel.
 int64_t product_stride(int64_t columns, int64_t lanes) { return round_up(columns, lanes) + (kMaxVectors - 1) * lanes; }
 
@@ -246,7 +245,8 @@ void Program::pack_panels_transposed(const Op& load, DType compute, const Panels
   Value* last = in_range(load.operands[1], n, view->type.shape[0]) && n % e_.lanes == 0
                     ? nullptr
                     : e_.min_i64(e_.b.CreateSub(ref.sizes[0], e_.i64(1)), e_.b.CreateAdd(first, e_.i64(n - 1)));
-  Value* k_end = k_inside ? e_.i64(k) : e_.max_i64(e_.i64(0), e_.min_i64(e_.i64(k), e_.b.CreateSub(ref.sizes[1], first_k)));
+  Value* k_end =
+      k_inside ? e_.i64(k) : e_.max_i64(e_.i64(0), e_.min_i64(e_.i64(k), e_.b.CreateSub(ref.sizes[1], first_k)));
   Value* base = e_.element_ptr(ref.base, first_k, view->type.dtype);
   Value* stride_bytes = e_.b.CreateMul(ref.strides[0], e_.i64(dtype_bytes(view->type.dtype)));
   llvm::Function* fn = transpose_kernel({view->type.dtype, compute, last != nullptr, !k_inside || k % width != 0});

@@ -28,38 +28,11 @@ namespace {
 
 constexpr int64_t kReduceUnroll = 4;
 
-std::vector<int64_t> outer_dims(const ir::Type& type) {
-  return {type.shape.begin(), type.shape.begin() + std::max(0, type.rank - 1)};
-}
-
-bool is_lazy(const Op& op) {
-  const auto group = op.info().group;
-  return op.info().effects == ir::OpEffects::pure && group != ir::OpGroup::reduce && group != ir::OpGroup::dot &&
-         group != ir::OpGroup::control;
-}
-
-bool is_read(const Op& op) { return op.kind == OpKind::load || op.kind == OpKind::gather; }
-
 bool is_trivial(const ir::Value* value) {
   const Op& op = *value->def;
   if (op.kind == OpKind::cast) return !op.operands[0]->def || is_trivial(op.operands[0]);
   const auto group = op.info().group;
   return is_read(op) || group == ir::OpGroup::create || group == ir::OpGroup::shape;
-}
-
-bool is_inside(const Op* op, const ir::Block* block) {
-  for (const ir::Block* b = op->parent; b; b = b->parent ? b->parent->parent : nullptr)
-    if (b == block) return true;
-  return false;
-}
-
-// The tile operands that an element-wise evaluation of `op` reads.
-std::vector<const ir::Value*> tile_operands(const Op& op) {
-  std::vector<const ir::Value*> tiles;
-  if (op.kind == OpKind::load) return tiles;
-  for (const ir::Value* operand : op.operands)
-    if (operand->type.is_tile()) tiles.push_back(operand);
-  return tiles;
 }
 
 }  // namespace
@@ -92,24 +65,6 @@ Limit Program::limit(const ir::Value* tile, int dim) {
     result.divisor = std::gcd(result.divisor, std::gcd(known_divisor(bound.offset), size == ir::kDynamic ? 1 : size));
   }
   return result;
-}
-
-bool Program::has_later_use(const ir::Value* value) const {
-  const auto it = users_.find(value);
-  if (it == users_.end()) return false;
-  for (const Op* user : it->second) {
-    if (is_lazy(*user)) {
-      for (const ir::Value* result : user->results)
-        if (has_later_use(result)) return true;
-      continue;
-    }
-    if (position_.at(user) >= position_.at(current_) + is_after_current_) return true;
-    for (const ir::Block* block : scope_) {  // the next iteration of a loop around us
-      const bool loops = block->parent && block->parent->kind != OpKind::if_then;
-      if (loops && is_inside(user, block) && value->def && !is_inside(value->def, block)) return true;
-    }
-  }
-  return false;
 }
 
 // Level of `value`: one more than the deepest pending reduction that it reads at its own row; kNotAligned where it
@@ -162,94 +117,6 @@ void Program::add_root(Root root) {
     for (const Root& other : pending_) root.level = std::max(root.level, other.level);
   pending_outer_ = outer;
   pending_.push_back(std::move(root));
-}
-
-namespace {
-
-const ir::Value* parameter_of(const ir::Value* view) {
-  while (view->def && !view->def->operands.empty() && view->def->kind == OpKind::slice) view = view->def->operands[0];
-  return view;
-}
-
-// Tensors of one call overlap only as the same tensor, which has the same sizes.
-bool may_be_same(const ir::Value* a, const ir::Value* b) {
-  const ir::Type &x = parameter_of(a)->type, &y = parameter_of(b)->type;
-  if ((x.noalias && y.noalias) || x.dtype != y.dtype || x.rank != y.rank) return false;
-  for (int d = 0; d < x.rank; ++d)
-    if (x.shape[d] != ir::kDynamic && y.shape[d] != ir::kDynamic && x.shape[d] != y.shape[d]) return false;
-  return true;
-}
-
-bool is_same_window(const ir::Value* a, const ir::Value* b) {
-  if (a == b || (!a->def && !b->def)) return true;
-  if (!a->def || !b->def || a->def->kind != OpKind::slice || b->def->kind != OpKind::slice) return false;
-  const auto &x = a->def->operands, &y = b->def->operands;
-  return a->type.shape == b->type.shape && std::equal(x.begin() + 1, x.end(), y.begin() + 1, y.end()) &&
-         is_same_window(x[0], y[0]);
-}
-
-// Whether `store` may change elements of `load` before they are read, when both go over the same rows in step.
-bool overtakes(const Op& store, const Op& load, bool is_moved) {
-  const ir::Value *to = store.operands[0], *from = load.operands[0];
-  if (!may_be_same(from, to)) return false;
-  if (!is_same_window(from, to)) return true;
-  const ir::Type &read = load.results[0]->type, &written = store.operands.back()->type;
-  if (read.rank != written.rank) return true;
-  bool is_same_place = true;
-  for (int d = 0; d < read.rank; ++d) {
-    const ir::Value *a = load.operands[static_cast<size_t>(1 + d)], *b = store.operands[static_cast<size_t>(1 + d)];
-    const auto x = constant_int(a), y = constant_int(b);
-    if (x && y && (*x + read.shape[d] <= *y || *y + written.shape[d] <= *x)) return false;
-    is_same_place &= (a == b || (x && y && *x == *y)) && read.shape[d] == written.shape[d];
-  }
-  return is_moved || !is_same_place;
-}
-
-}  // namespace
-
-// Loads of `value` whose memory a store of the group may change before they are read.
-void Program::collect_overtaken(const ir::Value* value, bool is_moved, std::set<const Op*>& loads) const {
-  if (!value->type.is_tile() || buffers_.count(value) || !value->def) return;
-  const Op& op = *value->def;
-  if (op.info().group == ir::OpGroup::reduce) return;
-  if (op.kind == OpKind::load)
-    for (const Root& root : pending_)
-      if (root.kind == Root::Kind::store && overtakes(*root.op, op, is_moved)) loads.insert(&op);
-  is_moved |= op.kind == OpKind::trans || op.kind == OpKind::reshape || op.kind == OpKind::concat;
-  for (const ir::Value* operand : tile_operands(op)) collect_overtaken(operand, is_moved, loads);
-}
-
-// Loads whose memory this group may store to before they are read, in it or after it, are copied first.
-void Program::protect_loads() {
-  std::vector<const ir::Value*> stored;
-  for (const Root& root : pending_)
-    if (root.kind == Root::Kind::store) stored.push_back(root.op->operands[0]);
-  if (stored.empty()) return;
-  const auto may_alias = [&](const ir::Value* view) {
-    return std::any_of(stored.begin(), stored.end(), [&](const ir::Value* s) { return may_be_same(view, s); });
-  };
-  std::set<const Op*> overtaken;
-  for (const Root& root : pending_) collect_overtaken(root.value, false, overtaken);
-  std::vector<Root> early;
-  for (const ir::Block* block : scope_)
-    for (const Op* op : block->ops) {
-      if (position_.at(op) >= position_.at(current_)) break;
-      if (!is_read(*op) || buffers_.count(op->results[0]) || !may_alias(op->operands[0])) continue;
-      if (overtaken.count(op) || has_later_use(op->results[0]))
-        early.push_back({Root::Kind::materialise, op, op->results[0], reserve_tile(op->results[0]->type)});
-    }
-  if (early.empty()) return;
-  std::vector<Root> later;
-  later.swap(pending_);
-  const std::vector<int64_t> outer = pending_outer_;
-  for (Root& root : early) {
-    pending_outer_ = outer_dims(root.value->type);
-    pending_ = {root};
-    emit_group();
-    buffers_[root.value] = root.buffer;
-  }
-  pending_.swap(later);
-  pending_outer_ = outer;
 }
 
 // Values that two levels compute get a buffer of one row, written by the first level that needs them.

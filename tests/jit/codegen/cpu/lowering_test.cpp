@@ -21,6 +21,7 @@ struct Param {
   std::vector<int64_t> sizes;
   double lo = -2, hi = 2;  ///< inputs are uniform; outputs start as 77
   bool output = false;
+  int64_t behind = 0;  ///< rows of values that follow the last row and are not part of the tensor
 };
 
 /// Memory for one run: the same bits every time.
@@ -34,6 +35,7 @@ struct Operands {
         tensor.sizes[d] = p.sizes[d], tensor.strides[d] = count;
         count *= p.sizes[d];
       }
+      count += p.behind * p.sizes.back();
       memory.emplace_back(static_cast<size_t>(count * dtype_bytes(p.dtype)) + 128);
       const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
       tensor.data = memory.back().data() + (64 - address % 64);  // views may state any alignment up to a cache line
@@ -202,14 +204,21 @@ TEST_CASE("lowering: columns beyond the weights are zeros in every form", "[jit]
     KernelBuilder b("peak");
     Var x = b.view("x", DType::f32, {kDynamic, kDepth}), w = b.view("w", DType::f32, {kDynamic, kDepth});
     Var y = b.view("y", DType::f32, {kDynamic});
+    Var row = b.program_id(0) * 20, column = b.program_id(1) * kBlock;
     const ir::Attributes schedule = {{"form", std::string(form)}, {"mr", int64_t{16}}, {"nr", int64_t{6}}};
-    Var sums = b.for_loop(0, kDepth, 32, {b.full({20, kBlock}, 0.0)}, [&](Var k, std::vector<Var> c) {
-      Var columns = b.trans(b.load(w, {0, k}, {kBlock, 32}));
-      return std::vector{b.dot(b.load(x, {0, k}, {20, 32}), columns, c[0])};
-    }, schedule)[0];
+    Var sums = b.for_loop(
+        0, kDepth, 32, {b.full({20, kBlock}, 0.0)},
+        [&](Var k, std::vector<Var> c) {
+          Var columns = b.trans(b.load(w, {column, k}, {kBlock, 32}));
+          return std::vector{b.dot(b.load(x, {row, k}, {20, 32}), columns, c[0])};
+        },
+        schedule)[0];
     b.store(y, {0}, b.reduce_max(b.unary(ir::OpKind::abs, sums) * -1.0, 1));  // 0, from beyond the end
     compare(*b.finish(), {1, 1, 1},
-            {{DType::f32, {20, kDepth}}, {DType::f32, {kColumns, kDepth}}, {DType::f32, {20}, 0, 0, true}}, {}, 1e-4);
+            {{DType::f32, {20, kDepth}},
+             {DType::f32, {kColumns, kDepth}, -2, 2, false, kBlock - kColumns},
+             {DType::f32, {20}, 0, 0, true}},
+            {}, 1e-4);
   }
 }
 
