@@ -57,7 +57,8 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   }
   Var mean_square = b.sum(value * value, 1) * (1.0 / static_cast<double>(n));
   Var scale = b.unary(ir::OpKind::rsqrt, mean_square + w.fields.get_double("eps", 0));
-  Var gain = to_f32(b, b.load(weight, {0}, {n})) + w.fields.get_double("weight_offset", 0);
+  Var gain = to_f32(b, b.load(weight, {0}, {n}));
+  if (const double offset = w.fields.get_double("weight_offset", 0); offset != 0) gain = gain + offset;
   value = value * across(b, scale, rows, n) * down(b, gain, rows, n);
   b.store(y, {row, 0}, to_storage(b, value, w.dtype));
 }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/emitter.h"
 
+#include <numeric>
+
 #include "jit/error.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
@@ -184,6 +186,30 @@ void Emitter::store(DType dtype, Value* value, Value* ptr, Value* mask) {
   } else {
     b.CreateMaskedStore(value, ptr, align, splat(mask, width));
   }
+}
+
+void Emitter::stream(Value* value, Value* ptr) {
+  auto* one = llvm::ConstantAsMetadata::get(b.getInt32(1));
+  const auto store = [&](Value* part, int64_t offset) {
+    const auto bytes = part->getType()->getPrimitiveSizeInBits().getFixedValue() / 8;
+    llvm::StoreInst* s =
+        b.CreateAlignedStore(part, b.CreateConstGEP1_64(b.getInt8Ty(), ptr, offset), llvm::Align(bytes));
+    s->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(context, {one}));
+  };
+  const auto* cast = llvm::dyn_cast<llvm::BitCastInst>(value);
+  if (!cast || !cast->getSrcTy()->getScalarType()->isBFloatTy()) return store(value, 0);
+  // LLVM 19 has no such store of a bfloat vector and quietly makes it an ordinary one: two halves, as words.
+  const int words = lanes / 2;
+  Value* whole = b.CreateBitCast(value, llvm::FixedVectorType::get(b.getInt32Ty(), static_cast<unsigned>(words)));
+  for (int half = 0; half < 2; ++half) {
+    std::vector<int> order(static_cast<size_t>(words / 2));
+    std::iota(order.begin(), order.end(), half * words / 2);
+    store(b.CreateShuffleVector(whole, order), half * 2 * words);
+  }
+}
+
+void Emitter::stream_fence() {
+  if (target.triple.rfind("x86_64", 0) == 0) b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
 }
 
 Value* Emitter::to_f32(Value* value, DType from) {

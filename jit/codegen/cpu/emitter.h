@@ -60,6 +60,10 @@ class Emitter {
   llvm::Value* load(DType dtype, llvm::Value* ptr, int width, llvm::Value* mask = nullptr);
   void store(DType dtype, llvm::Value* value, llvm::Value* ptr, llvm::Value* mask = nullptr);
 
+  /// A store past the caches of an aligned, whole vector; a fence must follow before the program ends.
+  void stream(llvm::Value* value, llvm::Value* ptr);
+  void stream_fence();
+
   /// Value conversion between register representations; scalars and vectors.
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
   /// load + convert to f32.

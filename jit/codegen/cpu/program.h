@@ -155,6 +155,11 @@ class Program {
   void finish_reductions(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer,
                          const std::vector<llvm::Value*>& partial, int64_t unroll);
   void reduce_outer(const ir::Op& op);
+  // row_traffic.cpp: what a row group reads ahead of time and writes past the caches
+  void fetch_ahead(const ir::Op& load, llvm::Value* address, int lanes);
+  void fetch_next_row(const ir::Value& row, const Index& index);
+  bool is_whole_rows(const ir::Op& store) const;
+  llvm::Value* streams_past_caches();
   bool has_later_use(const ir::Value* value) const;
   bool is_visible(const ir::Value* value) const;
   /// True when the stores of its class bound the dimension, and the bound can be computed here.
@@ -246,6 +251,12 @@ class Program {
   std::vector<Root> pending_;  ///< the row group under construction
   std::vector<int64_t> pending_outer_;
   std::map<std::tuple<const ir::Value*, int, std::vector<Axis>>, llvm::Value*> memo_, row_memo_;
+  /// Loads of the row being emitted, and the level that reads them first.
+  std::vector<std::pair<const ir::Op*, int>> first_reads_;
+  int level_ = 0, step_ = 0;  ///< the pass being emitted, and the vector of its unrolled loop
+  bool is_last_level_ = false;
+  bool is_row_kernel_ = false;               ///< the group writes whole rows of tensors
+  bool is_streaming_ = false;                ///< and now past the caches
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed
   std::map<std::pair<const ir::Value*, DType>, Buffer> packed_;  ///< left operands of products, in compute type
   std::map<std::string, llvm::Function*> kernels_;

@@ -26,7 +26,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kReduceUnroll = 4;
+constexpr int64_t kReduceUnroll = 4, kStoreUnroll = 2;
 
 bool is_trivial(const ir::Value* value) {
   const Op& op = *value->def;
@@ -180,25 +180,34 @@ void Program::emit_group() {
   }
   std::vector<Value*> outer;
   const auto loops = [&](const auto& self, size_t d) -> void {
-    if (d < limits.size()) {
-      e_.loop(e_.i64(0), limits[d].count, 1, [&](Value* i) {
-        outer.push_back(i);
-        self(self, d + 1);
-        outer.pop_back();
-      });
-      return;
-    }
-    emit_rows(outer);
+    if (d == limits.size()) return emit_rows(outer);
+    e_.loop(e_.i64(0), limits[d].count, 1, [&](Value* i) {
+      outer.push_back(i);
+      self(self, d + 1);
+      outer.pop_back();
+    });
   };
-  loops(loops, 0);
+  Value* streams = streams_past_caches();
+  is_row_kernel_ = streams != nullptr;
+  if (!streams) return loops(loops, 0);
+  e_.if_then(streams, [&] {
+    is_streaming_ = true;
+    loops(loops, 0);
+    is_streaming_ = false;
+    e_.stream_fence();
+  });
+  e_.if_then(e_.b.CreateNot(streams), [&] { loops(loops, 0); });
 }
 
 void Program::emit_rows(const std::vector<Value*>& outer) {
   row_memo_.clear();
+  first_reads_.clear();
   int last_level = 0;
   for (const Root& root : pending_) last_level = std::max(last_level, root.level);
   std::vector<const ir::Value*> readable;  // buffers that later levels of this row may read
   for (int level = 0; level <= last_level; ++level) {
+    level_ = level;
+    is_last_level_ = level == last_level;
     std::map<int64_t, std::vector<Root*>> by_columns;
     for (Root& root : pending_)
       if (root.level == level) by_columns[root.value->type.shape[root.value->type.rank - 1]].push_back(&root);
@@ -211,6 +220,7 @@ void Program::emit_rows(const std::vector<Value*>& outer) {
   }
   for (const ir::Value* value : readable) buffers_.erase(value);
   hoist_block_ = nullptr;
+  level_ = 0;
 }
 
 void Program::start_hoist_block() {
@@ -233,7 +243,8 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
     reduces |= root->kind == Root::Kind::reduce;
   }
   start_hoist_block();
-  const int64_t unroll = reduces && columns >= kReduceUnroll * width ? kReduceUnroll : 1;
+  const int64_t wanted = reduces ? kReduceUnroll : is_row_kernel_ ? kStoreUnroll : 1;
+  const int64_t unroll = columns >= wanted * width ? wanted : 1;
   std::vector<Value*> partial;  // unroll accumulators of every reduction, in order
   for (const Root* root : roots) {
     if (root->kind != Root::Kind::reduce) continue;
@@ -245,7 +256,9 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
     partial = e_.loop(lo, hi, e_.i64(steps * width), partial, [&](Value* c, std::vector<Value*> carried) {
       for (int64_t u = 0; u < steps; ++u) {
         const Index index = column_index(outer, e_.b.CreateAdd(c, e_.i64(u * width)), width);
+        step_ = static_cast<int>(u);
         emit_step(roots, index, carried, static_cast<int>(unroll), static_cast<int>(u));
+        if (is_last_level_) fetch_next_row(*roots[0]->value, index);
       }
       return carried;
     });

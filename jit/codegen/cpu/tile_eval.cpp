@@ -187,8 +187,6 @@ Program::RowAddress Program::row_address(const ir::Value* tile, const ir::Value*
 
 namespace {
 
-constexpr uint64_t kPrefetchBytes = 2048;
-
 Value* both(Emitter& e, Value* a, Value* b) {
   if (!a || !b) return a ? a : b;
   const int width = std::max(width_of(a), width_of(b));
@@ -226,9 +224,7 @@ Value* Program::read_view(const Op& op, const Index& index) {
     }
     const bool contiguous = view->type.contiguous && d == view->type.rank - 1 && axis.stride == 1;
     Value* address = e_.element_ptr(row.pointer, position, dtype);
-    // Far enough to hide memory's latency; the hardware's own prefetches end at the page.
-    if (contiguous && tile->type.rank > 1)
-      prefetch(e_, e_.b.CreateConstGEP1_64(e_.b.getInt8Ty(), address, kPrefetchBytes));
+    if (contiguous) fetch_ahead(op, address, index.lanes);
     loaded = contiguous ? e_.load(dtype, address, index.lanes, mask)
                         : lane_loads(dtype, row.pointer, position, ref.strides[d], index, axis.stride, mask);
   }
@@ -328,6 +324,7 @@ void Program::write_view(const Op& op, Value* value, const Index& index) {
             : e_.b.CreateAdd(old, value);
     value = sum;
   }
+  if (is_streaming_ && !mask && width == e_.lanes && is_whole_rows(op)) return e_.stream(value, pointer);
   e_.store(dtype, value, pointer, mask);
 }
 

@@ -95,20 +95,22 @@ void compare(const ir::Function& function, Grid grid, const std::vector<Param>& 
   for (const Tensor& tensor : tensors_of(want)) values.emplace_back(tensor);
   for (const int64_t scalar : scalars) values.emplace_back(scalar);
   testing::interpret(function, grid, values);
-  for (const std::string& name : cpu_target_names()) {
-    const Target target = cpu_target(name);
-    if (!is_executable(target)) continue;
-    INFO(function.name() << " for " << name);
-    Operands got(params);
-    launch(function, target, grid, tensors_of(got), scalars);
-    for (size_t p = 0; p < params.size(); ++p)
-      for (int64_t i = 0; i < got.tensors[p].num_elements(); ++i) {
-        const double w = Operands::get(want.tensors[p], i), g = Operands::get(got.tensors[p], i);
-        if ((std::isnan(w) && std::isnan(g)) || w == g) continue;
-        INFO(function.param_names()[p] << "[" << i << "]");
-        REQUIRE(std::abs(g - w) <= tolerance * (1 + std::abs(w)));
-      }
-  }
+  for (const std::string& name : cpu_target_names())
+    for (const bool is_cached : {true, false}) {
+      Target target = cpu_target(name);
+      if (!is_executable(target)) continue;
+      if (!is_cached) target.l3_bytes = 0;  // every output is too large for the caches
+      INFO(function.name() << " for " << name << (is_cached ? "" : ", streaming"));
+      Operands got(params);
+      launch(function, target, grid, tensors_of(got), scalars);
+      for (size_t p = 0; p < params.size(); ++p)
+        for (int64_t i = 0; i < got.tensors[p].num_elements(); ++i) {
+          const double w = Operands::get(want.tensors[p], i), g = Operands::get(got.tensors[p], i);
+          if ((std::isnan(w) && std::isnan(g)) || w == g) continue;
+          INFO(function.param_names()[p] << "[" << i << "]");
+          REQUIRE(std::abs(g - w) <= tolerance * (1 + std::abs(w)));
+        }
+    }
 }
 
 /// x [rows, n] -> y [rows, m], both tiles loaded and stored whole, rows a program.
@@ -152,6 +154,24 @@ TEST_CASE("lowering: rows beyond the end are neither read nor written", "[jit][c
         return centred * b.broadcast(b.expand(b.unary(ir::OpKind::rsqrt, variance), 1), {4, 37});
       });
       compare(*kernel, {(rows + 3) / 4, 1, 1}, {{dtype, {rows, 37}}, {dtype, {rows, 37}, 0, 0, true}}, {},
+              dtype == DType::f32 ? 2e-5 : 1e-2);
+    }
+}
+
+TEST_CASE("lowering: rows that leave the caches are the same rows", "[jit][codegen]") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t columns : {32, 96, 160, 200}) {  // 200: not whole cache lines
+      const auto kernel = row_kernel("scaled", 2, columns, columns, dtype, [&](KernelBuilder& b, Var x) {
+        return x / b.broadcast(b.expand(b.sum(x * x, 1) + 1.0, 1), {2, columns});
+      });
+      for (const std::string& name : cpu_target_names()) {
+        bool streams = false;
+        compile(*kernel, cpu_target(name), OptLevel::full, [&](std::string_view stage, std::string_view text) {
+          streams |= stage == "ll" && text.find("!nontemporal") != text.npos;
+        });
+        CHECK(streams);
+      }
+      compare(*kernel, {3, 1, 1}, {{dtype, {5, columns}}, {dtype, {5, columns}, 0, 0, true}}, {},
               dtype == DType::f32 ? 2e-5 : 1e-2);
     }
 }
