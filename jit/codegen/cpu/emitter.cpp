@@ -188,6 +188,16 @@ void Emitter::store(DType dtype, Value* value, Value* ptr, Value* mask) {
   }
 }
 
+Value* Emitter::zeros() {
+  llvm::Type* type = llvm::FixedVectorType::get(b.getFloatTy(), static_cast<unsigned>(lanes));
+  auto* variable = llvm::cast<llvm::GlobalVariable>(module.getOrInsertGlobal("zeros", type));
+  variable->setConstant(true);
+  variable->setLinkage(llvm::GlobalValue::PrivateLinkage);
+  variable->setInitializer(llvm::Constant::getNullValue(type));
+  variable->setAlignment(llvm::Align(kAlignment));
+  return variable;
+}
+
 void Emitter::stream(Value* value, Value* ptr) {
   auto* one = llvm::ConstantAsMetadata::get(b.getInt32(1));
   const auto store = [&](Value* part, int64_t offset) {

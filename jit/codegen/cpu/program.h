@@ -134,6 +134,7 @@ class Program {
   };
   RowAddress row_address(const ir::Value* tile, const ir::Value* view, const std::vector<const ir::Value*>& offsets,
                          const Index& index);
+  llvm::Value* load_row_or_zeros(const RowAddress& row, const ir::Op& op, llvm::Value* column, int lanes);
   void write_view(const ir::Op& op, llvm::Value* value, const Index& index);
 
   // row_group.cpp; reductions.cpp: finish_reductions, reduce_outer, lower_ordered
@@ -253,8 +254,7 @@ class Program {
   std::map<std::tuple<const ir::Value*, int, std::vector<Axis>>, llvm::Value*> memo_, row_memo_;
   /// Loads of the row being emitted, and the level that reads them first.
   std::vector<std::pair<const ir::Op*, int>> first_reads_;
-  int level_ = 0, step_ = 0;  ///< the pass being emitted, and the vector of its unrolled loop
-  bool is_last_level_ = false;
+  int level_ = 0, step_ = 0;                 ///< the pass being emitted, and the vector of its unrolled loop
   bool is_row_kernel_ = false;               ///< the group writes whole rows of tensors
   bool is_streaming_ = false;                ///< and now past the caches
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed

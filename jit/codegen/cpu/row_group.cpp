@@ -207,7 +207,6 @@ void Program::emit_rows(const std::vector<Value*>& outer) {
   std::vector<const ir::Value*> readable;  // buffers that later levels of this row may read
   for (int level = 0; level <= last_level; ++level) {
     level_ = level;
-    is_last_level_ = level == last_level;
     std::map<int64_t, std::vector<Root*>> by_columns;
     for (Root& root : pending_)
       if (root.level == level) by_columns[root.value->type.shape[root.value->type.rank - 1]].push_back(&root);
@@ -258,7 +257,7 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
         const Index index = column_index(outer, e_.b.CreateAdd(c, e_.i64(u * width)), width);
         step_ = static_cast<int>(u);
         emit_step(roots, index, carried, static_cast<int>(unroll), static_cast<int>(u));
-        if (is_last_level_) fetch_next_row(*roots[0]->value, index);
+        if (level_ == 1) fetch_next_row(*roots[0]->value, index);
       }
       return carried;
     });

@@ -34,7 +34,7 @@ void Program::fetch_ahead(const Op& load, Value* address, int lanes) {
 
 // The part at `index`, one row later, of everything that earlier passes read from memory.
 void Program::fetch_next_row(const ir::Value& row, const Index& index) {
-  if (row.type.rank < 2 || level_ == 0) return;
+  if (row.type.rank < 2) return;
   Index next = index;
   {
     llvm::IRBuilderBase::InsertPointGuard guard(e_.b);
