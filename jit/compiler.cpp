@@ -22,6 +22,6 @@ KernelBinary compile(const ir::Function& function, const Target& target, OptLeve
   return binary;
 }
 
-std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 3"; }
+std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 4"; }
 
 }  // namespace seqtile

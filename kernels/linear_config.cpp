@@ -176,14 +176,15 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
   return cycles / (products / 2);
 }
 
-/// Rows that the transposed form pays for: whole panels, and what is left as one vector or as one more panel.
+/// Rows that the transposed form pays for: whole panels, and what is left as pairs of vectors and one more.
 double panel_rows(const Tile& t, int64_t length, const Target& target) {
+  constexpr double kPair = 1.15, kSingle = 1.5;  // fewer sums in flight
   const int64_t lanes = target.lanes_f32();
   const auto of_block = [&](int64_t rows) {
-    const int64_t whole = rows / t.mr * t.mr, left = rows - whole;
-    if (left == 0) return static_cast<double>(whole);
-    return static_cast<double>(whole) +
-           (left <= lanes && t.mr > lanes ? 1.5 * static_cast<double>(lanes) : static_cast<double>(t.mr));
+    const int64_t whole = rows / t.mr * t.mr, left = cdiv(rows - whole, lanes);
+    if (t.mr == lanes) return static_cast<double>(round_up(rows, lanes));
+    const double vectors = kPair * static_cast<double>(left / 2 * 2) + kSingle * static_cast<double>(left % 2);
+    return static_cast<double>(whole) + vectors * static_cast<double>(lanes);
   };
   return static_cast<double>(length / t.block_m) * of_block(t.block_m) + of_block(length % t.block_m);
 }

@@ -197,3 +197,21 @@ TEST_CASE("tune: killed twenty times at random moments, nothing acknowledged is 
     acknowledged.clear();
   }
 }
+
+// Not part of ctest, because what it shows depends on the machine: autotune_tests "[measured]" -s
+TEST_CASE("tune: on this machine the default, raced against its own copy, is kept", "[.][measured]") {
+  Files files;
+  TuneOptions options;
+  options.merge = false;
+  int kept = 0;
+  for (int64_t n = 1000; n < 1100; ++n) {
+    const Workload workload = test::toy_add("plain/16,copy/16", n);
+    autotune::tune(files.registry, {{"toy", workload, 512, 512}}, "cpu", *files.store, *files.artifacts, options);
+    const auto records = files.store->records(
+        make_key(files.registry.find("toy_add"), workload, open_device("cpu", 1)->info(), "cold"));
+    REQUIRE(records.size() == 1);
+    kept += Config::parse(records[0].config_json).get_string("form") == "plain";
+  }
+  INFO("kept " << kept << " of 100");
+  CHECK(kept >= 95);
+}

@@ -26,18 +26,21 @@ int64_t dim_size(const autotune::Dim& dim, const autotune::Schema& schema, std::
   return symbols[it - schema.symbols.begin()] + dim.size;
 }
 
-/// A tensor with padded rows in `memory`, which becomes large enough and all poison. Packed weights (rank 3) have dense
-/// panels: packing makes them so.
-Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole role, std::vector<std::byte>& memory) {
+/// A tensor with padded rows between poison; behind an input, where its last element ends, is a page that nobody may
+/// read. Packed weights (rank 3) have dense panels: packing makes them so.
+Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole role,
+                      std::unique_ptr<GuardedBytes>& memory) {
   Tensor tensor{nullptr, dtype, static_cast<int>(sizes.size()), {}, {}};
-  int64_t stride = 1;
+  int64_t stride = 1, elements = 1;
   for (int d = tensor.rank - 1; d >= 0; --d) {
     tensor.sizes[d] = sizes[d];
     tensor.strides[d] = stride;
+    elements += (sizes[d] - 1) * stride;
     stride = stride * sizes[d] + (d == 0 ? 0 : d == 1 ? kRowPadding : role == ArgRole::weight ? 0 : kInnerPadding);
   }
-  memory.assign(static_cast<size_t>((stride + 2 * kGuard) * dtype_bytes(dtype)), kPoison);
-  tensor.data = memory.data() + kGuard * dtype_bytes(dtype);
+  if (role == ArgRole::output) elements += kGuard;
+  memory = std::make_unique<GuardedBytes>(static_cast<size_t>((kGuard + elements) * dtype_bytes(dtype)), kPoison);
+  tensor.data = memory->data() + kGuard * dtype_bytes(dtype);
   return tensor;
 }
 
@@ -54,6 +57,10 @@ void poison(const Tensor& tensor, int axis, int64_t offset) {
     return;
   }
   for (int64_t i = 0; i < tensor.sizes[axis]; ++i) poison(tensor, axis + 1, offset + i * tensor.strides[axis]);
+}
+
+std::vector<std::byte> bytes_of(const GuardedBytes& memory) {
+  return {memory.bytes().begin(), memory.bytes().end()};
 }
 
 }  // namespace
@@ -84,7 +91,7 @@ const Tensor& GuardedCall::tensor(const std::string& name) const {
 
 void GuardedCall::poison_outputs() {
   for (size_t i = 0; i < schema_.args.size(); ++i)
-    if (schema_.args[i].role == ArgRole::output) std::fill(memory_[i].begin(), memory_[i].end(), kPoison);
+    if (schema_.args[i].role == ArgRole::output) std::ranges::fill(memory_[i]->bytes(), kPoison);
 }
 
 std::vector<int64_t> GuardedCall::sample_rows(int64_t most) const {
@@ -122,10 +129,9 @@ std::string GuardedCall::check(std::span<const int64_t> rows, const std::vector<
       }
     if (e != expected.size())
       return fmt::format("{}: the reference has {} values, {} are needed", name, expected.size(), e);
-    std::vector<std::byte> guard = memory_[i];
-    const auto* base = reinterpret_cast<const std::byte*>(memory_[i].data());
+    std::vector<std::byte> guard = bytes_of(*memory_[i]);
     Tensor copy = tensor;
-    copy.data = guard.data() + (static_cast<const std::byte*>(tensor.data) - base);
+    copy.data = guard.data() + (static_cast<const std::byte*>(tensor.data) - memory_[i]->data());
     poison(copy, 0, 0);
     if (std::any_of(guard.begin(), guard.end(), [](std::byte b) { return b != kPoison; }))
       return name + ": something was written outside of the tensor";
@@ -136,7 +142,7 @@ std::string GuardedCall::check(std::span<const int64_t> rows, const std::vector<
 std::vector<std::vector<std::byte>> GuardedCall::output_bytes() const {
   std::vector<std::vector<std::byte>> result;
   for (size_t i = 0; i < schema_.args.size(); ++i)
-    if (schema_.args[i].role == ArgRole::output) result.push_back(memory_[i]);
+    if (schema_.args[i].role == ArgRole::output) result.push_back(bytes_of(*memory_[i]));
   return result;
 }
 

@@ -3,14 +3,17 @@
 //
 // All bits set is NaN in every float format and -1 in every integer. Each tensor's rows are padded by such poison and
 // surrounded by it, bases and rows start at odd addresses, outputs are poison before a run: reading out of range
-// shows in the result, writing out of range in the guard, a forgotten element in the output.
+// shows in the result, or at the end of an input ends the process; writing out of range shows in the guard, a forgotten
+// element in the output.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "tests/support/guarded_bytes.h"
 
 namespace seqtile::testing {
 
@@ -36,14 +39,14 @@ class GuardedCall {
   /// The bytes of all outputs, guards included.
   std::vector<std::vector<std::byte>> output_bytes() const;
   /// All that a kernel may reach, guards included: what a device that shares no memory has to be given.
-  std::vector<std::vector<std::byte>>& memory() { return memory_; }
+  const std::vector<std::unique_ptr<GuardedBytes>>& memory() const { return memory_; }
 
  private:
   const autotune::OpDef& op_;
   autotune::Workload workload_;
   autotune::Schema schema_;
   autotune::Problem problem_;
-  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::unique_ptr<GuardedBytes>> memory_;
 };
 
 }  // namespace seqtile::testing

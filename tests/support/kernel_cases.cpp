@@ -112,7 +112,7 @@ void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<
       INFO(op.name << " " << workload.json() << " length " << length << " AArch64 " << config.json());
       KernelRunner& runner = runners.get(config);
       device->forget_memory();
-      for (auto& memory : call.memory()) device->register_memory(memory);
+      for (const auto& memory : call.memory()) device->register_memory(memory->bytes());
       for (auto& memory : runner.workspaces(call.problem()))
         device->register_memory(std::as_writable_bytes(std::span(memory)));
       call.poison_outputs();

@@ -25,8 +25,8 @@ bool Program::fits_transposed(const Contraction& c) const {
 struct Program::TransposedPlan {
   Contraction c;
   int64_t sums, sums_bytes, stride;  ///< y^T of the weights: arena offset, bytes of each, f32 elements of a row
-  llvm::Function *whole_fn, *rows_fn, *column_fn;
-  Value *rows, *whole_rows;  ///< whole_rows: of whole panels
+  llvm::Function *whole_fn, *pair_fn, *rows_fn, *column_fn;
+  Value *rows, *whole_rows, *pair_rows;  ///< those of whole panels, and those with the pairs of vectors after them
 };
 
 void Program::contract_transposed(const Contraction& found) {
@@ -43,12 +43,14 @@ void Program::contract_transposed(const Contraction& found) {
   const auto kernel = [&](int w_rows, int nv) {
     return outer_kernel({w_rows, nv, 1, 0, plan.stride, 0, c.compute, vectors});
   };
-  // Whole panels, what is left of the rows a vector at a time, and what is left of the columns one by one.
-  plan.whole_fn = kernel(c.nr, vectors), plan.rows_fn = kernel(c.nr, 1), plan.column_fn = kernel(1, 1);
+  // Whole panels, what is left of the rows as two vectors and one, and what is left of the columns one by one.
+  plan.whole_fn = kernel(c.nr, vectors), plan.pair_fn = vectors > 2 ? kernel(c.nr, 2) : nullptr;
+  plan.rows_fn = kernel(c.nr, 1), plan.column_fn = kernel(1, 1);
   plan.rows = limit(c.loop->results[0], 0).count;
-  // More than one vector of rows is left: a panel that is partly zeros is faster than single vectors.
-  Value* panels = e_.b.CreateUDiv(e_.b.CreateAdd(plan.rows, e_.i64(c.mr - lanes - 1)), e_.i64(c.mr));
-  plan.whole_rows = vectors == 1 ? e_.i64(0) : e_.b.CreateMul(panels, e_.i64(c.mr));
+  Value* whole = e_.b.CreateMul(e_.b.CreateUDiv(plan.rows, e_.i64(c.mr)), e_.i64(c.mr));
+  plan.whole_rows = vectors == 1 ? e_.i64(0) : whole;
+  Value* left = e_.b.CreateAdd(e_.b.CreateSub(plan.rows, whole), e_.i64(lanes - 1));
+  plan.pair_rows = e_.b.CreateAdd(whole, e_.b.CreateAnd(left, e_.i64(-2 * lanes)));
   Value* columns = limit(c.loop->results[0], 1).count;
   std::vector<Value*> valid;  // columns that each weight has
   for (const Weight& weight : c.weights) {
@@ -85,7 +87,10 @@ void Program::multiply_columns(const TransposedPlan& plan, size_t which, Value* 
     Value* source = source_of(j);
     prefetch_rows(source, stride_bytes, e_.i64(c.nr), e_.i64(2 * c.nr), c.kc * dtype_bytes(c.compute));
     e_.loop(e_.i64(0), plan.whole_rows, c.mr, [&](Value* i) { call(plan.whole_fn, source, j, i); });
-    e_.loop(plan.whole_rows, plan.rows, e_.lanes, [&](Value* i) { call(plan.rows_fn, source, j, i); });
+    if (plan.pair_fn)
+      e_.loop(plan.whole_rows, plan.pair_rows, 2 * e_.lanes, [&](Value* i) { call(plan.pair_fn, source, j, i); });
+    Value* single = plan.pair_fn ? plan.pair_rows : plan.whole_rows;
+    e_.loop(single, plan.rows, e_.lanes, [&](Value* i) { call(plan.rows_fn, source, j, i); });
   });
   e_.loop(whole, columns, 1, [&](Value* j) {
     Value* source = source_of(j);

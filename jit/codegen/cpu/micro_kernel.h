@@ -63,7 +63,7 @@ llvm::Value* load_compute(Emitter& e, DType dtype, DType compute, llvm::Value* p
 /// Copies `lanes` rows of memory into a panel, transposed and in the compute type.
 struct TransposeKernel {
   DType dtype, compute;
-  bool checks_rows;  ///< rows after `last` are zeros and not read
+  bool checks_rows;  ///< rows after `last`, which may be negative, are zeros; row `last` is read in their place
   bool has_tail;     ///< `valid` may be less than `total`, or not whole vectors
   auto operator<=>(const TransposeKernel&) const = default;
 };

@@ -219,7 +219,7 @@ void Program::emit_rows(const std::vector<Value*>& outer) {
   }
   for (const ir::Value* value : readable) buffers_.erase(value);
   hoist_block_ = nullptr;
-  level_ = 0;
+  level_ = step_ = 0;
 }
 
 void Program::start_hoist_block() {

@@ -1,10 +1,10 @@
 // jit/codegen/cpu/row_traffic.cpp -- row groups and memory: rows fetched ahead, outputs written past the caches.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of one pass fetches a little ahead of its reads. A group of several passes reads memory in its first and
-// finds the row in the cache later; its last pass, which only writes, fetches the next row meanwhile, so that memory
-// never idles. Outputs larger than the last-level cache are gone before anybody reads them: writing them past the
-// caches saves reading their lines first, a third of the traffic.
+// A group of one pass fetches a little ahead of its reads. A group of several passes reads memory in its first and finds
+// the row in the cache later; its second pass fetches the next row meanwhile, so that memory never idles. Outputs larger
+// than the last-level cache are gone before anybody reads them: writing them past the caches saves reading their lines
+// first, a third of the traffic.
 #include <algorithm>
 
 #include "jit/codegen/cpu/program.h"
