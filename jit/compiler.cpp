@@ -22,6 +22,8 @@ KernelBinary compile(const ir::Function& function, const Target& target, OptLeve
   return binary;
 }
 
+bool can_compile_for(const Target& target) { return cpu::has_code_generator(target); }
+
 std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 4"; }
 
 }  // namespace seqtile

@@ -20,7 +20,10 @@ enum class OptLevel { fast, full };  ///< `fast` while tuning, `full` for a winn
 KernelBinary compile(const ir::Function& function, const Target& target, OptLevel level = OptLevel::fast,
                      const StageDump& dump = {});
 
-/// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen 1".
+/// Whether this build's LLVM generates code for `target`; AArch64 is left out where LLVM is linked statically.
+bool can_compile_for(const Target& target);
+
+/// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen 4".
 std::string_view toolchain_version();
 
 }  // namespace seqtile

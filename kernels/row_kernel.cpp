@@ -26,11 +26,13 @@ bool is_legal(int64_t rows, int64_t tile_columns, int64_t length, const Target& 
 
 double predict_rows_us(int64_t rows, int64_t tile_columns, int64_t length, int threads, const Target& target) {
   constexpr double kProgramUs = 0.05, kRowUs = 0.01, kFirstLevelBytesPerUs = 40e3, kBeyondBytesPerUs = 20e3;
+  constexpr double kWakeUs = 1.5;  // until a second thread has begun
   const int64_t programs = cdiv(length, rows);
   const double busiest = static_cast<double>(cdiv(programs, threads));
   const double bytes = static_cast<double>(rows * tile_columns * 4);
   const double rate = bytes <= static_cast<double>(target.l1_bytes) / 2 ? kFirstLevelBytesPerUs : kBeyondBytesPerUs;
-  return busiest * (kProgramUs + static_cast<double>(rows) * kRowUs + bytes / rate);
+  const double wake_us = programs > 1 && threads > 1 ? kWakeUs : 0;
+  return wake_us + busiest * (kProgramUs + static_cast<double>(rows) * kRowUs + bytes / rate);
 }
 
 ConfigSpace row_space(int64_t tile_columns, int64_t length, const Target& target) {

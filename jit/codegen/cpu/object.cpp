@@ -192,6 +192,12 @@ void verify(const llvm::Module& module) {
 
 }  // namespace
 
+bool has_code_generator(const Target& target) {
+  initialize_llvm();
+  std::string reason;
+  return llvm::TargetRegistry::lookupTarget(target.triple, reason) != nullptr;
+}
+
 KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel level, const StageDump& dump) {
   llvm::TargetMachine& machine = target_machine(target);
   module.setTargetTriple(target.triple);

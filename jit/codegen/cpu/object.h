@@ -19,4 +19,6 @@ namespace seqtile::cpu {
 /// Errors: compile_failed naming an external symbol or a relocation that cannot be resolved at compile time.
 KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel level, const StageDump& dump);
 
+bool has_code_generator(const Target& target);
+
 }  // namespace seqtile::cpu
