@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/engine.h"
 
-#include <charconv>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include <fmt/core.h>
 
@@ -67,16 +65,9 @@ class EngineImpl final : public Engine {
   std::unique_ptr<autotune::BackgroundTuner> background_;  ///< last: stops before the states go
 };
 
-/// Threads of one launch: the executor's, the number in "cpu:2", the option, or all cores.
 int count_threads(const EngineOptions& options) {
   if (options.executor) return options.executor->num_workers();
-  int number = 0;
-  if (options.device.starts_with("cpu:")) {
-    std::from_chars(options.device.data() + 4, options.device.data() + options.device.size(), number);
-  }
-  if (number > 0) return number;
-  if (options.threads > 0) return options.threads;
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return options.threads > 0 ? options.threads : cores_available();
 }
 
 void check(const EngineOptions& options) {
@@ -114,7 +105,7 @@ EngineParts make_engine_parts(const EngineOptions& options) {
   parts.threads = count_threads(options);
   parts.device = options.executor ? make_cpu_device(*options.executor) : open_device(options.device, parts.threads);
   parts.compile = [](const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
-    return compile(*build_kernel(op, workload, config, target), target, OptLevel::full);
+    return compile(*build_kernel(op, workload, config, target), target);
   };
   parts.tune = tune;
   return parts;

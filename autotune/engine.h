@@ -47,7 +47,9 @@ struct EngineCounters {
   int64_t hits = 0, launches = 0;
   int64_t misses_no_record = 0, misses_above_top = 0;
   int64_t compiles = 0, compiles_at_load = 0, tunings = 0;
-  int64_t bad_rows = 0;
+  /// What the stores did not give: damaged rows, unusable files (foreign, newer, damaged), reads that found them
+  /// locked.
+  int64_t bad_rows = 0, bad_files = 0, busy = 0;
 };
 
 /// Which bucket, configuration and origin answer a length; for `explain` and tests.

@@ -68,6 +68,7 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, const Tun
       log_line(LogLevel::info, std::string("device lock: ") + error.what());
     }
   }
+  log_line(LogLevel::warning, "no folder to put a lock into: another process may measure at the same time");
   return std::nullopt;
 }
 

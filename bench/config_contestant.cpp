@@ -22,7 +22,7 @@ class ConfigContestant : public Contestant {
         device_(std::move(device)) {
     if (op.workspaces) workspaces_ = op.workspaces(workload, config);
     const auto function = autotune::build_kernel(op, workload, config, device_->target());
-    kernel_ = device_->load(compile(*function, device_->target(), OptLevel::full));
+    kernel_ = device_->load(compile(*function, device_->target()));
     autotune::KernelCall call;
     layout_.bind(copies_[0], length_, {}, call);
     for (const auto& workspace : workspaces_) {

@@ -11,12 +11,12 @@
 
 namespace seqtile {
 
-KernelBinary compile(const ir::Function& function, const Target& target, OptLevel level, const StageDump& dump) {
+KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump) {
   if (dump) dump("tile", ir::print(function));
   ir::verify(function);
   llvm::LLVMContext context;
   const cpu::LoweredModule lowered = cpu::lower(function, target, context);
-  KernelBinary binary = cpu::emit_blob(*lowered.module, target, level, dump);
+  KernelBinary binary = cpu::emit_blob(*lowered.module, target, dump);
   binary.arena_bytes = lowered.arena_bytes;
   binary.num_slots = static_cast<uint32_t>(ir::num_slots(function));
   return binary;
@@ -24,6 +24,6 @@ KernelBinary compile(const ir::Function& function, const Target& target, OptLeve
 
 bool can_compile_for(const Target& target) { return cpu::has_code_generator(target); }
 
-std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 4"; }
+std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 5"; }
 
 }  // namespace seqtile

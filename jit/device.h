@@ -53,7 +53,10 @@ class Device {
 std::unique_ptr<Device> make_cpu_device(int num_threads);
 std::unique_ptr<Device> make_cpu_device(Executor& executor);
 
-/// "cpu" or "cpu:2". Errors: unsupported for devices that are not in this machine or build ("cuda": no driver).
+/// Cores that this process may use: containers and taskset leave a part of the machine's.
+int cores_available();
+/// "cpu", with all of those cores where `num_threads` is 0.
+/// Errors: unsupported for devices that are not in this machine or build ("cuda": no driver).
 std::unique_ptr<Device> open_device(const std::string& name, int num_threads);
 /// Every device found, for `seqtile devices`.
 std::vector<DeviceInfo> list_devices();

@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/linear.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
+#include "jit/error.h"
 #include "kernels/linear_shape.h"
 #include "kernels/row_kernel.h"
 #include "kernels/tensor_values.h"
@@ -205,13 +209,15 @@ autotune::OpDef linear() {
   };
   op.default_config = [](const Workload& w, int64_t length, const Target& target) {
     const Shape s(w);
-    Tile best;
-    double best_us = 1e300;
-    for (const Tile& tile : candidates(s, w.threads, length, target)) {
-      const double us = linear_op::predict_us(s, tile, w.threads, length, target);
-      if (us < best_us) best_us = us, best = tile;
-    }
-    return best.config();
+    const std::vector<Tile> tiles = candidates(s, w.threads, length, target);
+    if (tiles.empty())
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("linear: panel = {} does not fit {}; take {} (default_panel) or another multiple of {}, "
+                              "up to {}",
+                              s.panel, target.name, default_panel(target), target.lanes_f32(), 4 * target.lanes_f32()));
+    return std::ranges::min(tiles, {},
+                            [&](const Tile& tile) { return linear_op::predict_us(s, tile, w.threads, length, target); })
+        .config();
   };
   op.build = linear_op::build;
   op.grid = linear_op::grid;

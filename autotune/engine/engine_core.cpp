@@ -30,7 +30,10 @@ EngineCounters EngineCore::counters() const {
   sum.compiles = compiles.load(std::memory_order_relaxed);
   sum.compiles_at_load = compiles_at_load.load(std::memory_order_relaxed);
   sum.tunings = tunings.load(std::memory_order_relaxed);
-  sum.bad_rows = bad_records.load(std::memory_order_relaxed) + layers.bad_rows();
+  const cache::Counters stores = layers.counters();
+  sum.bad_rows = bad_records.load(std::memory_order_relaxed) + stores.bad_rows;
+  sum.bad_files = stores.bad_files;
+  sum.busy = stores.busy;
   return sum;
 }
 

@@ -221,17 +221,15 @@ void Handle::State::tune_bucket(int index, const std::atomic<bool>* interrupt) {
   tune_states_[index] = TuneState::running;
   lock.unlock();
   std::string failure;
-  std::optional<StoredRecord> stored;
   try {
-    stored = run_tuning(index, interrupt);
+    StoredRecord stored = run_tuning(index, interrupt);
+    lock.lock();
+    auto all = stored_records();
+    all.push_back(std::move(stored));
+    take_over(all, core_->compiles);
   } catch (const std::exception& error) {
     failure = error.what();
-  }
-  lock.lock();
-  if (stored) {
-    auto all = stored_records();
-    all.push_back(std::move(*stored));
-    take_over(all, core_->compiles);
+    if (!lock.owns_lock()) lock.lock();
   }
   const bool is_interrupted = interrupt && interrupt->load();
   const bool is_failed = !records_[index] && !is_interrupted;
@@ -245,7 +243,7 @@ void Handle::State::tune_bucket(int index, const std::atomic<bool>* interrupt) {
   publish(core_->compiles);
 }
 
-std::optional<StoredRecord> Handle::State::run_tuning(int index, const std::atomic<bool>* interrupt) {
+StoredRecord Handle::State::run_tuning(int index, const std::atomic<bool>* interrupt) {
   const Bucket bucket = autotune::bucket_at(index);
   autotune::TuneOptions options;
   options.merge = false;

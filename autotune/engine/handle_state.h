@@ -69,7 +69,7 @@ struct Handle::State {
   std::vector<autotune::StoredRecord> stored_records() const;
 
   // without mutex_
-  std::optional<autotune::StoredRecord> run_tuning(int index, const std::atomic<bool>* interrupt);
+  autotune::StoredRecord run_tuning(int index, const std::atomic<bool>* interrupt);
 
   std::shared_ptr<autotune::EngineCore> core_;
   const autotune::OpDef& op_;

@@ -8,6 +8,7 @@
 
 #include "autotune/tuner.h"
 #include "jit/base/log.h"
+#include "jit/device.h"
 #include "jit/error.h"
 
 namespace seqtile::autotune {
@@ -61,7 +62,7 @@ std::vector<KernelLoader::Result> KernelLoader::load(const OpDef& op, const Work
   };
   {
     std::vector<std::jthread> helpers;
-    const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    const auto cores = static_cast<size_t>(cores_available());
     for (size_t i = 1; i < std::min(cores, missing.size()); ++i) helpers.emplace_back(work);
     work();
   }

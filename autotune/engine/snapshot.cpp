@@ -78,10 +78,14 @@ std::vector<std::string> StoreLayers::key_difference(const cache::TuningKey& key
   return {};
 }
 
-int64_t StoreLayers::bad_rows() const {
-  int64_t count = 0;
-  for (const Layer& layer : layers_) count += layer.store->counters().bad_rows;
-  return count;
+cache::Counters StoreLayers::counters() const {
+  cache::Counters sum;
+  for (const Layer& layer : layers_) {
+    const cache::Counters one = layer.store->counters();
+    sum.bad_rows += one.bad_rows, sum.bad_files += one.bad_files, sum.busy += one.busy;
+    sum.write_failures += one.write_failures, sum.foreign_rows += one.foreign_rows;
+  }
+  return sum;
 }
 
 std::string StoreLayers::paths() const {

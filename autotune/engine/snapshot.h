@@ -45,7 +45,7 @@ class StoreLayers {
   cache::TuningStore& user() { return *user_; }
   /// Fields in which `key` differs from the nearest stored key of the first layer that holds any record.
   std::vector<std::string> key_difference(const cache::TuningKey& key);
-  int64_t bad_rows() const;
+  cache::Counters counters() const;  ///< sums over the files
   std::string paths() const;  ///< for messages
 
  private:

@@ -12,6 +12,7 @@
 #include "autotune/tuner.h"
 #include "autotune/worker/problem.h"
 #include "jit/base/log.h"
+#include "jit/device.h"
 #include "jit/error.h"
 
 namespace seqtile::autotune {
@@ -36,7 +37,7 @@ Verdict verdict_of(const Json& reply) {
   return {reply.at("outcome"), reply.value("detail", ""), reply.value("max_rel_err", 0.0)};
 }
 
-int num_compilers() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 32); }
+int num_compilers() { return std::min(cores_available(), 32); }
 
 }  // namespace
 

@@ -94,7 +94,7 @@ nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::b
   const Config config = Fields::parse(request.at("config").get<std::string>());
   const Target& target = state_->device->target();
   const auto function = build_kernel(*state_->op, state_->workload, config, target);
-  KernelBinary binary = compile(*function, target, OptLevel::fast);
+  KernelBinary binary = compile(*function, target);
   payload = std::move(binary.code);
   return {{"outcome", "ok"},          {"symbol", binary.symbol},      {"target", binary.target},
           {"stage", binary.stage},    {"entry", binary.entry_offset}, {"arena", binary.arena_bytes},

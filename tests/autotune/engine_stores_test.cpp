@@ -227,6 +227,7 @@ TEST_CASE("engine: a cache that is no database, or a folder, is a miss", "[autot
   const int64_t factor = 5;
   handle(call.tensors(), 20, {&factor, 1});
   CHECK(call.is_right(factor));
+  CHECK(engine->counters().bad_files == (std::filesystem::exists(world.cache) ? 1 : 0));
   CHECK_THAT(strict_error(world), Contains("bucket 19..20 has no record") && Contains(world.cache));
 }
 

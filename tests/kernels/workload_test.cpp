@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include "autotune/bucket.h"
 #include "jit/error.h"
 #include "kernels/attention_forward.h"
 #include "kernels/embedding.h"
@@ -132,13 +133,21 @@ TEST_CASE("config spaces: the default is always a member, on every target", "[ke
       const auto& op = library_op(test_case.operation);
       const Workload workload = normalized(test_case, DType::f32);
       const Target target = cpu_target(name);
-      for (const int64_t length : {1, 3, 100, 8192}) {
+      for (const int64_t length : {int64_t{1}, int64_t{3}, int64_t{100}, int64_t{8192}, autotune::kMaxLength}) {
         INFO(name << " " << op.name << " " << workload.json() << " length " << length);
         const auto space = op.config_space(workload, length, target);
         CHECK(!space.refusal(op.default_config(workload, length, target)));
         for (const auto& config : space.enumerate()) CHECK(op.predict_us(workload, config, length, target) > 0);
       }
     }
+}
+
+TEST_CASE("kernels: config spaces: packed panels that no register kernel takes are refused", "[kernels]") {
+  const KernelCase odd{
+      "linear",
+      {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", std::string("packed")}, {"panel", int64_t{20}}}};
+  CHECK_THROWS_WITH(library_op("linear").default_config(normalized(odd, DType::f32), 64, cpu_target("avx2")),
+                    Catch::Contains("panel = 20") && Catch::Contains("take 16"));
 }
 
 }  // namespace seqtile::testing

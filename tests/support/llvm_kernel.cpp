@@ -14,13 +14,12 @@
 
 namespace seqtile::testing {
 
-KernelBinary compile_llvm(std::string_view text, const Target& target, uint32_t num_slots, OptLevel level,
-                          const StageDump& dump) {
+KernelBinary compile_llvm(std::string_view text, const Target& target, uint32_t num_slots, const StageDump& dump) {
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
   const auto module = llvm::parseAssemblyString(text, diagnostic, context);
   if (!module) throw std::runtime_error("test kernel: " + diagnostic.getMessage().str());
-  KernelBinary binary = cpu::emit_blob(*module, target, level, dump);
+  KernelBinary binary = cpu::emit_blob(*module, target, dump);
   binary.num_slots = num_slots;
   return binary;
 }
@@ -56,7 +55,7 @@ KernelBinary compile_map(const EmitFn& emit, int lanes, const Target& target) {
 
   b.SetInsertPoint(done);
   b.CreateRetVoid();
-  KernelBinary binary = cpu::emit_blob(module, target, OptLevel::fast, {});
+  KernelBinary binary = cpu::emit_blob(module, target, {});
   binary.num_slots = 3;
   return binary;
 }

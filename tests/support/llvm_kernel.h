@@ -16,8 +16,7 @@ class Value;
 namespace seqtile::testing {
 
 /// Machine code for the one external function of `text` (LLVM assembly), which takes the arguments of ProgramFn.
-KernelBinary compile_llvm(std::string_view text, const Target& target, uint32_t num_slots,
-                          OptLevel level = OptLevel::fast, const StageDump& dump = {});
+KernelBinary compile_llvm(std::string_view text, const Target& target, uint32_t num_slots, const StageDump& dump = {});
 
 /// Gives y for x (both f32, scalar or vector).
 using EmitFn = std::function<llvm::Value*(llvm::IRBuilderBase&, llvm::Value* x)>;

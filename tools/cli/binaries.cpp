@@ -84,7 +84,7 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
     if (artifacts.load(key)) continue;
     try {
       const auto function = autotune::build_kernel(*item.op, item.workload, item.config, device.target());
-      artifacts.store(key, compile(*function, device.target(), OptLevel::full));
+      artifacts.store(key, compile(*function, device.target()));
       ++report.compiled;
     } catch (const Error& error) {
       ++report.failed;

@@ -40,10 +40,9 @@ int run(const Session& session, const CompileOptions& options) {
   const auto function = autotune::build_kernel(op, workload, config, target);
 
   const auto start = std::chrono::steady_clock::now();
-  const KernelBinary binary =
-      compile(*function, target, OptLevel::full, [&](std::string_view stage, std::string_view text) {
-        if (stage == options.emit) fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
-      });
+  const KernelBinary binary = compile(*function, target, [&](std::string_view stage, std::string_view text) {
+    if (stage == options.emit) fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  });
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (options.emit.empty())
     print_line(fmt::format("{}\n  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms\n  {}",

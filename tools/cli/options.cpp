@@ -3,15 +3,14 @@
 #include "tools/cli/options.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <thread>
 
 #include "autotune/bucket.h"
+#include "jit/device.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"
 
@@ -139,13 +138,6 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
     else fields.set(name, text);
   }
   return fields;
-}
-
-int cores_available() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-  return std::max(1u, std::thread::hardware_concurrency());
 }
 
 std::vector<int> thread_counts(const Options& options) {

@@ -92,6 +92,7 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
   const ir::Block* body = loop.regions[0];
   if (is_defined_in(view, body) || is_defined_in(weight.load->operands[1], body)) return false;
   if (weight.packed && view->type.shape[2] != weight.load->results[0]->type.shape[2]) return false;
+  if (weight.packed && view->type.shape[2] % e_.lanes != 0) return false;
   found.weights.push_back(weight);
   return true;
 }
@@ -122,7 +123,7 @@ bool Program::match(const Op& loop, Contraction& found) const {
   if (found.a->operands[2] != body.arguments[0] || is_defined_in(found.a->operands[1], &body) ||
       is_defined_in(view, &body))
     return false;
-  if (view->type.dtype == DType::f64) return false;
+  if (view->type.dtype == DType::f64 || found.a->results[0]->type.shape[1] != *step) return false;
   found.block_m = yielded[0]->type.shape[0], found.block_n = yielded[0]->type.shape[1];
   found.compute = compute_dtype(found.a->results[0], found.weights[0].load->results[0], found.k);
   return true;

@@ -169,13 +169,14 @@ void Program::lower_dot(const Op& op) {
   flush();
 
   const Op* load = transposed_load(b);
-  if (load && m <= kMaxRowProductRows && k % vector_elements(e_, compute) == 0) {
+  const bool has_whole_rows = load && in_range(load->operands[2], k, load->operands[0]->type.shape[1]);
+  if (has_whole_rows && m <= kMaxRowProductRows && k % vector_elements(e_, compute) == 0) {
     row_product(op, *load, rows, out, !from_zero);
   } else {
     const int64_t vectors = round_up(n, e_.lanes) / e_.lanes;
     const Shape shape = choose_shape(m, vectors, target_registers());
     const int64_t units = elements_per_unit(compute), steps = (k + units - 1) / units;
-    Panels panels{0, steps * shape.nv * e_.lanes * 4, shape.nv};
+    Panels panels{0, round_up(steps, 4) * shape.nv * e_.lanes * 4, shape.nv};  // transposed four steps at a time
     panels.offset = e_.reserve(round_up(vectors, shape.nv) / shape.nv * panels.panel_bytes);
     if (load) pack_panels_transposed(*load, compute, panels);
     else pack_panels(b, compute, panels);

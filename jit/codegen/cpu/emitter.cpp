@@ -189,7 +189,7 @@ void Emitter::store(DType dtype, Value* value, Value* ptr, Value* mask) {
 }
 
 Value* Emitter::zeros() {
-  llvm::Type* type = llvm::FixedVectorType::get(b.getFloatTy(), static_cast<unsigned>(lanes));
+  llvm::Type* type = llvm::FixedVectorType::get(b.getDoubleTy(), static_cast<unsigned>(lanes));
   auto* variable = llvm::cast<llvm::GlobalVariable>(module.getOrInsertGlobal("zeros", type));
   variable->setConstant(true);
   variable->setLinkage(llvm::GlobalValue::PrivateLinkage);

@@ -60,7 +60,7 @@ class Emitter {
   llvm::Value* load(DType dtype, llvm::Value* ptr, int width, llvm::Value* mask = nullptr);
   void store(DType dtype, llvm::Value* value, llvm::Value* ptr, llvm::Value* mask = nullptr);
 
-  /// A constant of one vector's zero bytes.
+  /// A constant of zero bytes, enough for `lanes` elements of any type.
   llvm::Value* zeros();
   /// A store past the caches of an aligned, whole vector; a fence must follow before the program ends.
   void stream(llvm::Value* value, llvm::Value* ptr);

@@ -41,15 +41,12 @@ namespace {
 
 /// The lowering has tiled, unrolled and vectorised already: what remains is to clean up after it. This list gives the
 /// code of O3 in a fifth of its time. Nothing here or below may form memset or memcpy calls (loop-idiom does).
-constexpr const char* kFastPasses =
+constexpr const char* kPasses =
     "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse<memssa>,adce)";
-constexpr const char* kFullPasses =
-    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),reassociate,gvn,"
-    "instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse<memssa>,adce)";
 
 /// Passes of the code generator that cost more than they give: the lowering writes loops with one induction variable
 /// and constant offsets, which strength reduction takes a quarter of the time to turn into longer code.
-class FastCodeGen final : public llvm::OptPassGate {
+class WorthwhilePasses final : public llvm::OptPassGate {
  public:
   bool isEnabled() const override { return true; }
   bool shouldRunPass(llvm::StringRef pass, llvm::StringRef) override {
@@ -130,7 +127,7 @@ void set_attributes(llvm::Module& module, const Target& target) {
     if (!global.isDeclaration()) global.setDSOLocal(true);
 }
 
-void run_passes(llvm::Module& module, llvm::TargetMachine& machine, const Target& target, OptLevel level) {
+void run_passes(llvm::Module& module, llvm::TargetMachine& machine, const Target& target) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
@@ -143,7 +140,7 @@ void run_passes(llvm::Module& module, llvm::TargetMachine& machine, const Target
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
   llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(passes, level == OptLevel::fast ? kFastPasses : kFullPasses));
+  llvm::cantFail(builder.parsePassPipeline(passes, kPasses));
   passes.run(module, modules);
 }
 
@@ -198,15 +195,15 @@ bool has_code_generator(const Target& target) {
   return llvm::TargetRegistry::lookupTarget(target.triple, reason) != nullptr;
 }
 
-KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel level, const StageDump& dump) {
+KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDump& dump) {
   llvm::TargetMachine& machine = target_machine(target);
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine.createDataLayout());
   set_attributes(module, target);
   verify(module);
-  run_passes(module, machine, target, level);
-  static FastCodeGen fast_code_gen;  // stateless; the context refers to it from here on
-  if (level == OptLevel::fast) module.getContext().setOptPassGate(fast_code_gen);
+  run_passes(module, machine, target);
+  static WorthwhilePasses worthwhile;  // stateless; the context refers to it from here on
+  module.getContext().setOptPassGate(worthwhile);
   if (dump) dump_stages(module, machine, target, dump);
   const auto object = generate(module, machine, target, llvm::CodeGenFileType::ObjectFile);
 

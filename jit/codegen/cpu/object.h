@@ -17,7 +17,7 @@ namespace seqtile::cpu {
 /// Optimises `module` (which it consumes), generates code for its one external function and resolves every
 /// relocation inside one block. Calls `dump` with "ll" (after the passes) and "asm" when it is not empty.
 /// Errors: compile_failed naming an external symbol or a relocation that cannot be resolved at compile time.
-KernelBinary emit_blob(llvm::Module& module, const Target& target, OptLevel level, const StageDump& dump);
+KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDump& dump);
 
 bool has_code_generator(const Target& target);
 

@@ -139,6 +139,7 @@ class Program {
 
   // row_group.cpp; reductions.cpp: finish_reductions, reduce_outer, lower_ordered
   void add_root(Root root);
+  bool has_bounds_of_group(const ir::Value* tile) const;
   void flush();
   int level_of(const ir::Value* value, const std::vector<int>& map);
   void collect_overtaken(const ir::Value* value, bool is_moved, std::set<const ir::Op*>& loads) const;

@@ -102,11 +102,23 @@ int Program::level_of(const ir::Value* value, const std::vector<int>& map) {
   return level;
 }
 
+// Loops of a group run as far as its stores need, and checks are left out where a tile's own bound says so: both hold
+// for all roots only when they have the same bounds.
+bool Program::has_bounds_of_group(const ir::Value* tile) const {
+  const ir::Value* other = pending_[0].value;
+  for (int d = 0; d < tile->type.rank; ++d) {
+    if (d + 1 == tile->type.rank && tile->type.shape[d] != other->type.shape[d])
+      continue;  // columns loop by themselves
+    if (&dims_.of(tile, d) != &dims_.of(other, d) && (is_limited(tile, d) || is_limited(other, d))) return false;
+  }
+  return true;
+}
+
 void Program::add_root(Root root) {
   const std::vector<int64_t> outer = outer_dims(root.value->type);
   std::vector<int> map(root.value->type.rank);
   for (size_t d = 0; d < map.size(); ++d) map[d] = static_cast<int>(d);
-  if (!pending_.empty() && outer != pending_outer_) flush();
+  if (!pending_.empty() && (outer != pending_outer_ || !has_bounds_of_group(root.value))) flush();
   root.level = level_of(root.value, map);
   if (root.level < 0) {
     flush();

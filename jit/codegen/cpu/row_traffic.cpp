@@ -1,10 +1,10 @@
 // jit/codegen/cpu/row_traffic.cpp -- row groups and memory: rows fetched ahead, outputs written past the caches.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group of one pass fetches a little ahead of its reads. A group of several passes reads memory in its first and finds
-// the row in the cache later; its second pass fetches the next row meanwhile, so that memory never idles. Outputs larger
-// than the last-level cache are gone before anybody reads them: writing them past the caches saves reading their lines
-// first, a third of the traffic.
+// A group of one pass fetches a little ahead of its reads. A group of several passes reads memory in its first and
+// finds the row in the cache later; its second pass fetches the next row meanwhile, so that memory never idles. Outputs
+// larger than the last-level cache are gone before anybody reads them: writing them past the caches saves reading their
+// lines first, a third of the traffic.
 #include <algorithm>
 
 #include "jit/codegen/cpu/program.h"
@@ -56,8 +56,8 @@ void Program::fetch_next_row(const ir::Value& row, const Index& index) {
 bool Program::is_whole_rows(const Op& store) const {
   const ir::Value *view = store.operands[0], *tile = store.operands.back();
   const int last = tile->type.rank - 1;
-  return store.kind == OpKind::store && !view->def && view->type.contiguous && view->type.rank == tile->type.rank &&
-         last > 0 && tile->type.shape[last] == view->type.shape[last] &&
+  return store.kind == OpKind::store && dtype_bytes(view->type.dtype) > 1 && !view->def && view->type.contiguous &&
+         view->type.rank == tile->type.rank && last > 0 && tile->type.shape[last] == view->type.shape[last] &&
          in_range(store.operands[static_cast<size_t>(1 + last)], tile->type.shape[last], view->type.shape[last]);
 }
 

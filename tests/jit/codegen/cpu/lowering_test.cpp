@@ -49,6 +49,8 @@ struct Operands {
       case DType::f32: static_cast<float*>(t.data)[i] = static_cast<float>(value); break;
       case DType::bf16: static_cast<uint16_t*>(t.data)[i] = f32_to_bf16(static_cast<float>(value)); break;
       case DType::f16: static_cast<uint16_t*>(t.data)[i] = f32_to_f16(static_cast<float>(value)); break;
+      case DType::f64: static_cast<double*>(t.data)[i] = value; break;
+      case DType::i1: static_cast<uint8_t*>(t.data)[i] = static_cast<uint8_t>(value); break;
       case DType::i32: static_cast<int32_t*>(t.data)[i] = static_cast<int32_t>(std::floor(value)); break;
       case DType::i64: static_cast<int64_t*>(t.data)[i] = static_cast<int64_t>(std::floor(value)); break;
       default: FAIL("no such operand");
@@ -59,6 +61,8 @@ struct Operands {
       case DType::f32: return static_cast<const float*>(t.data)[i];
       case DType::bf16: return bf16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
       case DType::f16: return f16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
+      case DType::f64: return static_cast<const double*>(t.data)[i];
+      case DType::i1: return static_cast<const uint8_t*>(t.data)[i];
       case DType::i32: return static_cast<const int32_t*>(t.data)[i];
       default: return static_cast<double>(static_cast<const int64_t*>(t.data)[i]);
     }
@@ -104,7 +108,7 @@ void compare(const ir::Function& function, Grid grid, const std::vector<Param>& 
       Operands got(params);
       launch(function, target, grid, tensors_of(got), scalars);
       for (size_t p = 0; p < params.size(); ++p)
-        for (int64_t i = 0; i < got.tensors[p].num_elements(); ++i) {
+        for (int64_t i = 0; i < got.tensors[p].num_elements() + params[p].behind * params[p].sizes.back(); ++i) {
           const double w = Operands::get(want.tensors[p], i), g = Operands::get(got.tensors[p], i);
           if ((std::isnan(w) && std::isnan(g)) || w == g) continue;
           INFO(function.param_names()[p] << "[" << i << "]");
@@ -167,7 +171,7 @@ TEST_CASE("lowering: rows that leave the caches are the same rows", "[jit][codeg
       for (const std::string& name : cpu_target_names()) {
         if (!can_compile_for(cpu_target(name))) continue;
         bool streams = false;
-        compile(*kernel, cpu_target(name), OptLevel::full, [&](std::string_view stage, std::string_view text) {
+        compile(*kernel, cpu_target(name), [&](std::string_view stage, std::string_view text) {
           streams |= stage == "ll" && text.find("!nontemporal") != text.npos;
         });
         CHECK(streams);
@@ -175,6 +179,73 @@ TEST_CASE("lowering: rows that leave the caches are the same rows", "[jit][codeg
       compare(*kernel, {3, 1, 1}, {{dtype, {5, columns}}, {dtype, {5, columns}, 0, 0, true}}, {},
               dtype == DType::f32 ? 2e-5 : 1e-2);
     }
+}
+
+TEST_CASE("lowering: stores and reductions of other sizes go no further than their own", "[jit][codegen]") {
+  KernelBuilder b("two_sizes");
+  Var x = b.view("x", DType::f32, {kDynamic, 32}), y = b.view("y", DType::f32, {kDynamic, 32});
+  Var u = b.view("u", DType::f32, {kDynamic, 32}), v = b.view("v", DType::f32, {kDynamic, 32});
+  Var total = b.view("total", DType::f32, {1});
+  Var first = b.load(x, {0, 0}, {16, 32}), second = b.load(u, {0, 0}, {16, 32});
+  b.store(y, {0, 0}, first + 1.0);
+  b.store(v, {0, 0}, second * 2.0);
+  b.store(total, {0}, b.sum(b.sum(second, 1), 0) + b.full({1}, 0.0));
+  const auto kernel = b.finish();
+  for (const auto& [few, many] : {std::pair<int64_t, int64_t>{4, 16}, {16, 4}, {3, 7}})
+    compare(*kernel, {1, 1, 1},
+            {{DType::f32, {few, 32}},
+             {DType::f32, {few, 32}, 0, 0, true, 16},
+             {DType::f32, {many, 32}},
+             {DType::f32, {many, 32}, 0, 0, true, 16},
+             {DType::f32, {1}, 0, 0, true}},
+            {}, 1e-4);
+}
+
+TEST_CASE("lowering: elements of every size, also of rows that are not there", "[jit][codegen]") {
+  for (const DType dtype : {DType::f64, DType::i64, DType::i32, DType::f16}) {
+    KernelBuilder b("sums");
+    Var x = b.view("x", dtype, {kDynamic, 64}), y = b.view("y", dtype, {64}),
+        above = b.view("above", DType::i1, {8, 64});
+    Var tile = b.load(x, {0, 0}, {8, 64});
+    b.store(y, {0}, b.sum(tile, 0));
+    b.store(above, {0, 0}, b.compare(Compare::gt, b.cast(tile, DType::f32), 0.25));
+    compare(*b.finish(), {1, 1, 1}, {{dtype, {3, 64}}, {dtype, {64}, 0, 0, true}, {DType::i1, {8, 64}, 0, 0, true}}, {},
+            dtype == DType::f16 ? 1e-2 : 1e-6);
+  }
+}
+
+TEST_CASE("lowering: products whose tiles reach beyond k, overlap or are packed narrowly", "[jit][codegen]") {
+  for (const int64_t rows : {2, 12}) {  // dot products where the rows lie, and panels
+    KernelBuilder b("beyond_k");
+    Var x = b.view("x", DType::f32, {rows, 64}), w = b.view("w", DType::f32, {8, 40});
+    Var y = b.view("y", DType::f32, {rows, 8});
+    Var columns = b.trans(b.load(w, {0, 0}, {8, 64}));
+    b.store(y, {0, 0}, b.dot(b.load(x, {0, 0}, {rows, 64}), columns, b.full({rows, 8}, 0.0)));
+    compare(*b.finish(), {1, 1, 1},
+            {{DType::f32, {rows, 64}}, {DType::f32, {8, 40}, -2, 2, false, 8}, {DType::f32, {rows, 8}, 0, 0, true}}, {},
+            1e-4);
+  }
+  for (const int64_t step : {16, 64}) {  // slices of 32 that overlap, and that leave gaps
+    KernelBuilder b("other_step");
+    Var x = b.view("x", DType::f32, {kDynamic, 64}), w = b.view("w", DType::f32, {24, 64});
+    Var y = b.view("y", DType::f32, {kDynamic, 24});
+    Var sums = b.for_loop(0, 64, step, {b.full({8, 24}, 0.0)}, [&](Var k, std::vector<Var> c) {
+      return std::vector{b.dot(b.load(x, {0, k}, {8, 32}), b.trans(b.load(w, {0, k}, {24, 32})), c[0])};
+    })[0];
+    b.store(y, {0, 0}, sums);
+    compare(*b.finish(), {1, 1, 1}, {{DType::f32, {8, 64}}, {DType::f32, {24, 64}}, {DType::f32, {8, 24}, 0, 0, true}},
+            {}, 1e-4);
+  }
+  KernelBuilder b("narrow_panels");
+  Var x = b.view("x", DType::f32, {kDynamic, 64}), w = b.view("w", DType::f32, {4, 64, 4});
+  Var y = b.view("y", DType::f32, {kDynamic, 16});
+  Var sums = b.for_loop(0, 64, 32, {b.full({8, 16}, 0.0)}, [&](Var k, std::vector<Var> c) {
+    Var columns = b.reshape(b.trans(b.load(w, {0, k, 0}, {4, 32, 4}), {1, 0, 2}), {32, 16});
+    return std::vector{b.dot(b.load(x, {0, k}, {8, 32}), columns, c[0])};
+  })[0];
+  b.store(y, {0, 0}, sums);
+  compare(*b.finish(), {1, 1, 1}, {{DType::f32, {8, 64}}, {DType::f32, {4, 64, 4}}, {DType::f32, {8, 16}, 0, 0, true}},
+          {}, 1e-4);
 }
 
 TEST_CASE("lowering: a residual that is updated in place is read before it is written", "[jit][codegen]") {

@@ -143,10 +143,8 @@ TEST_CASE("device: names that are not in this machine or build are one clear err
   for (const char* name : {"cuda", "cuda:0"})
     expect_error([&] { open_device(name, 1); }, ErrorCode::unsupported, "use --device cpu");
   expect_error([] { open_device("tpu", 1); }, ErrorCode::unsupported, "unknown device \"tpu\"");
-  expect_error([] { open_device("cpux", 1); }, ErrorCode::unsupported, "unknown device \"cpux\"");
-  for (const char* name : {"cpu:", "cpu:0", "cpu:-1", "cpu:2x", "cpu:99999999999"})
-    expect_error([&] { open_device(name, 1); }, ErrorCode::invalid_argument, name);
-  CHECK(open_device("cpu:2", 1)->info().kind == "cpu");
+  for (const char* name : {"cpux", "cpu:2", ""})
+    expect_error([&] { open_device(name, 1); }, ErrorCode::unsupported, std::string("unknown device \"") + name);
 }
 
 TEST_CASE("device: the CPU describes itself with sorted, printable facts", "[jit][device]") {
