@@ -6,6 +6,12 @@ set(seqtile_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/seqtile)
 install(TARGETS seqtile EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS seqtile_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET seqtile_bench)
+  # `seqtile bench` starts it from its own folder, where it finds the script that runs PyTorch. It may not be built.
+  set_target_properties(seqtile_bench PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS seqtile_bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+  install(PROGRAMS bench/peers/torch_peer.py DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 # Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
 set(seqtile_public_headers
@@ -15,7 +21,8 @@ set(seqtile_public_headers
   autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/launch.h autotune/op_def.h
   autotune/runner.h autotune/tuner.h
   kernels/activation.h kernels/attention_forward.h kernels/call.h kernels/embedding.h kernels/layer_norm.h
-  kernels/linear.h kernels/registry.h kernels/rms_norm.h kernels/rope.h kernels/silu_and_mul.h kernels/softmax.h)
+  kernels/linear.h kernels/model.h kernels/registry.h kernels/rms_norm.h kernels/rope.h kernels/row_kernel.h
+  kernels/silu_and_mul.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h kernels/workload_reader.h)
 foreach(header IN LISTS seqtile_public_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})

@@ -1,13 +1,13 @@
 // jit/base/log.h -- one line of log on standard error, by level (SEQTILE_LOG).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Levels: 0 warnings only, 1 devices and cache, 2 trials and refusals, 3 IR after each changing pass, 4 PTX.
+// Levels: 0 warnings only, 1 devices and cache, 2 trials and refusals.
 #pragma once
 #include <string_view>
 
 namespace seqtile {
 
-enum class LogLevel { warning = 0, info = 1, trial = 2, ir = 3, ptx = 4 };
+enum class LogLevel { warning = 0, info = 1, trial = 2 };
 
 bool log_enabled(LogLevel level);
 /// Thread-safe; "seqtile: <line>\n" in one write.

@@ -96,7 +96,7 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
   }
 }
 
-/// On the AArch64 machine, where a launch starts a process: few lengths, the default and one other configuration.
+/// On the AArch64 machine, where a launch starts a process: the default, at some lengths another configuration too.
 void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
   static const std::unique_ptr<EmulatedDevice> device = make_emulated_device();
   if (!device) return;
@@ -104,11 +104,11 @@ void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<
   const Workload workload = normalized(test_case, dtype, 1);
   Runners runners(op, workload, device->target(), Backend::compiled, *device);
   for (const int64_t length : lengths) {
-    if (length != 3 && length != 7 && length != 65) continue;
     GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length));
     const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
     const auto want = call.want(rows);
-    for (const Config& config : diverse_configs(op, workload, length, device->target(), 2)) {
+    const bool has_two = length == 3 || length == 7 || length == 65;
+    for (const Config& config : diverse_configs(op, workload, length, device->target(), has_two ? 2 : 1)) {
       INFO(op.name << " " << workload.json() << " length " << length << " AArch64 " << config.json());
       KernelRunner& runner = runners.get(config);
       device->forget_memory();

@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -29,9 +30,9 @@ LINEAR = ["linear", "--set", "n=128", "--set", "k=96", "--threads", "1"]
 class Run:
     """One finished run of the program."""
 
-    def __init__(self, arguments, cwd, env=None, limit=240):
-        self.result = subprocess.run([Cli.program] + arguments, cwd=cwd, env=env or Cli.env, capture_output=True,
-                                     text=True, timeout=limit)
+    def __init__(self, arguments, cwd, env=None, limit=240, before=None, preexec_fn=None):
+        self.result = subprocess.run([*(before or []), Cli.program, *arguments], cwd=cwd, env=env or Cli.env,
+                                     capture_output=True, text=True, timeout=limit, preexec_fn=preexec_fn)
         self.code, self.out, self.err = self.result.returncode, self.result.stdout, self.result.stderr
 
     def json(self):
@@ -50,6 +51,8 @@ class Cli(unittest.TestCase):
         cls.write("model.json", json.dumps(MODEL))
         cls.write("trace.csv", TRACE)
         cls.model_flags = ["--model", "model.json", "--lengths", "1..32", "--threads", "1"]
+        cls.more_lengths = ["prewarm", "--model", "model.json", "--lengths", "1..96", "--threads", "1", "--artifacts",
+                            "more_artifacts.db", "--budget", "20s"]
         cls.stores = ["--cache", "tuning.db", "--artifacts", "artifacts.db"]
         for _ in range(4):  # a busy machine may need more than one budget for whole coverage; each run goes on
             cls.prewarm = Run(["prewarm", *cls.model_flags, *cls.stores, "--budget", "15s", "--json"], cls.work)
@@ -69,6 +72,10 @@ class Cli(unittest.TestCase):
 
     def path(self, name):
         return os.path.join(self.work, name)
+
+    def content(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
 
     def seqtile(self, *arguments, **options):
         return Run(list(arguments), self.work, **options)
@@ -157,6 +164,23 @@ class Json(Cli):
         for part in ("lookup_ns", "call_us"):
             self.assertLessEqual(found[part]["p50"], found[part]["p99"])
         self.assertGreater(found["cut_decode_steps"], 0)
+
+    def test_moved_to_another_user(self):
+        os.makedirs(self.path("other"))
+        shutil.copy(self.path("tuning.db"), self.path("other/tuning.db"))
+        os.chmod(self.path("other/tuning.db"), stat.S_IRUSR)  # root may write all the same: compared below
+        shipped = self.content("other/tuning.db")
+        other = dict(self.env, SEQTILE_CACHE_DIR=self.path("other/cache"), SEQTILE_CONFIG_DIR=self.path("other/config"))
+        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", "--cache", "other/tuning.db",
+                           "--artifacts", "other/artifacts.db", "--threads", "1", "--policy", "strict", "--execute",
+                           "1s", "--json", env=other)
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assertEqual((found["tunings"], found["compiles"], found["misses"]), (0, 0, 0))
+        self.assertGreater(found["compiles_at_load"], 0)
+        self.assertGreater(found["executed"], 0)
+        self.assertEqual(found["verified"], found["executed"])
+        self.assertEqual(self.content("other/tuning.db"), shipped)
 
     def test_report(self):
         self.write("prewarm.out", self.prewarm.out.rstrip("\n").split("\n")[-1])
@@ -288,10 +312,40 @@ class BadInput(Cli):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "/proc/seqtile/tuning.db", "--budget", "5s")
         self.assert_line(run, 3, "/proc/seqtile")
 
+    def assert_nothing_stored_is_lost(self, check):
+        """`cache check --json` of a file that was tuning.db before: whole, and with at least the rows it had."""
+        before = self.seqtile("cache", "check", "--cache", "tuning.db", "--json").json()["rows"]
+        self.assertTrue(check["ok"], check)
+        self.assertEqual(check["bad_rows"], 0)
+        self.assertGreaterEqual(check["rows"], before)
+
     def test_full_disk(self):
-        run = self.seqtile("prewarm", *self.model_flags, "--cache", "/dev/full", "--budget", "5s")
-        self.assertIn(run.code, (2, 3), run.err)
-        self.assertRegex(run.err.strip().split("\n")[-1], "/dev/full")
+        os.makedirs(self.path("disk"), exist_ok=True)
+        own_mounts = ["unshare", "--user", "--map-root-user", "--mount"]
+        if not shutil.which("unshare") or subprocess.run([*own_mounts, "mount", "-t", "tmpfs", "none", "disk"],
+                                                         cwd=self.work, capture_output=True).returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        size = os.path.getsize(self.path("tuning.db")) + 16384  # four pages more than the file has
+        script = f'mount -t tmpfs -o size={size} none disk && cp tuning.db disk/tuning.db || exit 77; "$@"; code=$?; ' \
+                 '"$1" cache check --cache disk/tuning.db --json; exit $code'
+        run = self.seqtile(*self.more_lengths, "--cache", "disk/tuning.db",
+                           before=[*own_mounts, "sh", "-c", script, "sh"])
+        self.assert_line(run, 3, r"disk/tuning\.db.*disk is full.*free space.*is kept")
+        self.assert_nothing_stored_is_lost(run.json())
+
+    def test_file_that_cannot_grow(self):
+        shutil.copy(self.path("tuning.db"), self.path("full.db"))
+        limit = os.path.getsize(self.path("full.db"))
+
+        def stop_growth():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        run = self.seqtile(*self.more_lengths, "--cache", "full.db", preexec_fn=stop_growth)
+        self.assert_line(run, 3, r"full\.db.*cannot be written.*free space.*is kept")
+        self.assert_nothing_stored_is_lost(self.seqtile("cache", "check", "--cache", "full.db", "--json").json())
+        prove = self.seqtile("prove", *self.model_flags, "--cache", "full.db", "--artifacts", "artifacts.db")
+        self.assertEqual(prove.code, 0, prove.out + prove.err)
 
     def test_trace_rows(self):
         rows = TRACE.split("\n")
