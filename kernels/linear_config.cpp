@@ -181,10 +181,10 @@ double panel_rows(const Tile& t, int64_t length, const Target& target) {
   constexpr double kPair = 1.15, kSingle = 1.5;  // fewer sums in flight
   const int64_t lanes = target.lanes_f32();
   const auto of_block = [&](int64_t rows) {
-    const int64_t whole = rows / t.mr * t.mr, left = cdiv(rows - whole, lanes);
-    if (t.mr == lanes) return static_cast<double>(round_up(rows, lanes));
-    const double vectors = kPair * static_cast<double>(left / 2 * 2) + kSingle * static_cast<double>(left % 2);
-    return static_cast<double>(whole) + vectors * static_cast<double>(lanes);
+    const int64_t filled = cdiv(rows, lanes), panel = t.mr / lanes, left = filled % panel;
+    const double vectors = static_cast<double>(filled - left) + kPair * static_cast<double>(left / 2 * 2) +
+                           kSingle * static_cast<double>(left % 2);
+    return vectors * static_cast<double>(lanes);
   };
   return static_cast<double>(length / t.block_m) * of_block(t.block_m) + of_block(length % t.block_m);
 }

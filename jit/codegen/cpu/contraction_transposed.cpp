@@ -47,10 +47,12 @@ void Program::contract_transposed(const Contraction& found) {
   plan.whole_fn = kernel(c.nr, vectors), plan.pair_fn = vectors > 2 ? kernel(c.nr, 2) : nullptr;
   plan.rows_fn = kernel(c.nr, 1), plan.column_fn = kernel(1, 1);
   plan.rows = limit(c.loop->results[0], 0).count;
-  Value* whole = e_.b.CreateMul(e_.b.CreateUDiv(plan.rows, e_.i64(c.mr)), e_.i64(c.mr));
-  plan.whole_rows = vectors == 1 ? e_.i64(0) : whole;
-  Value* left = e_.b.CreateAdd(e_.b.CreateSub(plan.rows, whole), e_.i64(lanes - 1));
-  plan.pair_rows = e_.b.CreateAdd(whole, e_.b.CreateAnd(left, e_.i64(-2 * lanes)));
+  // In vectors, the last of which may be partly zeros: a panel that lacks no whole vector is a whole one.
+  Value* filled = e_.b.CreateUDiv(e_.b.CreateAdd(plan.rows, e_.i64(lanes - 1)), e_.i64(lanes));
+  Value* whole = e_.b.CreateMul(e_.b.CreateUDiv(filled, e_.i64(vectors)), e_.i64(vectors));
+  Value* pairs = e_.b.CreateAnd(e_.b.CreateSub(filled, whole), e_.i64(-2));
+  plan.whole_rows = vectors == 1 ? e_.i64(0) : e_.b.CreateMul(whole, e_.i64(lanes));
+  plan.pair_rows = e_.b.CreateMul(e_.b.CreateAdd(whole, pairs), e_.i64(lanes));
   Value* columns = limit(c.loop->results[0], 1).count;
   std::vector<Value*> valid;  // columns that each weight has
   for (const Weight& weight : c.weights) {
