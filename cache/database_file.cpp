@@ -163,11 +163,17 @@ void DatabaseFile::condemn(const std::string& reason) {
   report_locked(reason);
 }
 
+void DatabaseFile::check_structure() {
+  Statement statement = connection_->prepare(kStructureCheck);
+  std::string line;
+  if (statement.step() && statement.read(0, line) && line != "ok") throw DatabaseError(SQLITE_CORRUPT, line);
+}
+
 void DatabaseFile::disconnect() {
   // The parent's connection must not be used, nor even closed, in a forked child.
   if (connection_ && owner_ != getpid()) static_cast<void>(connection_.release());
   connection_.reset();
-  is_damaged_ = false;
+  is_damaged_ = was_checked_ = false;
 }
 
 bool DatabaseFile::open(Purpose purpose) {
@@ -175,9 +181,12 @@ bool DatabaseFile::open(Purpose purpose) {
   if (!connection_ && !connect(purpose)) return false;
   if (purpose == Purpose::read) return true;
   if (is_damaged_) return false;
-  if (!connection_->is_read_only()) return true;
-  report_locked(write_problem_);
-  return false;
+  if (connection_->is_read_only()) {
+    report_locked(write_problem_);
+    return false;
+  }
+  if (options_.is_checked && !std::exchange(was_checked_, true)) check_structure();
+  return true;
 }
 
 bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& info) {

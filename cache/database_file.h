@@ -28,6 +28,7 @@ struct FileOptions {
   const Schema* schema;
   bool is_read_only = false;
   bool is_private = false;  ///< created with mode 0600
+  bool is_checked = false;  ///< its structure is checked before the first write, which would spread damage
   const char* synchronous = kSynchronousFull;
   int max_value_bytes = 1 << 20;
 };
@@ -70,6 +71,7 @@ class DatabaseFile {
   bool identity_is_ours();
   void create_schema();
   void create_private_file(const std::string& path) const;
+  void check_structure();
   void disconnect();
   void fail(Purpose purpose, const DatabaseError& error);
   /// The file as it is now is not usable; looked at again only when it changes.
@@ -82,7 +84,7 @@ class DatabaseFile {
   mutable std::mutex mutex_;
   std::unique_ptr<Connection> connection_;
   pid_t owner_ = 0;  ///< the process that opened `connection_`
-  bool is_damaged_ = false, is_locked_ = false, was_contended_ = false;
+  bool is_damaged_ = false, is_locked_ = false, was_contended_ = false, was_checked_ = false;
   std::optional<struct stat> condemned_;
   std::string problem_;        ///< why rows are not read
   std::string write_problem_;  ///< why rows are not written, until one is

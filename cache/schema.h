@@ -225,6 +225,7 @@ inline constexpr const char* kSchemaTexts = "SELECT sql FROM sqlite_schema WHERE
 inline constexpr const char* kPagesInUse =
     "SELECT (SELECT page_count FROM pragma_page_count) - (SELECT freelist_count FROM pragma_freelist_count), "
     "(SELECT page_size FROM pragma_page_size)";
+inline constexpr const char* kStructureCheck = "PRAGMA quick_check(1)";
 inline constexpr const char* kIntegrityCheck = "PRAGMA integrity_check(20)";
 inline constexpr const char* kBeginRead = "BEGIN";
 inline constexpr const char* kBeginWrite = "BEGIN IMMEDIATE";

@@ -41,7 +41,7 @@ bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
 class SqliteTuningStore final : public TuningStore {
  public:
   SqliteTuningStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path, {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only}) {}
+      : file_("tuning store", path, {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .is_checked = true}) {}
 
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }

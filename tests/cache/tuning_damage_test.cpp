@@ -168,3 +168,20 @@ TEST_CASE("tuning damage: after the first damaged page nothing more is written",
   CHECK_FALSE(store->check().ok());
   CHECK(read_bytes(path) == bytes);
 }
+
+TEST_CASE("tuning damage: a file whose damage no reading meets is not written either", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  std::vector<KeyedRecord> truth;
+  std::string bytes = small_store(path, truth, 4096, "CREATE TABLE mine (x); INSERT INTO mine VALUES ('a page of mine')");
+  const size_t at = bytes.find("a page of mine");
+  REQUIRE(at != std::string::npos);
+  bytes[at / 4096 * 4096] = 0x55;  // not a page type
+  write_bytes(path, bytes);
+  auto store = TuningStore::open(path, OpenMode::read_write);
+  CHECK(store->records(sample_key()).size() == 3);
+  CHECK_FALSE(store->publish(sample_key(), sample_record(17, 18), {}));
+  CHECK(store->status().find("damaged") != std::string::npos);
+  CHECK(store->records(sample_key()).size() == 3);
+  CHECK(read_bytes(path) == bytes);
+}
