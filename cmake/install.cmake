@@ -10,7 +10,10 @@ if(TARGET seqtile_bench)
   # `seqtile bench` starts it from its own folder, where it finds the script that runs PyTorch. It may not be built.
   set_target_properties(seqtile_bench PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS seqtile_bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
-  install(PROGRAMS bench/peers/torch_peer.py DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(CODE "if(EXISTS \"$<TARGET_FILE:seqtile_bench>\")
+    file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\" TYPE PROGRAM
+         FILES \"${CMAKE_SOURCE_DIR}/bench/peers/torch_peer.py\")
+  endif()")
 endif()
 
 # Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.

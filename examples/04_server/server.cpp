@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each request runs one feed-forward layer: norm, gate and up projection in one launch, down projection with the
-// residual added. Usage: server [tuning.db [artifacts.db]]; `seqtile prewarm` or `seqtile tune` makes the first, the
-// second is filled as needed.
+// residual added. Usage: server [tuning.db [artifacts.db]]. Without records every call is a miss, which the default
+// configurations serve; these make the records (a minute in all), so that calls are hits:
+//   seqtile tune rms_norm --set n=128 --lengths 1..512 --cache tuning.db --budget 20s
+//   seqtile tune linear --set n=320 --set k=128 --set activation=silu --set gated=1 --lengths 1..512 \
+//       --cache tuning.db --budget 20s
+//   seqtile tune linear --set n=128 --set k=320 --set residual=1 --lengths 1..512 --cache tuning.db --budget 20s
+// artifacts.db is filled as needed.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

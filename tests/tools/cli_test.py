@@ -237,6 +237,23 @@ class Json(Cli):
             self.assertRegex(run.out, pattern)
             self.assert_fields(run.json(), {"symbol": str, "target": str, "code_bytes": int, "compile_ms": NUMBER})
 
+    def test_compile_for_a_target_of_another_machine(self):
+        run = self.seqtile("compile", "rms_norm", "--set", "n=576", "--length", "64", "--emit", "ll",
+                           env=dict(self.env, SEQTILE_CPU_TARGET="neon"))
+        if run.code == 0:
+            self.assertRegex(run.out, "target triple = .aarch64")
+        else:  # a static build leaves AArch64 out
+            self.assert_line(run, 2, "neon.*no code")
+
+    def test_plain_words(self):
+        run = self.seqtile("tune", "rms_norm", "--set", "n=64", "--threads", "1", "--length", "3",
+                           "--cache", "words.db", "--artifacts", "words_artifacts.db")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertIn("1 operation, 1 bucket in 1 range:", run.out)
+        self.assertNotIn("rms_norm rms_norm", run.err)
+        listed = self.seqtile("cache", "ls", "--cache", "tuning.db")
+        self.assertLess(max(len(line) for line in listed.out.split("\n")), 161)
+
     def test_help_of_every_command_has_examples(self):
         for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
                         "bench"):
@@ -254,13 +271,19 @@ class BadInput(Cli):
         return self.seqtile("prove", "--model", name, "--lengths", "1..8", *self.stores)
 
     def test_usage(self):
-        for arguments, pattern in ((["frobnicate"], "frobnicate|subcommand|required"), ([], "subcommand"),
+        for arguments, pattern in ((["frobnicate"], "no command frobnicate.*prewarm"), ([], "subcommand"),
                                    (["prove", "--lengths", "1..8"], "--model"), (["explain", "linear"], "--length"),
-                                   (["devices", "--wrong"], "--wrong")):
+                                   (["devices", "--wrong"], "--wrong"), (["cache", "frob"], "no command frob.*stats"),
+                                   (["prove", "--cach", "x.db"], "no option --cach; did you mean --cache"),
+                                   (["tune", *LINEAR, "--length", "4", "--budget", ""], "--budget: .*empty"),
+                                   (["explain", *LINEAR, "--length", "4", "--dtype", ""], "--dtype: .*empty"),
+                                   (["cache", "ls", "--cache", ""], "--cache: .*empty")):
             self.assert_line(self.seqtile(*arguments), 2, pattern)
 
     def test_model_files(self):
-        self.assert_line(self.prove_model("absent.json"), 2, r"absent\.json")
+        self.assert_line(self.prove_model("absent.json"), 2, r"absent\.json: no such file")
+        self.assert_line(self.prove_model("/dev/null"), 2, "not a regular file")
+        self.assert_line(self.prove_model("/proc/self/mem"), 2, "cannot be read")
         self.assert_line(self.prove_model(self.write("broken.json", "{")), 2, r"broken\.json")
         self.assert_line(self.prove_model(self.model("m1.json", hidden_size="absent")), 2, "hidden_size")
         self.assert_line(self.prove_model(self.model("m2.json", hidden_size="wide")), 2, "hidden_size")
@@ -272,9 +295,10 @@ class BadInput(Cli):
 
     def test_lengths(self):
         for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"),
+                              ("9" * 30, "at most 1099511627776"),
                               ("ten", "ten"), ("1e3", "1e3")):
             self.assert_line(self.seqtile("explain", *LINEAR, "--length", text, *self.stores), 2, pattern)
-        for text, pattern in (("0..4", "at least 1"), ("8..4", "above"), ("1..", "1\\.\\.")):
+        for text, pattern in (("0..4", "at least 1"), ("8..4", r"above the last; write 4\.\.8"), ("1..", "1\\.\\.")):
             run = self.seqtile("prove", "--model", "model.json", "--lengths", text, *self.stores)
             self.assert_line(run, 2, pattern)
 
@@ -291,12 +315,33 @@ class BadInput(Cli):
         self.assert_line(self.seqtile("prewarm", *self.model_flags, *self.stores, "--budget", "soon"), 2, "soon")
         run = self.seqtile("prewarm", "--model", "model.json", "--lengths", "1..8", "--threads", "0")
         self.assert_line(run, 2, "threads")
+        for text, pattern in (("1,1", "1 is given twice"), ("1,2,x", "'x' is not a whole number"), ("1,", "''"),
+                              ("100000", r"'100000'.* to \d+, 4 times"), ("", "--threads: .*empty")):
+            run = self.seqtile("explain", "linear", "--set", "n=8", "--set", "k=8", "--length", "4", "--threads", text)
+            self.assert_line(run, 2, pattern)
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "small.db", "--budget", "1ms")
         self.assert_line(run, 2, "budget")
+        self.assertFalse(os.path.exists(self.path("small.db")))
+
+    def test_workload_that_no_configuration_fits(self):
+        for more in ([], ["--dry-run"]):
+            run = self.seqtile("tune", *LINEAR, "--set", "weight_layout=packed", "--set", "panel=20", "--length", "40",
+                               "--cache", "refused.db", *more)
+            self.assert_line(run, 2, "panel = 20")
+            self.assertFalse(os.path.exists(self.path("refused.db")))
+
+    def test_configurations(self):
+        for text, pattern in (("mr=1000", r"mr=1000: .*mr can be 1, .*\d$"), ("mr", "KEY=VALUE"),
+                              ("mrr=1", "no such parameter.*block_n.*mr")):
+            self.assert_line(self.seqtile("compile", *LINEAR, "--length", "40", "--config", text), 2, pattern)
 
     def test_device_that_is_not_there(self):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "gpu.db", "--device", "cuda")
         self.assert_line(run, 3, "cuda")
+        self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", "cuda"), 3, "cuda")
+        for command in ("compile", "explain"):
+            run = self.seqtile(command, *LINEAR, "--length", "4", "--device", "xyz")
+            self.assert_line(run, 2, "unknown device.*xyz")
 
     def test_cache_paths(self):
         os.makedirs(self.path("folder"), exist_ok=True)
@@ -305,8 +350,43 @@ class BadInput(Cli):
             self.assert_line(self.seqtile(*command, "--cache", "folder"), 2, "folder")
             self.assert_line(self.seqtile(*command, "--cache", "text.db"), 2, "text.db")
         self.assert_line(self.seqtile("cache", "check", "--cache", "absent.db"), 2, "absent.db")
+        os.mkfifo(self.path("pipe"))
+        for path in ("pipe", "/dev/null"):
+            self.assert_line(self.seqtile("cache", "stats", "--cache", path, limit=30), 2, "not a regular file")
+            run = self.seqtile("replay", "--model", "model.json", "--trace", path, *self.stores, limit=30)
+            self.assert_line(run, 2, "not a regular file")
         with open(self.path("text.db"), encoding="utf-8") as file:
             self.assertTrue(file.read().startswith("this is not"))
+
+    def test_files_that_cannot_be_read_are_not_empty_stores(self):
+        import sqlite3
+        self.write("truncated.db", "")
+        with open(self.path("truncated.db"), "wb") as file:
+            file.write(self.content("tuning.db")[:1500])
+        foreign = sqlite3.connect(self.path("foreign.db"))
+        foreign.execute("CREATE TABLE a(b)")
+        foreign.commit()
+        foreign.close()
+        before = {name: self.content(name) for name in ("truncated.db", "foreign.db")}
+        for name, content in before.items():
+            for command in (["cache", "stats"], ["cache", "ls"], ["cache", "show", "linear"], ["cache", "build"],
+                            ["explain", *LINEAR, "--length", "4"], ["prewarm", *self.model_flags, "--dry-run"],
+                            ["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"]):
+                run = self.seqtile(*command, "--cache", name)
+                self.assert_line(run, 3, f"{name}.*left as it is")
+                self.assertEqual(run.err.count(name), 1, run.err)
+            run = self.seqtile("cache", "check", "--cache", name)
+            self.assertEqual((run.code, run.err.count(name), run.out.count(name)), (1, 1, 1), run.out + run.err)
+            self.assertIn("move it away", run.out)
+            self.assertEqual(self.content(name), content)
+
+    def test_full_standard_output(self):
+        for arguments in (["--help"], ["devices", "--json"], ["prove", *self.model_flags, *self.stores, "--json"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                run = subprocess.run([self.program, *arguments], cwd=self.work, env=self.env, text=True, stdout=full,
+                                     stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(run.returncode, 3, run.stderr)
+            self.assertIn("standard output", run.stderr)
 
     def test_unwritable_folder(self):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "/proc/seqtile/tuning.db", "--budget", "5s")
@@ -387,8 +467,13 @@ class BadInput(Cli):
         start = time.monotonic()
         run = self.seqtile("prove", *self.model_flags, "--cache", "locked.db", "--artifacts", "artifacts.db", limit=60)
         self.assertLess(time.monotonic() - start, 30)
-        self.assertEqual(run.code, 1)
-        self.assertRegex(run.err, "(?i)lock|busy")
+        self.assert_line(run, 3, "locked")
+        for command in (["cache", "ls"], ["explain", *LINEAR, "--length", "40"]):
+            run = self.seqtile(*command, "--cache", "locked.db")
+            self.assert_line(run, 3, "locked")
+            self.assertEqual(run.err.count("locked.db"), 1, run.err)
+        run = self.seqtile("cache", "check", "--cache", "locked.db")
+        self.assertEqual((run.code, run.err.count("locked.db")), (1, 1), run.err)
         holder.execute("ROLLBACK")
         holder.close()
         self.assertEqual(self.seqtile("cache", "check", "--cache", "locked.db").code, 0)
@@ -414,6 +499,17 @@ class Interrupt(Cli):
         check = self.seqtile("cache", "check", "--cache", "stopped.db", "--json")
         self.assertEqual(check.code, 0, check.out + check.err)
         self.assertGreater(check.json()["rows"], 0)
+
+    def test_ctrl_c_ends_reading_a_trace(self):
+        self.write("long.csv", "ContextTokens,GeneratedTokens\n" + "x\n" * 12_000_000)
+        process = subprocess.Popen([self.program, "replay", "--model", "model.json", "--trace", "long.csv"],
+                                   cwd=self.work, env=self.env, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("long.csv", err)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ int run(const Session&, const BenchOptions& options) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(bench.c_str(), arguments.data());
-  throw Error(ErrorCode::io,
-              fmt::format("{}: {}; build it with `cmake --build` (target seqtile_bench)", bench, std::strerror(errno)));
+  throw Error(ErrorCode::io, fmt::format("{}: {}; the benchmark program is built by `cmake --build --preset release`",
+                                         bench, std::strerror(errno)));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,8 @@
 
 namespace seqtile::cli {
 namespace {
+
+constexpr size_t kWorkloadColumns = 100;
 
 /// The records of one key.
 struct KeyGroup {
@@ -34,6 +37,30 @@ std::vector<KeyGroup> groups_of(cache::TuningStore& store, const std::string& op
   return list;
 }
 
+/// The fields that tell one workload from another at a glance.
+std::string short_fields(const autotune::Fields& fields) {
+  autotune::Fields told;
+  for (const auto& [name, value] : fields.values()) {
+    const bool is_off = std::visit([](const auto& v) { return fmt::format("{}", v); }, value) == "0" ||
+                        value == autotune::FieldValue(std::string("none"));
+    if (!is_off) told.set(name, value);
+  }
+  return format_fields(told);
+}
+
+/// At least one line; breaks at spaces.
+std::vector<std::string> wrapped(std::string text) {
+  std::vector<std::string> lines;
+  while (text.size() > kWorkloadColumns) {
+    const size_t space = text.rfind(' ', kWorkloadColumns);
+    if (space == std::string::npos) break;
+    lines.push_back(text.substr(0, space));
+    text.erase(0, space + 1);
+  }
+  lines.push_back(text);
+  return lines;
+}
+
 Json record_json(const cache::Record& record) {
   return {{"bucket", {record.lo, record.hi}},
           {"origin", std::string(cache::origin_name(record.origin))},
@@ -46,21 +73,28 @@ Json record_json(const cache::Record& record) {
 
 int run_ls(const Session&, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
-  Table table({"operation", "records", "lengths", "workload", "device"});
+  std::map<std::string, Table> tables;  // by device
   Json list = Json::array();
   for (const KeyGroup& group : groups_of(*store, "")) {
     const std::string lengths = format_bucket(group.records.front().lo, group.records.back().hi);
-    table.add({group.key.operation, std::to_string(group.records.size()), lengths, group.key.workload_json,
-               group.key.device_name});
+    const Table header({"  operation", "records", "lengths", "workload, fields that are 0 or none left out"});
+    Table& table = tables.try_emplace(group.key.device_name, header).first->second;
+    const auto workload = wrapped(short_fields(autotune::Fields::parse(group.key.workload_json)));
+    table.add({"  " + group.key.operation, std::to_string(group.records.size()), lengths, workload[0]});
+    for (size_t i = 1; i < workload.size(); ++i) table.add({"", "", "", workload[i]});
     list.push_back({{"operation", group.key.operation},
                     {"records", group.records.size()},
                     {"lengths", {group.records.front().lo, group.records.back().hi}},
                     {"workload", Json::parse(group.key.workload_json)},
                     {"device", group.key.device_name}});
   }
-  table.print();
+  for (const auto& [device, table] : tables) {
+    print_line(device);
+    table.print();
+  }
+  if (tables.empty() && !could_not_read(*store)) print_line(store->path() + " has no records");
   if (options.json) print_json({{"keys", std::move(list)}});
-  return kDone;
+  return after_reading(*store, kDone);
 }
 
 int run_show(const Session&, const Options& options) {
@@ -81,10 +115,10 @@ int run_show(const Session&, const Options& options) {
     }
     table.print();
   }
-  if (groups.empty())
+  if (groups.empty() && !could_not_read(*store))
     print_line(fmt::format("no record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
   if (options.json) print_json({{"records", std::move(list)}});
-  return groups.empty() ? kNo : kDone;
+  return after_reading(*store, groups.empty() ? kNo : kDone);
 }
 
 int run_stats(const Session&, const Options& options) {
@@ -102,7 +136,9 @@ int run_stats(const Session&, const Options& options) {
     }
   }
   const cache::Counters counters = store->counters();
-  const double bytes = static_cast<double>(std::filesystem::file_size(store->path()));
+  std::error_code error;
+  const auto size = std::filesystem::file_size(store->path(), error);
+  const double bytes = error ? 0 : static_cast<double>(size);
   Table table({"what", "count"});
   table.add({"keys", format_count(groups.size())});
   table.add({"records", format_count(records)});
@@ -119,16 +155,29 @@ int run_stats(const Session&, const Options& options) {
                 {"bad_rows", counters.bad_rows},
                 {"foreign_rows", counters.foreign_rows},
                 {"file_bytes", bytes}});
-  return kDone;
+  return after_reading(*store, kDone);
+}
+
+/// What to do about a file. Bad rows are replaced by the next tuning of their key; everything else keeps seqtile from
+/// writing into it.
+std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report) {
+  if (report.ok()) return "ok";
+  if (store.counters().busy > 0) return "not ok; nothing was checked, try again when the other process is done";
+  const bool is_sound = std::none_of(report.problems.begin(), report.problems.end(),
+                                     [](const auto& problem) { return problem.starts_with("integrity check"); });
+  if (is_sound && !could_not_read(store)) return "not ok; `seqtile prewarm` replaces bad rows";
+  return "not ok; the file is left as it is: move it away, then run `seqtile prewarm`";
 }
 
 int run_check(const Session&, const Options& options) {
-  const auto store = open_store_of(options, StoreUse::read_existing);
-  const cache::CheckReport report = store->check();
-  for (const std::string& problem : report.problems) print_line(problem);
-  print_line(fmt::format("{}: {} rows, {} bad: {}", store->path(), format_count(report.rows),
-                         format_count(report.bad_rows),
-                         report.ok() ? "ok" : "not ok; `seqtile prewarm` replaces them"));
+  const auto store = open_store_of(options, StoreUse::check);
+  const bool is_locked = store->counters().busy > 0;
+  const cache::CheckReport report = is_locked ? cache::CheckReport{0, 0, {store->status()}} : store->check();
+  const std::string status = store->status();  // standard error has it
+  for (const std::string& problem : report.problems)
+    if (problem != status) print_line(problem);
+  print_line(fmt::format("{}: {}, {} bad: {}", store->path(), format_counted(report.rows, "row"),
+                         format_count(report.bad_rows), verdict(*store, report)));
   if (options.json)
     print_json(
         {{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}});
@@ -141,13 +190,13 @@ int run_build(const Session& session, const Options& options) {
   if (!artifacts->status().empty()) throw Error(ErrorCode::io, artifacts->status());
   const auto device = open_device_of(options, 1);
   const BuildReport report = build_binaries(session.registry, *store, *artifacts, *device);
-  print_line(fmt::format("{} records of this machine name {} binaries: {} were there, {} compiled, {} failed in {}",
-                         format_count(report.records), format_count(report.binaries),
+  print_line(fmt::format("{} of this machine, binaries that they name: {}; {} there, {} compiled, {} failed in {}",
+                         format_counted(report.records, "record"), format_count(report.binaries),
                          format_count(report.binaries - report.compiled - report.failed), format_count(report.compiled),
                          format_count(report.failed), format_seconds(report.seconds)));
   if (report.other_records > 0)
-    print_line(fmt::format("{} records are of another machine, toolchain or version and were left alone",
-                           format_count(report.other_records)));
+    print_line(fmt::format("{} of another machine, toolchain or version, left alone",
+                           format_counted(report.other_records, "record")));
   if (options.json)
     print_json({{"records", report.records},
                 {"other_records", report.other_records},
@@ -156,7 +205,7 @@ int run_build(const Session& session, const Options& options) {
                 {"failed", report.failed},
                 {"seconds", report.seconds}});
   if (report.interrupted) return kInterrupted;
-  return report.failed == 0 ? kDone : kNo;
+  return after_reading(*store, report.failed == 0 ? kDone : kNo);
 }
 
 }  // namespace

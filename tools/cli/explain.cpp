@@ -101,7 +101,7 @@ int run(const Session& session, const Options& options) {
                 {"default_us", answer.default_us},
                 {"reason", answer.reason},
                 {"runner_ups", runner_ups}});
-  return answer.is_recorded ? kDone : kNo;
+  return after_reading(*store, answer.is_recorded ? kDone : kNo);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "autotune/runner.h"
 #include "jit/compiler.h"
@@ -24,11 +26,46 @@ void report(const Session& session, ErrorCode code, const std::string& message) 
   if (session.json) print_json({{"error", {{"code", std::string(error_code_name(code))}, {"message", message}}}});
 }
 
+/// An empty value is most often a shell variable without one; it does not stand for the default.
+void refuse_empty_values(CLI::App& app) {
+  const CLI::Validator not_empty(
+      [](std::string& text) { return std::string(text.empty() ? "the value is empty; give one or leave it out" : ""); },
+      "");
+  for (CLI::Option* option : app.get_options())
+    if (option->get_type_size() > 0) option->check(not_empty);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+}
+
+/// What is wrong with a word that `command` does not know.
+std::string unknown_word(const CLI::App& command, const std::string& word) {
+  if (word.starts_with("-")) {
+    const std::string flag = word.substr(0, word.find('='));
+    std::string text = "there is no option " + flag;
+    for (const CLI::Option* option : command.get_options())
+      for (const std::string& name : option->get_lnames())
+        if (flag.size() > 3 && ("--" + name).starts_with(flag)) return text + "; did you mean --" + name + "?";
+    return text;
+  }
+  std::string names;
+  for (const CLI::App* known : command.get_subcommands([](const CLI::App*) { return true; }))
+    names += (names.empty() ? "" : ", ") + known->get_name();
+  return names.empty() ? "'" + word + "' is one word too many" : "there is no command " + word + "; there are " + names;
+}
+
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-  std::string chosen;
-  for (const CLI::App* command : app.get_subcommands()) chosen += command->get_name() + " ";
-  warn(fmt::format("{}; see `seqtile {}--help`", error.what(), chosen));
+  const CLI::App* command = &app;
+  std::string chosen, problem = error.what();
+  for (; !command->get_subcommands().empty(); chosen += command->get_name() + " ")
+    command = command->get_subcommands().front();
+  // A mistyped name also lets something required be missing: the name is the reason.
+  const std::vector<std::string> unknown = command->remaining();
+  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const auto option = std::find_if(unknown.begin(), unknown.end(), [](const auto& word) { return word[0] == '-'; });
+  if (option != unknown.end()) problem = unknown_word(*command, *option);
+  else if (!unknown.empty() && (!is_missing || command->get_require_subcommand_min() > 0))
+    problem = unknown_word(*command, unknown.front());
+  warn(fmt::format("{}; see `seqtile {}--help`", problem, chosen));
   return kBadInput;
 }
 
@@ -42,6 +79,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
   for (auto* add : {add_devices, add_prewarm, add_tune, add_prove, add_replay, add_report, add_explain, add_cache,
                     add_compile, add_bench})
     add(app, session);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
     return session.exit_code;
@@ -52,6 +90,9 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
     return exit_code_of(error.code());
   } catch (const std::bad_alloc&) {
     report(session, ErrorCode::out_of_resources, "out of memory; use shorter lengths or fewer threads");
+    return kMachine;
+  } catch (const std::system_error& error) {
+    report(session, ErrorCode::io, error.what());
     return kMachine;
   } catch (const std::exception& error) {
     report(session, ErrorCode::internal, fmt::format("unexpected: {}", error.what()));
@@ -67,5 +108,10 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (seqtile::autotune::run_worker(argc, argv, registry, exit_code)) return exit_code;
   seqtile::cli::install_interrupt_handler();
-  return seqtile::cli::run(argc, argv, registry);
+  exit_code = seqtile::cli::run(argc, argv, registry);
+  if (!seqtile::cli::flush_output()) {
+    seqtile::cli::warn("standard output could not be written whole; check the free space where it goes");
+    if (exit_code == seqtile::cli::kDone || exit_code == seqtile::cli::kNo) exit_code = seqtile::cli::kMachine;
+  }
+  return exit_code;
 }

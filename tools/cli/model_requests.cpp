@@ -2,17 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/model_requests.h"
 
-#include <fmt/format.h>
-
-#include <filesystem>
-
-#include "tools/cli/errors.h"
-
 namespace seqtile::cli {
 
 kernels::Model model_of(const Options& options) {
-  if (!std::filesystem::is_regular_file(options.model))
-    bad_input(fmt::format("--model {}: no such file; give a Hugging Face config.json", options.model));
+  check_is_file("--model", options.model, "give a Hugging Face config.json");
   return kernels::load_model(options.model);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +18,7 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int kMaxThreads = 1024;
+constexpr int kThreadsPerCore = 4;  ///< more than that is a slip
 
 template <class T>
 bool parse_number(std::string_view text, T& value) {
@@ -25,16 +26,23 @@ bool parse_number(std::string_view text, T& value) {
   return !text.empty() && result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
-std::string tuning_path(const Options& options) {
-  return options.cache.empty() ? cache::default_tuning_path() : options.cache;
+void refuse_kind(const std::string& flag, const std::string& path, std::filesystem::file_type type,
+                 const std::string& advice) {
+  if (type == std::filesystem::file_type::regular) return;
+  const bool is_folder = type == std::filesystem::file_type::directory;
+  bad_input(fmt::format("{} {}: is {}not a regular file; {}", flag, path, is_folder ? "a folder, " : "", advice));
 }
 
 /// A path that can never become a database is the caller's mistake, not the machine's.
 void check_is_database(const std::string& flag, const std::string& path) {
-  if (std::filesystem::is_directory(path))
-    bad_input(fmt::format("{} {}: is a folder; give the path of a file", flag, path));
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) == 0) return;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::not_found) return;
+  if (type == std::filesystem::file_type::none)
+    throw Error(ErrorCode::io,
+                fmt::format("{} {}: {}; check the folder and its permissions", flag, path, error.message()));
+  refuse_kind(flag, path, type, "give the path of a database");
+  if (std::filesystem::file_size(path, error) == 0 || error) return;
   char magic[16] = {};
   std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
   constexpr std::string_view kMagic{"SQLite format 3\0", 16};
@@ -51,9 +59,7 @@ void add_operation(CLI::App& app, Options& options) {
 
 void add_key(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "f32, bf16 or f16 (default: the model's, else f32)")->type_name("DTYPE");
-  app.add_option("--threads", options.threads, "Threads of one launch (default: all cores)")
-      ->delimiter(',')
-      ->type_name("N[,N...]");
+  app.add_option("--threads", options.threads, "Threads of one launch (default: all cores)")->type_name("N[,N...]");
   app.add_option("--device", options.device, "Where kernels run")->type_name("NAME")->capture_default_str();
 }
 
@@ -87,7 +93,8 @@ void add_json(CLI::App& app, Options& options) {
 int64_t parse_length(const std::string& flag, const std::string& text) {
   int64_t length = 0;
   if (!parse_number(text, length))
-    bad_input(fmt::format("{} '{}': not a length; give a whole number of at least 1", flag, text));
+    bad_input(fmt::format("{} '{}': not a length; give a whole number, at least 1 and at most {}", flag, text,
+                          autotune::kMaxLength));
   if (length < 1 || length > autotune::kMaxLength)
     bad_input(fmt::format("{} {}: a length is at least 1 and at most {}", flag, text, autotune::kMaxLength));
   return length;
@@ -102,7 +109,8 @@ LengthRange parse_lengths(const std::string& flag, const std::string& text) {
   const std::string whole = flag + " " + text + ": ";
   const LengthRange range{parse_length(whole + "first", text.substr(0, dots)),
                           parse_length(whole + "last", text.substr(dots + 2))};
-  if (range.lo > range.hi) bad_input(fmt::format("{} {}: the first length is above the last", flag, text));
+  if (range.lo > range.hi)
+    bad_input(fmt::format("{} {}: the first length is above the last; write {}..{}", flag, text, range.hi, range.lo));
   return range;
 }
 
@@ -141,16 +149,43 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
 }
 
 std::vector<int> thread_counts(const Options& options) {
-  for (int threads : options.threads)
-    if (threads < 1 || threads > kMaxThreads)
-      bad_input(fmt::format("--threads {}: from 1 to {}", threads, kMaxThreads));
-  return options.threads.empty() ? std::vector{cores_available()} : options.threads;
+  const int cores = cores_available(), limit = kThreadsPerCore * cores;
+  if (options.threads.empty()) return {cores};
+  std::vector<int> counts;
+  for (size_t at = 0; at <= options.threads.size();) {
+    const size_t comma = std::min(options.threads.find(',', at), options.threads.size());
+    const std::string text = options.threads.substr(at, comma - at);
+    at = comma + 1;
+    int count = 0;
+    if (!parse_number(text, count) || count < 1 || count > limit)
+      bad_input(
+          fmt::format("--threads {}: '{}' is not a whole number from 1 to {}, {} times the {} cores of this "
+                      "process; write for example 1 or 1,2",
+                      options.threads, text, limit, kThreadsPerCore, cores));
+    if (std::find(counts.begin(), counts.end(), count) != counts.end())
+      bad_input(fmt::format("--threads {}: {} is given twice; give each count once", options.threads, count));
+    counts.push_back(count);
+  }
+  return counts;
 }
 
 int one_thread_count(const Options& options) {
   const std::vector<int> counts = thread_counts(options);
-  if (counts.size() != 1) bad_input(fmt::format("--threads: {} values given, this command takes one", counts.size()));
+  if (counts.size() != 1)
+    bad_input(fmt::format("--threads {}: {} counts given, this command takes one; run it once for each",
+                          options.threads, counts.size()));
   return counts[0];
+}
+
+void check_is_file(const std::string& flag, const std::string& path, const std::string& advice) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::not_found)
+    bad_input(fmt::format("{} {}: no such file; {}", flag, path, advice));
+  if (type != std::filesystem::file_type::none) refuse_kind(flag, path, type, advice);
+  std::ifstream file(path, std::ios::binary);
+  file.peek();  // some files of /proc open and cannot be read
+  if (!file.is_open() || file.bad()) bad_input(fmt::format("{} {}: cannot be read; {}", flag, path, advice));
 }
 
 autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads) {
@@ -167,7 +202,8 @@ std::unique_ptr<Device> open_device_of(const Options& options, int threads) {
   try {
     return open_device(options.device, threads);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
+    const bool is_known = options.device == "cuda" || options.device.starts_with("cuda:");
+    if (error.code() != ErrorCode::unsupported || !is_known) throw;
     throw Error(ErrorCode::driver, error.what());
   }
 }
@@ -175,19 +211,24 @@ std::unique_ptr<Device> open_device_of(const Options& options, int threads) {
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use) {
   const std::string path = tuning_path(options);
   check_is_database("--cache", path);
-  if (use != StoreUse::write) {
-    const bool exists = std::filesystem::exists(path);
-    if (!exists && use == StoreUse::read_existing)
-      bad_input(fmt::format("--cache {}: no such file; `seqtile prewarm` or `seqtile tune` makes one", path));
-    auto store = cache::TuningStore::open(path, cache::OpenMode::read_only);
-    if (exists && !store->status().empty()) warn(store->status());
-    return store;
-  }
-  auto store = cache::TuningStore::open(path, cache::OpenMode::read_write);
-  if (!store->is_writable()) throw Error(ErrorCode::io, store->status());
-  if (!store->status().empty()) warn(store->status());
+  const bool exists = std::filesystem::exists(path);
+  if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))
+    bad_input(fmt::format("--cache {}: no such file; `seqtile prewarm` or `seqtile tune` makes one", path));
+  auto store =
+      cache::TuningStore::open(path, use == StoreUse::write ? cache::OpenMode::read_write : cache::OpenMode::read_only);
+  const std::string status = store->status();
+  const bool is_usable = use == StoreUse::write ? store->is_writable() : !could_not_read(*store);
+  if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
+  if (!status.empty() && (exists || use == StoreUse::write)) warn(status);
   return store;
 }
+
+bool could_not_read(const cache::TuningStore& store) {
+  const cache::Counters counters = store.counters();
+  return counters.bad_files + counters.busy > 0;
+}
+
+int after_reading(const cache::TuningStore& store, int code) { return could_not_read(store) ? kMachine : code; }
 
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   const std::string path = artifacts_path(options);
@@ -195,6 +236,10 @@ std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   auto artifacts = cache::ArtifactDb::open(path, cache::default_key_path());
   if (!artifacts->status().empty()) warn(artifacts->status());
   return artifacts;
+}
+
+std::string tuning_path(const Options& options) {
+  return options.cache.empty() ? cache::default_tuning_path() : options.cache;
 }
 
 std::string artifacts_path(const Options& options) {

@@ -19,7 +19,7 @@ struct Options {
   std::vector<std::string> set;  ///< "n=4096"
   std::string length, lengths, kv_lengths;
   std::string dtype;
-  std::vector<int> threads;
+  std::string threads;  ///< "1,2"
   std::string cache, artifacts, device = "cpu", model;
   bool json = false;
 };
@@ -45,21 +45,29 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
 std::vector<int> thread_counts(const Options& options);  ///< as asked, else all cores this process may use
 int one_thread_count(const Options& options);            ///< for commands that serve one
 
+/// Refuses whatever cannot be read as a file: absent, a folder, a pipe, a device. `advice` ends the message.
+void check_is_file(const std::string& flag, const std::string& path, const std::string& advice);
+
 /// The workload of OP, --set and --dtype, checked and completed by the operation itself.
 autotune::Workload workload_of(const autotune::Registry& registry, const Options& options, int threads);
 
-/// Errors: driver (exit code 3) when the device is not in this machine.
+/// Errors: driver (exit code 3) when the device is not in this machine; unsupported for a name that no device has.
 std::unique_ptr<Device> open_device_of(const Options& options, int threads);
 
 enum class StoreUse {
   read_existing,
-  peek,  ///< an absent file is an empty store
+  peek,   ///< an absent file is an empty store
+  check,  ///< the file must exist; one that cannot be used is the caller's answer
   write,
 };
-/// Opens tuning.db; damage is a warning. Errors: invalid_argument for a folder, a file that is no database, or an
-/// absent one that should be read; io when it should be written and cannot be.
+/// Opens tuning.db. Errors: invalid_argument for a folder, a file that is no database, or an absent one that should be
+/// read; io when it is there and cannot be used at all, or should be written and cannot be.
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use);
+/// The exit code of a command that has read `store`: kMachine when a part could not be read, which the log has said.
+int after_reading(const cache::TuningStore& store, int code);
+bool could_not_read(const cache::TuningStore& store);
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
+std::string tuning_path(const Options& options);
 std::string artifacts_path(const Options& options);
 
 }  // namespace seqtile::cli

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "jit/base/log.h"
+
 namespace seqtile::cli {
 namespace {
 
@@ -45,7 +47,12 @@ void Table::print() const {
   }
 }
 
-void print_line(const std::string& line) { fmt::print("{}\n", line); }
+// What cannot be written shows in flush_output().
+void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void print_line(const std::string& line) { print_text(line + "\n"); }
+
+bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
 void print_json(const Json& object) {
   // Text from files may hold bytes that are not UTF-8: they are replaced, never thrown over.
@@ -55,7 +62,7 @@ void print_json(const Json& object) {
 
 void warn(const std::string& line) {
   std::fflush(stdout);
-  fmt::print(stderr, "seqtile: {}\n", line);
+  log_line(LogLevel::warning, line);
 }
 
 std::string format_us(double microseconds) {
@@ -85,6 +92,10 @@ std::string format_count(int64_t count) {
     text += digits[i];
   }
   return text;
+}
+
+std::string format_counted(int64_t count, const std::string& noun) {
+  return format_count(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 std::string format_bucket(int64_t lo, int64_t hi) { return fmt::format("[{}..{}]", lo, hi); }

@@ -6,6 +6,7 @@
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autotune/tuner.h"
@@ -27,14 +28,19 @@ class Table {
 };
 
 void print_line(const std::string& line);  ///< on standard output
-void print_json(const Json& object);       ///< one line; call it last
-void warn(const std::string& line);        ///< "seqtile: <line>" on standard error
+void print_text(std::string_view text);    ///< the same, as it is
+/// False when some of the output was lost, for example on a full disk; call it when all is printed.
+bool flush_output();
+void print_json(const Json& object);  ///< one line; call it last
+void warn(const std::string& line);   ///< "seqtile: <line>" on standard error, once a process
 
 std::string format_us(double microseconds);  ///< "87.3 us", "1.25 ms", "3.1 s"
 std::string format_seconds(double seconds);  ///< "4.2 s", "1 min 20 s", "3.5 h"
 std::string format_bytes(double bytes);      ///< "512 B", "1.5 MB"
 /// 1234567 as "1,234,567".
 std::string format_count(int64_t count);
+/// "1 bucket", "804 buckets".
+std::string format_counted(int64_t count, const std::string& noun);
 std::string format_bucket(int64_t lo, int64_t hi);  ///< "[129..144]"
 /// {"a":1,"b":"x"} as "a=1 b=x".
 std::string format_fields(const autotune::Fields& fields);

@@ -24,6 +24,7 @@ struct TorchTime {
 
 /// The object on the last line of a file, which must have these fields.
 Json read_object(const std::string& flag, const std::string& path, std::initializer_list<const char*> fields) {
+  check_is_file(flag, path, "give the output of a run with --json");
   std::ifstream file(path);
   std::string line, last;
   while (std::getline(file, line))

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <string_view>
 
 #include "tools/cli/errors.h"
+#include "tools/cli/options.h"
 
 namespace seqtile::cli {
 namespace {
@@ -47,9 +47,8 @@ size_t column_of(const std::vector<std::string_view>& header, const char* name, 
 }  // namespace
 
 Trace read_trace(const std::string& path) {
+  check_is_file("--trace", path, "give the path of a CSV file");
   std::ifstream file(path);
-  if (!file || std::filesystem::is_directory(path))
-    bad_input(fmt::format("--trace {}: cannot be read; give the path of a CSV file", path));
   std::string line;
   std::getline(file, line);
   if (line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
@@ -60,6 +59,7 @@ Trace read_trace(const std::string& path) {
 
   Trace trace;
   for (int64_t number = 2; std::getline(file, line); ++number) {
+    if (interrupt_flag().load()) throw Error(ErrorCode::aborted, fmt::format("interrupted while reading {}", path));
     const auto cells = split(line);
     if (cells.size() == 1 && cells[0].empty()) continue;
     TraceRequest request;
@@ -76,6 +76,7 @@ Trace read_trace(const std::string& path) {
     trace.last_line = number;
     trace.requests.push_back(request);
   }
+  if (file.bad()) bad_input(fmt::format("--trace {}: cannot be read beyond line {}", path, trace.last_line));
   if (trace.requests.empty())
     bad_input(fmt::format("--trace {}: no usable row{}{}", path, trace.problems.empty() ? "" : "; ",
                           trace.problems.empty() ? "" : trace.problems[0]));

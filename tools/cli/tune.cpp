@@ -11,7 +11,7 @@ int run(const Session& session, const TuneRunOptions& options) {
       options.lengths.empty() ? parse_lengths("--length", options.length) : parse_lengths("--lengths", options.lengths);
   std::vector<autotune::TuneRequest> requests;
   for (int threads : thread_counts(options))
-    requests.push_back({options.operation, workload_of(session.registry, options, threads), range.lo, range.hi});
+    requests.push_back({"", workload_of(session.registry, options, threads), range.lo, range.hi});
   return tune_run(session, options, "tune", requests);
 }
 

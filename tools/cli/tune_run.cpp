@@ -4,12 +4,43 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "autotune/bucket.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
 namespace {
+
+/// Some workloads are refused only when a configuration is chosen: before anything is opened, stored or promised.
+void check_configurable(const Session& session, const std::vector<autotune::TuneRequest>& requests,
+                        const Target& target) {
+  for (const autotune::TuneRequest& request : requests) {
+    const autotune::OpDef& op = session.registry.find(request.workload.operation);
+    for (const autotune::Bucket& bucket : autotune::buckets(request.lo, request.hi))
+      op.default_config(request.workload, bucket.hi, target);
+  }
+}
+
+/// Removes the store that a refused run has made.
+class NewStore {
+ public:
+  explicit NewStore(const std::string& path) : path_(path) {
+    std::error_code error;
+    was_there_ = std::filesystem::exists(std::filesystem::symlink_status(path, error));
+  }
+  void remove(std::unique_ptr<cache::TuningStore> store) const {
+    if (was_there_ || store->check().rows > 0 || could_not_read(*store)) return;
+    store.reset();
+    std::error_code error;
+    std::filesystem::remove(path_, error);
+  }
+
+ private:
+  std::string path_;
+  bool was_there_ = true;
+};
 
 int print_plan(const Session& session, const TuneRunOptions& options,
                const std::vector<autotune::TuneRequest>& requests, const autotune::TuneOptions& tune_options) {
@@ -20,9 +51,10 @@ int print_plan(const Session& session, const TuneRunOptions& options,
   int64_t buckets = 0, candidates = 0;
   double seconds = 0;
   for (const autotune::TunePlanRow& row : rows) {
-    table.add({row.label, row.operation, format_count(row.buckets), format_count(row.recorded),
+    const std::string& label = row.label.empty() ? row.operation : row.label;
+    table.add({label, row.operation, format_count(row.buckets), format_count(row.recorded),
                format_count(row.candidates), format_seconds(row.estimated_s)});
-    list.push_back({{"label", row.label},
+    list.push_back({{"label", label},
                     {"operation", row.operation},
                     {"buckets", row.buckets},
                     {"recorded", row.recorded},
@@ -33,22 +65,24 @@ int print_plan(const Session& session, const TuneRunOptions& options,
     seconds += row.estimated_s;
   }
   table.print();
-  print_line(fmt::format("{} operations, {} buckets, {} candidates; about {} without a budget", rows.size(),
-                         format_count(buckets), format_count(candidates), format_seconds(seconds)));
+  print_line(fmt::format("{}, {}, {}; about {} without a budget", format_counted(rows.size(), "operation"),
+                         format_counted(buckets, "bucket"), format_counted(candidates, "candidate"),
+                         format_seconds(seconds)));
   if (options.json)
     print_json({{"operations", rows.size()},
                 {"buckets", buckets},
                 {"candidates", candidates},
                 {"estimated_seconds", seconds},
                 {"plan", std::move(list)}});
-  return kDone;
+  return after_reading(*store, kDone);
 }
 
 void print_report(const autotune::TuneReport& report, bool json) {
-  print_line(fmt::format("{} operations, {} buckets in {} ranges: {} tunings, {} merges, {} trials ({} failed) in {}",
-                         report.operations, format_count(report.buckets), format_count(report.ranges),
-                         format_count(report.tunings), format_count(report.merges), format_count(report.trials),
-                         format_count(report.failed_trials), format_seconds(report.seconds)));
+  print_line(fmt::format("{}, {} in {}: {}, {}, {} ({} failed) in {}", format_counted(report.operations, "operation"),
+                         format_counted(report.buckets, "bucket"), format_counted(report.ranges, "range"),
+                         format_counted(report.tunings, "tuning"), format_counted(report.merges, "merge"),
+                         format_counted(report.trials, "trial"), format_count(report.failed_trials),
+                         format_seconds(report.seconds)));
   if (!report.covered)
     print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
   else if (!report.complete)
@@ -86,17 +120,22 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   if (!options.budget.empty()) tune_options.budget_s = parse_seconds("--budget", options.budget);
   tune_options.strategy = options.strategy;
   tune_options.interrupt = &interrupt_flag();
-  open_device_of(options, requests.at(0).workload.threads);
+  const auto device = open_device_of(options, requests.at(0).workload.threads);
+  check_configurable(session, requests, device->target());
   if (options.dry_run) return print_plan(session, options, requests, tune_options);
 
-  const auto store = open_store_of(options, StoreUse::write);
-  const auto artifacts = open_artifacts_of(options);
+  const NewStore new_store(tuning_path(options));
+  auto store = open_store_of(options, StoreUse::write);
   autotune::TuneReport report;
-  {
+  try {
+    const auto artifacts = open_artifacts_of(options);
     Progress progress(title);
     tune_options.progress = [&](const autotune::TuneProgress& state) { progress.update(state); };
     tune_options.acknowledged = [&](const std::string& line) { progress.acknowledge(line); };
     report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::invalid_argument) new_store.remove(std::move(store));
+    throw;
   }
   print_report(report, options.json);
   if (report.interrupted) return kInterrupted;
