@@ -41,7 +41,8 @@ bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
 class SqliteTuningStore final : public TuningStore {
  public:
   SqliteTuningStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path, {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .is_checked = true}) {}
+      : file_("tuning store", path,
+              {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .is_checked = true}) {}
 
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }
@@ -339,7 +340,9 @@ CheckReport SqliteTuningStore::check() {
     Statement statement = connection.prepare(kIntegrityCheck);
     std::string line;
     while (statement.step()) {
-      if (statement.read(0, line) && line != "ok") report.problems.push_back("integrity check: " + line);
+      if (!statement.read(0, line) || line == "ok") continue;
+      report.is_sound = false;
+      report.problems.push_back("integrity check: " + line);
     }
   });
   if (!is_readable) report.problems.push_back(file_.status());

@@ -77,6 +77,7 @@ struct KeyedRecord {
 /// Row counts and damage found by a full check of every row.
 struct CheckReport {
   int64_t rows = 0, bad_rows = 0;
+  bool is_sound = true;               ///< SQLite finds nothing wrong with the file's structure
   std::vector<std::string> problems;  ///< one line each
   bool ok() const { return bad_rows == 0 && problems.empty(); }
 };

@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "jit/base/env.h"
 
@@ -15,13 +16,20 @@ namespace seqtile {
 
 namespace {
 
-/// Whether the process says `line` for the first time; the memory of it is bounded.
-bool is_new(const std::string& line) {
+/// Whether `line` was not said within the last minute.
+bool is_due(const std::string& line) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kSilence = std::chrono::minutes(1);
   constexpr size_t kMostRemembered = 1000;
   static std::mutex mutex;
-  static std::unordered_set<std::string> said;
+  static std::unordered_map<std::string, Clock::time_point> said;
   const std::lock_guard lock(mutex);
-  return said.size() >= kMostRemembered ? !said.contains(line) : said.insert(line).second;
+  const auto now = Clock::now();
+  if (said.size() >= kMostRemembered) said.clear();
+  const auto [it, is_new] = said.emplace(line, now);
+  if (!is_new && now - it->second < kSilence) return false;
+  it->second = now;
+  return true;
 }
 
 }  // namespace
@@ -35,7 +43,7 @@ void log_line(LogLevel level, std::string_view line) {
   if (!log_enabled(level)) return;
   std::string text = "seqtile: ";
   text.append(line).push_back('\n');
-  if (level == LogLevel::warning && !is_new(text)) return;
+  if (level == LogLevel::warning && !is_due(text)) return;
   // A log line that cannot be written has nowhere to be reported.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }

@@ -10,7 +10,8 @@ namespace seqtile {
 enum class LogLevel { warning = 0, info = 1, trial = 2 };
 
 bool log_enabled(LogLevel level);
-/// Thread-safe; "seqtile: <line>\n" in one write. A warning is printed once a process, however many stores meet it.
+/// Thread-safe; "seqtile: <line>\n" in one write. A warning comes at most once a minute, however
+/// many stores meet it.
 void log_line(LogLevel level, std::string_view line);
 
 }  // namespace seqtile

@@ -173,7 +173,8 @@ TEST_CASE("tuning damage: a file whose damage no reading meets is not written ei
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");
   std::vector<KeyedRecord> truth;
-  std::string bytes = small_store(path, truth, 4096, "CREATE TABLE mine (x); INSERT INTO mine VALUES ('a page of mine')");
+  std::string bytes =
+      small_store(path, truth, 4096, "CREATE TABLE mine (x); INSERT INTO mine VALUES ('a page of mine')");
   const size_t at = bytes.find("a page of mine");
   REQUIRE(at != std::string::npos);
   bytes[at / 4096 * 4096] = 0x55;  // not a page type

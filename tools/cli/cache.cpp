@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -163,16 +162,14 @@ int run_stats(const Session&, const Options& options) {
 std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report) {
   if (report.ok()) return "ok";
   if (store.counters().busy > 0) return "not ok; nothing was checked, try again when the other process is done";
-  const bool is_sound = std::none_of(report.problems.begin(), report.problems.end(),
-                                     [](const auto& problem) { return problem.starts_with("integrity check"); });
-  if (is_sound && !could_not_read(store)) return "not ok; `seqtile prewarm` replaces bad rows";
+  if (report.is_sound && !could_not_read(store)) return "not ok; `seqtile prewarm` replaces bad rows";
   return "not ok; the file is left as it is: move it away, then run `seqtile prewarm`";
 }
 
 int run_check(const Session&, const Options& options) {
   const auto store = open_store_of(options, StoreUse::check);
   const bool is_locked = store->counters().busy > 0;
-  const cache::CheckReport report = is_locked ? cache::CheckReport{0, 0, {store->status()}} : store->check();
+  const cache::CheckReport report = is_locked ? cache::CheckReport{.problems = {store->status()}} : store->check();
   const std::string status = store->status();  // standard error has it
   for (const std::string& problem : report.problems)
     if (problem != status) print_line(problem);

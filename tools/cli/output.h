@@ -32,7 +32,7 @@ void print_text(std::string_view text);    ///< the same, as it is
 /// False when some of the output was lost, for example on a full disk; call it when all is printed.
 bool flush_output();
 void print_json(const Json& object);  ///< one line; call it last
-void warn(const std::string& line);   ///< "seqtile: <line>" on standard error, once a process
+void warn(const std::string& line);   ///< "seqtile: <line>" on standard error, not twice a minute
 
 std::string format_us(double microseconds);  ///< "87.3 us", "1.25 ms", "3.1 s"
 std::string format_seconds(double seconds);  ///< "4.2 s", "1 min 20 s", "3.5 h"

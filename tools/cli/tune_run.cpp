@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "autotune/bucket.h"
@@ -22,25 +21,6 @@ void check_configurable(const Session& session, const std::vector<autotune::Tune
       op.default_config(request.workload, bucket.hi, target);
   }
 }
-
-/// Removes the store that a refused run has made.
-class NewStore {
- public:
-  explicit NewStore(const std::string& path) : path_(path) {
-    std::error_code error;
-    was_there_ = std::filesystem::exists(std::filesystem::symlink_status(path, error));
-  }
-  void remove(std::unique_ptr<cache::TuningStore> store) const {
-    if (was_there_ || store->check().rows > 0 || could_not_read(*store)) return;
-    store.reset();
-    std::error_code error;
-    std::filesystem::remove(path_, error);
-  }
-
- private:
-  std::string path_;
-  bool was_there_ = true;
-};
 
 int print_plan(const Session& session, const TuneRunOptions& options,
                const std::vector<autotune::TuneRequest>& requests, const autotune::TuneOptions& tune_options) {
@@ -124,18 +104,14 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   check_configurable(session, requests, device->target());
   if (options.dry_run) return print_plan(session, options, requests, tune_options);
 
-  const NewStore new_store(tuning_path(options));
-  auto store = open_store_of(options, StoreUse::write);
+  const auto store = open_store_of(options, StoreUse::write);
+  const auto artifacts = open_artifacts_of(options);
   autotune::TuneReport report;
-  try {
-    const auto artifacts = open_artifacts_of(options);
+  {
     Progress progress(title);
     tune_options.progress = [&](const autotune::TuneProgress& state) { progress.update(state); };
     tune_options.acknowledged = [&](const std::string& line) { progress.acknowledge(line); };
     report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::invalid_argument) new_store.remove(std::move(store));
-    throw;
   }
   print_report(report, options.json);
   if (report.interrupted) return kInterrupted;

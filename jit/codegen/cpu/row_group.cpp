@@ -278,6 +278,7 @@ void Program::emit_columns(const std::vector<Root*>& roots, const std::vector<Va
   Value* done = e_.i64(0);
   if (unroll > 1) pass(done, round_down(unroll * width), unroll), done = round_down(unroll * width);
   if (unroll == 1 || widest.divisor % (unroll * width) != 0) pass(done, round_down(width), 1);
+  step_ = 0;
   if (widest.divisor % width != 0) emit_tail(roots, outer, round_down(width), widest.count, width, partial, unroll);
   finish_reductions(roots, outer, partial, unroll);
 }
