@@ -25,6 +25,7 @@ constexpr int64_t kLengths[] = {7,   11,  23,  55,   91,
 constexpr int kQualifyingRounds = 3, kFinalists = 4;
 
 struct Racer {
+  std::string config;
   std::unique_ptr<Contestant> contestant;
   std::vector<double> seconds;
 };
@@ -47,13 +48,18 @@ double median_ratio(const std::vector<double>& above, const std::vector<double>&
   return median(ratios);
 }
 
+Racer make_racer(OpArena& arena, const autotune::Config& config, const std::shared_ptr<Device>& device) {
+  return {config.json(),
+          make_config_contestant(arena.op(), arena.workload(), config, arena.length(), arena.tensors(), device),
+          {}};
+}
+
 /// Every legal configuration at the arena's length that computes the right result.
 std::vector<Racer> all_configurations(OpArena& arena, const std::shared_ptr<Device>& device) {
   std::vector<Racer> racers;
   const auto space = arena.op().config_space(arena.workload(), arena.length(), device->target());
   for (const autotune::Config& config : space.enumerate()) {
-    Racer racer{make_config_contestant(arena.op(), arena.workload(), config, arena.length(), arena.tensors(), device),
-                {}};
+    Racer racer = make_racer(arena, config, device);
     arena.poison(0);
     racer.contestant->run(0);
     if (arena.max_error(0) <= 1) racers.push_back(std::move(racer));
@@ -72,11 +78,7 @@ std::vector<Result> measure_regret(OpArena& arena, const RunOptions& options) {
   race_rounds(field, kQualifyingRounds, options.round_s / 4, arena.copies());
   std::sort(field.begin(), field.end(), [](Racer* a, Racer* b) { return median(a->seconds) < median(b->seconds); });
   field.resize(std::min<size_t>(field.size(), kFinalists));
-  const auto enter = [&] {
-    return Racer{
-        make_config_contestant(arena.op(), arena.workload(), recorded, arena.length(), arena.tensors(), device), {}};
-  };
-  Racer record = enter(), again = enter();
+  Racer record = make_racer(arena, recorded, device), again = make_racer(arena, recorded, device);
   std::vector<Racer*> finals = {&record, &again};
   finals.insert(finals.end(), field.begin(), field.end());
   race_rounds(finals, options.rounds, options.round_s, arena.copies());
@@ -85,12 +87,14 @@ std::vector<Result> measure_regret(OpArena& arena, const RunOptions& options) {
   Result ours, exhaustive;
   ours.implementation = "seqtile";
   ours.seconds = record.seconds;
+  ours.label = answer.origin + " " + record.config;
   ours.counters = {{"regret", median_ratio(record.seconds, best->seconds)},
                    {"noise", median_ratio(record.seconds, again.seconds)},
                    {"searched", answer.origin == "tuned" || answer.origin == "merged" ? 1.0 : 0.0},
                    {"configurations", static_cast<double>(all.size())}};
   exhaustive.implementation = "exhaustive";
   exhaustive.seconds = best->seconds;
+  exhaustive.label = best->config;
   return {ours, exhaustive};
 }
 

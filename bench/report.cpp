@@ -110,6 +110,7 @@ nlohmann::json entry(const Case& shape, const Result& result, const std::vector<
   if (has_work(shape.work)) json[shape.work.flops > 0 ? "gflops" : "gbs"] = rate(shape.work, middle);
   if (bound > 0) json["percent_of_roofline"] = 100 * bound / middle;
   for (const auto& [name, value] : result.counters) json[name] = value;
+  if (!result.label.empty()) json["label"] = result.label;
   const Ratio ratio = ratio_to_best_peer(result, all);
   if (!ratio.peer.empty()) {
     json["best_peer"] = ratio.peer;
@@ -198,6 +199,7 @@ void print_case(const CaseResults& item) {
     if (!ratio.peer.empty()) {
       line += fmt::format("  {:.2f} x {} ({:.2f} .. {:.2f})", ratio.median, ratio.peer, ratio.p20, ratio.p80);
     }
+    if (!result.label.empty()) line += "  " + result.label;
     fmt::print("{}\n", line);
   }
   std::fflush(stdout);

@@ -57,6 +57,12 @@ int64_t balanced_slice(int64_t k, int64_t target) {
 /// Rows of a micro-kernel that need the fewest row steps for `length` and no larger than needed for that.
 int64_t fitted_rows(int64_t length, int64_t limit) { return cdiv(length, cdiv(length, limit)); }
 
+/// Rows of equal blocks of about `target` rows, in steps of `step`.
+int64_t balanced_rows(int64_t length, int64_t target, int64_t step) {
+  const int64_t steps = cdiv(length, step), blocks = std::max<int64_t>(1, (length + target / 2) / target);
+  return cdiv(steps, blocks) * step;
+}
+
 /// Collects legal tiles once each.
 class Collector {
  public:
@@ -102,10 +108,9 @@ void collect_outer(const Shape& s, int threads, int64_t length, const Target& ta
       for (const int64_t slice : {256, 512})
         for (const int64_t block_n : column_blocks(s, nr, threads, {128, 256, 512, 1024}))
           for (const int64_t block_m : {128, 256, 512}) {
-            const int64_t cover = round_up(length, mr);
-            if (block_m > 128 && block_m / 2 >= cover) continue;
-            const int64_t steps = std::min(cdiv(length, mr), std::max<int64_t>(1, block_m / mr));
-            collector.add({"outer", steps * mr, block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
+            if (block_m > 128 && block_m / 2 >= round_up(length, mr)) continue;
+            const int64_t rows = balanced_rows(length, block_m, mr);
+            collector.add({"outer", rows, block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
           }
   }
 }
@@ -123,8 +128,9 @@ void collect_transposed(const Shape& s, int threads, int64_t length, const Targe
       for (const int64_t block_n : column_blocks(s, nr, threads, {256, 512, 1024}))
         for (const int64_t block_m : {64, 128, 256, 512}) {
           if (block_m > 64 && block_m / 2 >= round_up(length, mr)) continue;
-          const int64_t rows = std::min(round_up(length, lanes), std::max(mr, block_m / mr * mr));
-          collector.add({"transposed", rows, block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
+          const int64_t whole_panels = std::min(round_up(length, lanes), std::max(mr, block_m / mr * mr));
+          for (const int64_t rows : {whole_panels, balanced_rows(length, block_m, lanes)})
+            collector.add({"transposed", rows, block_n, mr, nr, balanced_slice(s.k, slice * per_step)});
         }
   }
 }
@@ -172,6 +178,8 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
     const bool repeats = t.block_m > t.mr;  // weights come back for every mr rows, rows for every nr columns
     if (operands > 0.7 * l1) cycles += (repeats ? columns : rows) / (operands > l1 ? 2 : 8);
     if (repeats) cycles *= 1.17;
+    const double block_bytes = static_cast<double>(t.block_m + t.block_n * s.weights_per_loop()) * slice_bytes;
+    if (repeats && block_bytes > static_cast<double>(target.l2_bytes)) cycles *= 1.2;
   }
   return cycles / (products / 2);
 }
@@ -187,6 +195,19 @@ double panel_rows(const Tile& t, int64_t length, const Target& target) {
     return vectors * static_cast<double>(lanes);
   };
   return static_cast<double>(length / t.block_m) * of_block(t.block_m) + of_block(length % t.block_m);
+}
+
+/// Work of the busiest thread in blocks of block_m rows: threads take the programs in turn, each column block's last
+/// block of rows is a smaller one.
+double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, int threads) {
+  const int64_t row_blocks = cdiv(length, block_m), programs = column_blocks * row_blocks;
+  const double last = static_cast<double>(length - (row_blocks - 1) * block_m) / static_cast<double>(block_m);
+  if (programs > 16 * threads)  // the end hardly counts
+    return static_cast<double>(column_blocks) * (static_cast<double>(row_blocks - 1) + last) / threads;
+  std::vector<double> ends(static_cast<size_t>(threads));
+  for (int64_t i = 0; i < programs; ++i)
+    *std::min_element(ends.begin(), ends.end()) += (i + 1) % row_blocks == 0 ? last : 1;
+  return *std::max_element(ends.begin(), ends.end());
 }
 
 }  // namespace
@@ -224,7 +245,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
 }
 
 double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
-  constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 0.2;
+  constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 1;
   const bool is_outer = t.form == "outer";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
   const auto padded = [](int64_t size, int64_t block, int64_t step) {  // of whole blocks and steps
@@ -258,8 +279,8 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
     cycles *= 1 + 1.5 * lanes * per_step / static_cast<double>(t.kc);  // the sums along vectors
   }
   const int64_t programs = column_blocks * cdiv(length, t.block_m);
-  const double idle = static_cast<double>(round_up(programs, threads)) / static_cast<double>(programs);
-  const double compute_us = cycles * idle / (kClockPerUs * threads);
+  const double blocks = static_cast<double>(column_blocks * length) / static_cast<double>(t.block_m);
+  const double compute_us = cycles / blocks * busiest_thread(column_blocks, length, t.block_m, threads) / kClockPerUs;
   const double memory_us = bytes / (18e3 * std::min(threads, 4));
   constexpr double kExposed = 0.2;  // prefetches hide the rest
   return std::max(compute_us, memory_us) + kExposed * std::min(compute_us, memory_us) +

@@ -157,12 +157,13 @@ int run_stats(const Session&, const Options& options) {
   return after_reading(*store, kDone);
 }
 
-/// What to do about a file. Bad rows are replaced by the next tuning of their key; everything else keeps seqtile from
-/// writing into it.
+/// What to do about a file. Bad records are measured again by the next tuning of their key; everything else keeps
+/// seqtile from writing into it.
 std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report) {
   if (report.ok()) return "ok";
   if (store.counters().busy > 0) return "not ok; nothing was checked, try again when the other process is done";
-  if (report.is_sound && !could_not_read(store)) return "not ok; `seqtile prewarm` replaces bad rows";
+  if (report.is_sound && !could_not_read(store))
+    return "not ok; bad rows are ignored, and `seqtile prewarm` measures lost records again";
   return "not ok; the file is left as it is: move it away, then run `seqtile prewarm`";
 }
 
