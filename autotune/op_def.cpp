@@ -70,6 +70,10 @@ const OpDef& Registry::find(std::string_view name) const {
 std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,
                                            const Target& target) {
   KernelBuilder builder(kernel_name(op, workload, config, target));
+  if (target.is_gpu()) {
+    builder.align_rows(16);
+    if (config.values().contains("num_warps")) builder.schedule({{"num_warps", config.get_int("num_warps")}});
+  }
   op.build(builder, workload, config, target);
   return builder.finish();
 }

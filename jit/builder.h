@@ -66,7 +66,7 @@ class Operand {
 
 struct ViewFacts {
   bool contiguous = true;  ///< innermost stride is 1; checked when the kernel is called
-  int alignment = 0;       ///< bytes; 0: the element size
+  int alignment = 0;       ///< bytes; 0: the element size, or what align_rows() has asked for
   bool noalias = false;    ///< promised by the caller of the kernel
 };
 
@@ -76,6 +76,12 @@ class KernelBuilder {
  public:
   /// `name` is the kernel's symbol in IR, dumps, profiles and the cache.
   explicit KernelBuilder(std::string name);
+
+  /// Views made from here on promise that their base and rows are aligned to up to `bytes`: as far as their static row
+  /// size allows. GPUs need it for wide accesses; whoever launches the kernel checks it.
+  void align_rows(int bytes) { row_alignment_ = bytes; }
+  /// Facts about how a program is run, for example {num_warps}.
+  void schedule(ir::Attributes attributes);
 
   // parameters, in the order of the operation's argument schema
   Var view(std::string name, DType dtype, std::initializer_list<int64_t> sizes, ViewFacts facts = {});
@@ -185,6 +191,7 @@ class KernelBuilder {
 
   std::unique_ptr<ir::Function> function_;
   ir::Block* block_;
+  int row_alignment_ = 1;
 };
 
 Var operator+(Var a, Operand b);

@@ -4,6 +4,7 @@
 
 #include "jit/codegen/cpu/lowering.h"
 #include "jit/codegen/cpu/object.h"
+#include "jit/codegen/nvptx/lowering.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
@@ -11,9 +12,25 @@
 
 namespace seqtile {
 
+namespace {
+
+KernelBinary compile_for_gpu(const ir::Function& function, const Target& target, const StageDump& dump) {
+  const nvptx::PtxKernel kernel = nvptx::emit_ptx(function, target, dump);
+  KernelBinary binary{.symbol = function.name(), .target = target.name, .stage = "ptx", .code = {}};
+  const auto* text = reinterpret_cast<const std::byte*>(kernel.text.data());
+  binary.code.assign(text, text + kernel.text.size());
+  binary.num_slots = static_cast<uint32_t>(ir::num_slots(function));
+  binary.threads = static_cast<uint32_t>(kernel.threads);
+  binary.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  return binary;
+}
+
+}  // namespace
+
 KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump) {
   if (dump) dump("tile", ir::print(function));
   ir::verify(function);
+  if (target.is_gpu()) return compile_for_gpu(function, target, dump);
   llvm::LLVMContext context;
   const cpu::LoweredModule lowered = cpu::lower(function, target, context);
   KernelBinary binary = cpu::emit_blob(*lowered.module, target, dump);
@@ -22,7 +39,7 @@ KernelBinary compile(const ir::Function& function, const Target& target, const S
   return binary;
 }
 
-bool can_compile_for(const Target& target) { return cpu::has_code_generator(target); }
+bool can_compile_for(const Target& target) { return target.is_gpu() || cpu::has_code_generator(target); }
 
 std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 5"; }
 

@@ -1,4 +1,4 @@
-// jit/compiler.h -- the spine: tile IR -> passes -> lowering -> LLVM IR -> object -> blob.
+// jit/compiler.h -- the spine: tile IR -> passes -> lowering -> LLVM IR -> object -> blob, or PTX text for GPUs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace seqtile {
 
-/// Called once a stage with its name ("tile", "ll", "asm") and text; an empty function asks for nothing.
+/// Called once a stage with its name ("tile", "ll", "asm" or "ptx") and text; an empty function asks for nothing.
 using StageDump = std::function<void(std::string_view stage, std::string_view text)>;
 
 /// Compiles `function` (verified first) for `target`. Thread-safe: each call has its own LLVM context.

@@ -19,6 +19,8 @@ struct KernelBinary {
   uint64_t entry_offset = 0;  ///< of the program function in `code`
   uint64_t arena_bytes = 0;   ///< scratch memory that one running program needs, 64-byte aligned
   uint32_t num_slots = 0;     ///< 8-byte slots of the argument block
+  uint32_t threads = 0;       ///< GPUs: of a block
+  uint32_t shared_bytes = 0;  ///< GPUs: dynamic shared memory of a block
 };
 
 using Grid = std::array<int64_t, 3>;  ///< programs along axes 0 (fastest), 1, 2

@@ -130,6 +130,20 @@ Target cpu_target(std::string_view name) {
                                                   fmt::join(cpu_target_names(), ", ")));
 }
 
+Target gpu_target(std::string_view name) {
+  // The oldest PTX versions that have every instruction used, so that old drivers load it.
+  Target target;
+  target.name = target.cpu = std::string(name);
+  target.triple = "nvptx64-nvidia-cuda";
+  target.has_fma = target.has_bf16_dot = true;
+  if (name == "sm_80") target.features = "+ptx74", target.shared_bytes = 163 << 10;
+  else if (name == "sm_90a") target.features = "+ptx80", target.shared_bytes = 227 << 10;
+  else
+    throw Error(ErrorCode::unsupported,
+                fmt::format("unknown GPU target \"{}\"; the targets are sm_80 and sm_90a", name));
+  return target;
+}
+
 std::vector<std::string> cpu_target_names() {
   std::vector<std::string> names;
   for (const Target& target : table()) names.emplace_back(short_name(target));

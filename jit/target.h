@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CPU targets, best first: avx512bf16, avx512, avx2, generic (x86-64), neon (AArch64). The running machine's best is
-// found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name.
+// found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name. GPU targets: sm_80 (portable code for
+// Ampere and everything later), sm_90a (Hopper's own instructions).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,6 +24,9 @@ struct Target {
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
           l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
 
+  int64_t shared_bytes = 0;  ///< GPUs: shared memory that one block of threads may have; 0 for CPUs
+
+  bool is_gpu() const { return shared_bytes > 0; }
   int lanes_f32() const { return vector_bytes / 4; }
 };
 
@@ -31,6 +35,8 @@ struct Target {
 const Target& host_target();
 /// A target by short name ("avx2") for cross compilation and dumps. Errors: unsupported.
 Target cpu_target(std::string_view name);
+/// A GPU target: "sm_80" or "sm_90a". Errors: unsupported.
+Target gpu_target(std::string_view name);
 /// Short names, best first.
 std::vector<std::string> cpu_target_names();
 /// True when the running machine can execute code for `target`.

@@ -90,6 +90,23 @@ double predict(const Workload& w, const Shape& s, int64_t first, int64_t block_n
                   : predict_block_us(w, s, first, block_n, length, target);
 }
 
+constexpr int64_t kGpuWarps = 4;
+
+/// Blocks of queries or splits of keys whose tiles fit the registers of a GPU's threads.
+template <class Visit>
+void for_each_gpu_config(const Shape& s, int64_t length, const Visit& visit) {
+  for (const int64_t block_n : {32, 64, 128}) {
+    if (block_n > 32 && block_n >= 2 * length) continue;
+    if (s.decode) {
+      for (const int64_t splits : kSplits)
+        if (splits == 1 || splits * block_n < length + block_n) visit(splits, block_n);
+    } else {
+      for (const int64_t block_m : {16, 32, 64, 128})
+        if ((block_m == 16 || block_m < 2 * length) && block_m * (s.head_dim + block_n) <= 16 * 1024) visit(block_m, block_n);
+    }
+  }
+}
+
 Config make_config(const Shape& s, int64_t first, int64_t block_n) {
   return {{s.decode ? "splits" : "block_m", first}, {"block_n", block_n}};
 }
@@ -99,6 +116,14 @@ Config make_config(const Shape& s, int64_t first, int64_t block_n) {
 ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
   ConfigSpace space;
+  if (target.is_gpu()) {
+    for_each_gpu_config(s, length, [&](int64_t first, int64_t block_n) {
+      Config config = make_config(s, first, block_n);
+      config.set("num_warps", kGpuWarps);
+      space.add(config);
+    });
+    return space;
+  }
   for_each_config(w, s, length, target,
                   [&](int64_t first, int64_t block_n) { space.add(make_config(s, first, block_n)); });
   return space;
@@ -106,6 +131,7 @@ ConfigSpace config_space(const Workload& w, int64_t length, const Target& target
 
 Config default_config(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
+  if (target.is_gpu()) return config_space(w, length, target).enumerate().back();
   int64_t best[2] = {0, 0};
   double best_us = 1e300;
   for_each_config(w, s, length, target, [&](int64_t first, int64_t block_n) {

@@ -1,6 +1,7 @@
 // kernels/linear_config.cpp -- configurations of linear and the model that ranks them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -69,7 +70,7 @@ class Collector {
   Collector(const Shape& s, int threads, const Target& target) : s_(s), threads_(threads), target_(target) {}
   void add(const Tile& t) {
     if (refusal(s_, t, threads_, target_)) return;
-    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc}).second) tiles_.push_back(t);
+    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps}).second) tiles_.push_back(t);
   }
   std::vector<Tile> take() { return std::move(tiles_); }
 
@@ -77,7 +78,7 @@ class Collector {
   const Shape& s_;
   int threads_;
   const Target& target_;
-  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
   std::vector<Tile> tiles_;
 };
 
@@ -210,18 +211,50 @@ double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, in
   return *std::max_element(ends.begin(), ends.end());
 }
 
+void collect_mma(int64_t length, Collector& collector) {
+  const int64_t cover = round_up(length, 16);
+  for (const int64_t num_warps : {4, 8})
+    for (const int64_t block_m : {16, 32, 64, 128})
+      for (const int64_t block_n : {32, 64, 128})
+        for (const int64_t block_k : {32, 64}) {
+          const int64_t sums = block_m * block_n / (32 * num_warps);
+          if ((block_m > 16 && block_m / 2 >= cover) || sums < 4 || sums > 64) continue;
+          collector.add({"mma", block_m, block_n, 16, 8, block_k, num_warps});
+        }
+}
+
+/// On a GPU: waves of blocks, each as long as its multiply-adds or its loads.
+double predict_gpu_us(const Shape& s, const Tile& t, int64_t length) {
+  constexpr double kBlocksAtOnce = 264, kFlopsPerUs = 2.5e6, kBytesPerUs = 2e4;  // of one block
+  int64_t column_blocks = 0;
+  for (const int64_t n : s.n) column_blocks += cdiv(n, t.block_n);
+  const double waves = std::ceil(static_cast<double>(column_blocks * cdiv(length, t.block_m)) / kBlocksAtOnce);
+  const double weights = s.weights_per_loop(), k = static_cast<double>(s.k);
+  const double flops = 2 * k * weights * static_cast<double>(t.block_m * t.block_n);
+  const double bytes = k * static_cast<double>(dtype_bytes(s.dtype)) * static_cast<double>(t.block_m + t.block_n * s.weights_per_loop());
+  return 2 + waves * std::max(flops / kFlopsPerUs, bytes / kBytesPerUs);
+}
+
 }  // namespace
 
 Tile Tile::from(const autotune::Config& c) {
+  if (c.values().contains("block_k"))
+    return {"mma", c.get_int("block_m"), c.get_int("block_n"), 16, 8, c.get_int("block_k"), c.get_int("num_warps")};
   return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"),
           c.get_int("mr"),      c.get_int("nr"),      c.get_int("kc")};
 }
 
 autotune::Config Tile::config() const {
+  if (form == "mma")
+    return {{"block_m", block_m}, {"block_n", block_n}, {"block_k", kc}, {"num_warps", num_warps}};
   return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
 }
 
 std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {
+  if (t.form == "mma") {
+    if (s.packed) return "packed weights are for CPUs";
+    return std::nullopt;
+  }
   if (const int64_t needed = registers(s, t, target); needed > target.num_vector_registers)
     return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed,
                        target.num_vector_registers);
@@ -238,6 +271,10 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
 
 std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const Target& target) {
   Collector collector(s, threads, target);
+  if (target.is_gpu()) {
+    collect_mma(length, collector);
+    return collector.take();
+  }
   collect_outer(s, threads, length, target, collector);
   collect_transposed(s, threads, length, target, collector);
   collect_dot(s, threads, length, target, collector);
@@ -245,6 +282,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
 }
 
 double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
+  if (t.form == "mma") return predict_gpu_us(s, t, length);
   constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 1;
   const bool is_outer = t.form == "outer";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();

@@ -31,8 +31,9 @@ struct Shape {
 };
 
 struct Tile {
-  std::string form;  ///< "dot" | "outer" | "transposed"
+  std::string form;  ///< "dot" | "outer" | "transposed", "mma" on GPUs
   int64_t block_m, block_n, mr, nr, kc;
+  int64_t num_warps = 0;  ///< GPUs
 
   static Tile from(const autotune::Config& config);
   autotune::Config config() const;

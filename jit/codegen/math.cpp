@@ -1,4 +1,4 @@
-// jit/codegen/cpu/math.cpp -- minimax polynomials as straight-line IR; see math.h.
+// jit/codegen/math.cpp -- minimax polynomials as straight-line IR; see math.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rules of this file. (1) No llvm.floor, rint or fma: on x86-64 without FMA they become library calls. Multiply-adds
@@ -6,14 +6,14 @@
 // is adding and subtracting 1.5 * 2^23, so no fast-math flag may be set: reassociation would cancel it. (3) A clamp is
 // written `x > limit ? limit : x`, which is one instruction and lets NaN through. Coefficients: Remez exchange in 40
 // digits, minimising the relative error of the function, each coefficient rounded to f32 before the next is fitted.
-#include "jit/codegen/cpu/math.h"
+#include "jit/codegen/math.h"
 
 #include <initializer_list>
 
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 
-namespace seqtile::cpu {
+namespace seqtile::codegen {
 namespace {
 
 using llvm::Value;
@@ -161,4 +161,4 @@ Value* emit_erf(llvm::IRBuilderBase& builder, Value* x) {
 Value* emit_sin(llvm::IRBuilderBase& b, Value* x) { return emit_sine(b, x, false); }
 Value* emit_cos(llvm::IRBuilderBase& b, Value* x) { return emit_sine(b, x, true); }
 
-}  // namespace seqtile::cpu
+}  // namespace seqtile::codegen

@@ -1,7 +1,7 @@
-// jit/codegen/cpu/math.h -- transcendental functions as LLVM IR, for f32 scalars and vectors of any width.
+// jit/codegen/math.h -- transcendental functions as LLVM IR, for f32 scalars and vectors of any width.
 // SPDX-License-Identifier: Apache-2.0
 //
-// At most 2 ulp over the range kernels use (tests/jit/codegen/cpu/math_test.cpp measures it): straight-line code, no
+// At most 2 ulp over the range kernels use (tests/jit/codegen/math_test.cpp measures it): straight-line code, no
 // tables, no calls. NaN stays NaN. exp2 and its users handle infinities: a masked score of -inf gives exactly 0.
 #pragma once
 
@@ -10,7 +10,7 @@ class IRBuilderBase;
 class Value;
 }  // namespace llvm
 
-namespace seqtile::cpu {
+namespace seqtile::codegen {
 
 llvm::Value* emit_exp2(llvm::IRBuilderBase& b, llvm::Value* x);
 llvm::Value* emit_log2(llvm::IRBuilderBase& b, llvm::Value* x);
@@ -19,4 +19,4 @@ llvm::Value* emit_erf(llvm::IRBuilderBase& b, llvm::Value* x);
 llvm::Value* emit_sin(llvm::IRBuilderBase& b, llvm::Value* x);  ///< |x| up to 2^20 (angles of rotary embeddings)
 llvm::Value* emit_cos(llvm::IRBuilderBase& b, llvm::Value* x);
 
-}  // namespace seqtile::cpu
+}  // namespace seqtile::codegen

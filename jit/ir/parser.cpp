@@ -39,6 +39,7 @@ class Parser {
       } while (accept(','));
       expect(')');
     }
+    if (at_attributes()) function_->attributes = attributes();
     block(&function_->body(), 0);
     skip_space();
     if (pos_ != text_.size()) fail("expected the end of the text");

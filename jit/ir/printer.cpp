@@ -64,6 +64,7 @@ class Printer {
       text_ += (i ? ", " : "") + id(param) + " " + function.param_names()[i] + ": " + to_string(param->type);
     }
     text_ += ")";
+    print_attributes(function.attributes);
     print_block(function.body());
     return text_ + "\n";
   }
@@ -81,18 +82,22 @@ class Printer {
     text_ += (op.results.empty() ? "" : " = ") + std::string(op.info().name);
     if (!op.operands.empty()) text_ += ' ';
     print_ids(op.operands);
-    const char* separator = " {";
-    for (const auto& [name, value] : op.attributes) {
-      text_ += separator + name + " = " + attribute_text(value);
-      separator = ", ";
-    }
-    if (!op.attributes.empty()) text_ += '}';
+    print_attributes(op.attributes);
     for (size_t i = 0; i < op.results.size(); ++i) text_ += (i ? ", " : " : ") + to_string(op.results[i]->type);
     for (const Block* region : op.regions) {
       print_arguments(*region);
       print_block(*region);
     }
     text_ += '\n';
+  }
+
+  void print_attributes(const Attributes& attributes) {
+    const char* separator = " {";
+    for (const auto& [name, value] : attributes) {
+      text_ += separator + name + " = " + attribute_text(value);
+      separator = ", ";
+    }
+    if (!attributes.empty()) text_ += '}';
   }
 
   void print_arguments(const Block& block) {

@@ -4,12 +4,13 @@ seqtile_test(jit
   support/golden.cpp support/interpreter.cpp support/interpreter_values.cpp support/sample_kernels.cpp
   support/interpreter_test.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
-  jit/codegen/cpu/lowering_test.cpp jit/compiler_test.cpp jit/runtime/cpu/executor_test.cpp)
+  jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/linear_layout_test.cpp jit/codegen/nvptx/ptx_test.cpp
+  jit/compiler_test.cpp jit/runtime/cpu/executor_test.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)
   target_sources(jit_tests PRIVATE support/llvm_kernel.cpp
-    jit/codegen/cpu/math_test.cpp jit/codegen/cpu/blob_test.cpp
+    jit/codegen/math_test.cpp jit/codegen/cpu/blob_test.cpp
     jit/runtime/cpu/cpu_device_test.cpp)
   include(${CMAKE_CURRENT_LIST_DIR}/../support/emulated_device.cmake)
   target_link_libraries(jit_tests PRIVATE seqtile_llvm seqtile_emulated_device)

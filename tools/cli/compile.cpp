@@ -17,7 +17,7 @@ namespace seqtile::cli {
 namespace {
 
 struct CompileOptions : Options {
-  std::string emit;
+  std::string emit, target;
   std::vector<std::string> config;
 };
 
@@ -81,16 +81,18 @@ autotune::Config config_of(const autotune::OpDef& op, const autotune::Workload& 
                         whole_example(given, config, space.enumerate())));
 }
 
-/// That of SEQTILE_CPU_TARGET, or of this machine, whether it executes here or not.
-Target compile_target() {
-  const auto name = env::cpu_target();
-  if (!name) return host_target();
-  const Target target = cpu_target(*name);
+/// The one that --target or SEQTILE_CPU_TARGET names, whether it executes here or not, or this machine's.
+Target compile_target(const std::string& given) {
+  if (given.starts_with("sm_")) return gpu_target(given);
+  const auto variable = env::cpu_target();
+  if (given.empty() && !variable) return host_target();
+  const std::string name = given.empty() ? *variable : given;
+  const Target target = cpu_target(name);
   if (!can_compile_for(target))
     throw Error(ErrorCode::unsupported,
-                fmt::format("SEQTILE_CPU_TARGET={}: the LLVM of this build generates no code for it; use a build with "
-                            "LLVM's shared library",
-                            *name));
+                fmt::format("target {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
+                            "library",
+                            name));
   return is_executable(target) ? host_target() : target;  // the host's has this machine's cache sizes
 }
 
@@ -98,8 +100,11 @@ int run(const Session& session, const CompileOptions& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
   const int64_t length = parse_length("--length", options.length);
-  if (options.device != "cpu") open_device_of(options, 1);  // refuses it: only the CPU has a target here
-  const Target target = compile_target();
+  if (options.device != "cpu") open_device_of(options, 1);  // refuses it: --target names what code is for
+  const Target target = compile_target(options.target);
+  if (target.is_gpu() ? options.emit == "asm" : options.emit == "ptx")
+    bad_input(fmt::format("--emit {}: compiling for {} has no such stage; there are tile, ll and {}", options.emit,
+                          target.name, target.is_gpu() ? "ptx" : "asm"));
   const autotune::Config config = config_of(op, workload, length, options, target);
   const auto function = autotune::build_kernel(op, workload, config, target);
 
@@ -108,7 +113,12 @@ int run(const Session& session, const CompileOptions& options) {
     if (stage == options.emit) print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
   });
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (options.emit.empty())
+  if (options.emit.empty() && target.is_gpu())
+    print_line(fmt::format("{}\n  target {}, {} of PTX, {} threads and {} of shared memory a program, compiled in {:.1f} ms"
+                           "\n  {}",
+                           binary.symbol, binary.target, format_bytes(binary.code.size()), binary.threads,
+                           format_bytes(binary.shared_bytes), ms, format_fields(config)));
+  else if (options.emit.empty())
     print_line(fmt::format("{}\n  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms\n  {}",
                            binary.symbol, binary.target, format_bytes(binary.code.size()),
                            format_bytes(binary.arena_bytes), ms, format_fields(config)));
@@ -119,6 +129,8 @@ int run(const Session& session, const CompileOptions& options) {
                 {"stage", binary.stage},
                 {"code_bytes", binary.code.size()},
                 {"arena_bytes", binary.arena_bytes},
+                {"threads", binary.threads},
+                {"shared_bytes", binary.shared_bytes},
                 {"compile_ms", ms},
                 {"config", fields_json(config)}});
   return kDone;
@@ -132,14 +144,17 @@ void add_compile(CLI::App& app, Session& session) {
       add_command(app, session, "compile", "Compile one kernel and show a stage of it",
                   "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --dtype f32 --emit tile\n"
                   "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --emit asm | less\n"
-                  "  SEQTILE_CPU_TARGET=neon seqtile compile rms_norm --set n=576 --length 64 --emit ll",
+                  "  seqtile compile rms_norm --set n=576 --length 64 --target neon --emit ll\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --dtype bf16 --target sm_80 --emit ptx",
                   options, run);
   add_operation(command, *options);
   add_key(command, *options);
   add_length(command, *options);
   command.get_option("--length")->required();
-  command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR) or asm (assembly)")
-      ->check(CLI::IsMember({"tile", "ll", "asm"}));
+  command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly) or ptx (for GPUs)")
+      ->check(CLI::IsMember({"tile", "ll", "asm", "ptx"}));
+  command.add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
+      ->type_name("NAME");
   command
       .add_option("--config", options->config, "A parameter of the configuration (default: the operation's default)")
       ->type_name("KEY=VALUE");

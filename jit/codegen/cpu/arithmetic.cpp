@@ -1,6 +1,6 @@
 // jit/codegen/cpu/arithmetic.cpp -- element-wise arithmetic on register values, scalars and vectors alike.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/codegen/cpu/math.h"
+#include "jit/codegen/math.h"
 #include "jit/codegen/cpu/program.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -38,7 +38,7 @@ Value* float_binary(Emitter& e, OpKind kind, Value* a, Value* b) {
     case OpKind::div: return e.b.CreateFDiv(a, b);
     case OpKind::min: return e.b.CreateSelect(e.b.CreateFCmpOLT(a, b), a, b);
     case OpKind::max: return e.b.CreateSelect(e.b.CreateFCmpOGT(a, b), a, b);
-    case OpKind::pow: return emit_exp2(e.b, e.b.CreateFMul(emit_log2(e.b, a), b));
+    case OpKind::pow: return codegen::emit_exp2(e.b, e.b.CreateFMul(codegen::emit_log2(e.b, a), b));
     default: return nullptr;
   }
 }
@@ -83,12 +83,12 @@ Value* float_unary(Emitter& e, OpKind kind, Value* a) {
     case OpKind::sqrt: return e.b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a);
     case OpKind::rsqrt: return e.b.CreateFDiv(one, e.b.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
     case OpKind::rcp: return e.b.CreateFDiv(one, a);
-    case OpKind::exp2: return emit_exp2(e.b, a);
-    case OpKind::log2: return emit_log2(e.b, a);
-    case OpKind::tanh: return emit_tanh(e.b, a);
-    case OpKind::erf: return emit_erf(e.b, a);
-    case OpKind::sin: return emit_sin(e.b, a);
-    case OpKind::cos: return emit_cos(e.b, a);
+    case OpKind::exp2: return codegen::emit_exp2(e.b, a);
+    case OpKind::log2: return codegen::emit_log2(e.b, a);
+    case OpKind::tanh: return codegen::emit_tanh(e.b, a);
+    case OpKind::erf: return codegen::emit_erf(e.b, a);
+    case OpKind::sin: return codegen::emit_sin(e.b, a);
+    case OpKind::cos: return codegen::emit_cos(e.b, a);
     case OpKind::floor: return emit_floor(e, a);
     default: return nullptr;
   }

@@ -1,6 +1,6 @@
-// tests/jit/codegen/cpu/math_test.cpp -- accuracy of the emitted functions, in ulp, on every target that runs here.
+// tests/jit/codegen/math_test.cpp -- accuracy of the emitted functions, in ulp, on every target that runs here.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/codegen/cpu/math.h"
+#include "jit/codegen/math.h"
 
 #include <catch2/catch.hpp>
 
@@ -26,12 +26,12 @@ struct Function {
   float lo, hi;  ///< the range kernels use, where 2 ulp hold
 };
 
-const Function kExp2{"exp2", cpu::emit_exp2, std::exp2, -125.49999f, 127.99999f};
-const Function kLog2{"log2", cpu::emit_log2, std::log2, 0x1p-149f, 3.4028234e38f};
-const Function kTanh{"tanh", cpu::emit_tanh, std::tanh, -30, 30};
-const Function kErf{"erf", cpu::emit_erf, std::erf, -10, 10};
-const Function kSin{"sin", cpu::emit_sin, std::sin, -0x1p20f, 0x1p20f};
-const Function kCos{"cos", cpu::emit_cos, std::cos, -0x1p20f, 0x1p20f};
+const Function kExp2{"exp2", codegen::emit_exp2, std::exp2, -125.49999f, 127.99999f};
+const Function kLog2{"log2", codegen::emit_log2, std::log2, 0x1p-149f, 3.4028234e38f};
+const Function kTanh{"tanh", codegen::emit_tanh, std::tanh, -30, 30};
+const Function kErf{"erf", codegen::emit_erf, std::erf, -10, 10};
+const Function kSin{"sin", codegen::emit_sin, std::sin, -0x1p20f, 0x1p20f};
+const Function kCos{"cos", codegen::emit_cos, std::cos, -0x1p20f, 0x1p20f};
 
 testing::EmulatedDevice* aarch64_machine() {
   static const auto device = testing::make_emulated_device();

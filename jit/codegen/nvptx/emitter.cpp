@@ -1,0 +1,274 @@
+// jit/codegen/nvptx/emitter.cpp -- see emitter.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/nvptx/emitter.h"
+
+#include <algorithm>
+
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+namespace seqtile::nvptx {
+
+using llvm::Value;
+
+namespace {
+
+void annotate(llvm::Function* function, const char* name, int value) {
+  llvm::LLVMContext& context = function->getContext();
+  auto* type = llvm::Type::getInt32Ty(context);
+  function->getParent()->getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(
+          context, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context, name),
+                    llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(type, static_cast<uint64_t>(value)))}));
+}
+
+}  // namespace
+
+Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, int num_slots, int warps)
+    : module(m), context(m.getContext()), target(t), num_warps(warps), b(context) {
+  const std::vector<llvm::Type*> params(static_cast<size_t>(num_slots), b.getInt64Ty());
+  function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false),
+                                    llvm::Function::ExternalLinkage, symbol, module);
+  annotate(function, "kernel", 1);
+  annotate(function, "reqntidx", 32 * warps);
+  b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
+  thread = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  lane = b.CreateAnd(thread, i32(31));
+  warp = b.CreateLShr(thread, i32(5));
+  auto* bytes = llvm::ArrayType::get(b.getInt8Ty(), 0);
+  shared_ = new llvm::GlobalVariable(module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr, symbol + "_shared",
+                                     nullptr, llvm::GlobalVariable::NotThreadLocal, kSharedSpace);
+  shared_->setAlignment(llvm::Align(128));
+}
+
+llvm::Type* Emitter::type_of(DType dtype) {
+  switch (dtype) {
+    case DType::i1: return b.getInt1Ty();
+    case DType::i8: return b.getInt8Ty();
+    case DType::i16: return b.getInt16Ty();
+    case DType::i32: return b.getInt32Ty();
+    case DType::i64: return b.getInt64Ty();
+    case DType::f16: return b.getHalfTy();
+    case DType::bf16: return b.getBFloatTy();
+    case DType::f32: return b.getFloatTy();
+    case DType::f64: return b.getDoubleTy();
+  }
+  return nullptr;
+}
+
+Value* Emitter::program_id(int axis) {
+  constexpr llvm::Intrinsic::ID kIds[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x,
+                                          llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
+                                          llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z};
+  return b.CreateZExt(b.CreateIntrinsic(kIds[axis], {}, {}), b.getInt64Ty());
+}
+
+Value* Emitter::num_programs(int axis) {
+  constexpr llvm::Intrinsic::ID kIds[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x,
+                                          llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_y,
+                                          llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_z};
+  return b.CreateZExt(b.CreateIntrinsic(kIds[axis], {}, {}), b.getInt64Ty());
+}
+
+std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector<Value*> inits, const Body& body) {
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  auto* head = llvm::BasicBlock::Create(context, "loop", function);
+  auto* inside = llvm::BasicBlock::Create(context, "body", function);
+  auto* after = llvm::BasicBlock::Create(context, "done", function);
+  b.CreateBr(head);
+  b.SetInsertPoint(head);
+  auto* index = b.CreatePHI(lo->getType(), 2);
+  index->addIncoming(lo, before);
+  std::vector<llvm::PHINode*> phis;
+  std::vector<Value*> carried;
+  for (Value* init : inits) {
+    phis.push_back(b.CreatePHI(init->getType(), 2));
+    phis.back()->addIncoming(init, before);
+    carried.push_back(phis.back());
+  }
+  b.CreateCondBr(b.CreateICmpSLT(index, hi), inside, after);
+  b.SetInsertPoint(inside);
+  const std::vector<Value*> next = body(index, carried);
+  index->addIncoming(b.CreateAdd(index, step), b.GetInsertBlock());
+  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], b.GetInsertBlock());
+  b.CreateBr(head);
+  b.SetInsertPoint(after);
+  return carried;
+}
+
+void Emitter::if_then(Value* condition, const std::function<void()>& body) {
+  auto* inside = llvm::BasicBlock::Create(context, "then", function);
+  auto* after = llvm::BasicBlock::Create(context, "endif", function);
+  b.CreateCondBr(condition, inside, after);
+  b.SetInsertPoint(inside);
+  body();
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
+Value* Emitter::assembly(llvm::Type* result, const std::string& text, const std::string& constraints,
+                         const std::vector<Value*>& operands) {
+  std::vector<llvm::Type*> types;
+  for (const Value* operand : operands) types.push_back(operand->getType());
+  auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text, constraints, true);
+  auto* call = b.CreateCall(code, operands);
+  call->addFnAttr(llvm::Attribute::Convergent);
+  call->addFnAttr(llvm::Attribute::NoUnwind);
+  return call;
+}
+
+void Emitter::sync() { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+
+Value* Emitter::scratch(int64_t bytes) {
+  scratch_bytes_ = std::max(scratch_bytes_, bytes);
+  return shared_;
+}
+
+void Emitter::finish_shared() {
+  if (scratch_bytes_ == 0) shared_->eraseFromParent(), shared_ = nullptr;
+}
+
+Value* Emitter::element_pointer(Value* base, Value* index, DType dtype) {
+  return b.CreateInBoundsGEP(memory_type(dtype), base, index);
+}
+
+namespace {
+
+/// How `width` elements travel: as 32-bit words, or one narrower or wider element in a register of its own.
+struct Words {
+  Words(llvm::IRBuilder<>& b, DType dtype, int width) {
+    const int64_t bytes = dtype_bytes(dtype) * width;
+    count = static_cast<int>(bytes >= 4 && bytes != 8 ? bytes / 4 : bytes == 8 && dtype_bytes(dtype) < 8 ? 2 : 1);
+    const int64_t each = bytes / count;
+    type = b.getIntNTy(static_cast<unsigned>(std::max<int64_t>(each, 2) * 8));
+    constraint = each <= 2 ? "h" : each == 4 ? "r" : "l";
+    suffix = (count > 1 ? ".v" + std::to_string(count) : "") + ".b" + std::to_string(each * 8);
+    narrow = each == 1;
+  }
+  int count;
+  llvm::Type* type;
+  std::string constraint, suffix;
+  bool narrow;  ///< one byte in a 16-bit register
+};
+
+std::string operand_list(int first, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += (i ? ", $" : "$") + std::to_string(first + i);
+  return count > 1 ? "{" + text + "}" : text;
+}
+
+const char* space_of(const Value* pointer) {
+  return pointer->getType()->getPointerAddressSpace() == kSharedSpace ? "shared" : "global";
+}
+
+}  // namespace
+
+// The elements of the words that `values` were packed into, and back.
+std::vector<Value*> Emitter::repacked(const std::vector<Value*>& values, llvm::Type* element, int count) {
+  if (values.size() == static_cast<size_t>(count) && values[0]->getType() == element) return values;
+  llvm::Type* from = values[0]->getType();
+  const auto width = static_cast<unsigned>(values.size());
+  Value* all = width == 1 ? values[0] : llvm::PoisonValue::get(llvm::FixedVectorType::get(from, width));
+  for (unsigned i = 0; width > 1 && i < width; ++i) all = b.CreateInsertElement(all, values[i], uint64_t{i});
+  all = b.CreateBitCast(all, count == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(count)));
+  std::vector<Value*> result;
+  for (int i = 0; i < count; ++i)
+    result.push_back(count == 1 ? all : b.CreateExtractElement(all, static_cast<uint64_t>(i)));
+  return result;
+}
+
+// Conditional accesses are predicated instructions: a branch around each would keep them from being in flight together.
+std::vector<Value*> Emitter::load(DType dtype, Value* pointer, int width, Value* condition, Value* fill) {
+  llvm::Type* element = memory_type(dtype);
+  std::vector<Value*> values;
+  if (!condition) {
+    llvm::Type* type = width == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(width));
+    Value* all = b.CreateAlignedLoad(type, pointer, llvm::Align(static_cast<uint64_t>(dtype_bytes(dtype) * width)));
+    for (int i = 0; i < width; ++i)
+      values.push_back(width == 1 ? all : b.CreateExtractElement(all, static_cast<uint64_t>(i)));
+  } else {
+    const Words words(b, dtype, width);
+    if (dtype == DType::i1) fill = b.CreateZExt(fill, element);
+    std::vector<Value*> operands;
+    if (words.narrow) operands = {b.CreateZExt(b.CreateBitCast(fill, b.getInt8Ty()), words.type)};
+    else operands = repacked(std::vector<Value*>(static_cast<size_t>(width), fill), words.type, words.count);
+    std::string text, constraints;
+    for (int i = 0; i < words.count; ++i) {
+      text += "mov.b" + std::to_string(words.type->getIntegerBitWidth()) + " $" + std::to_string(i) + ", $" +
+              std::to_string(words.count + i) + "; ";
+      constraints += "=&" + words.constraint + ",";
+    }
+    for (int i = 0; i < words.count; ++i) constraints += words.constraint + ",";
+    text += "@$" + std::to_string(2 * words.count + 1) + " ld." + space_of(pointer) + words.suffix + " " +
+            operand_list(0, words.count) + ", [$" + std::to_string(2 * words.count) + "];";
+    constraints += pointer->getType()->getPointerAddressSpace() == kSharedSpace ? "r,b,~{memory}" : "l,b,~{memory}";
+    operands.push_back(address_of(pointer));
+    operands.push_back(condition);
+    llvm::Type* result = words.count == 1 ? words.type
+                                          : llvm::StructType::get(context, std::vector<llvm::Type*>(static_cast<size_t>(words.count), words.type));
+    Value* loaded = assembly(result, text, constraints, operands);
+    std::vector<Value*> all;
+    for (int i = 0; i < words.count; ++i)
+      all.push_back(words.count == 1 ? loaded : b.CreateExtractValue(loaded, static_cast<unsigned>(i)));
+    if (words.narrow) all = {b.CreateTrunc(all[0], b.getInt8Ty())};
+    values = repacked(all, element, width);
+  }
+  if (dtype == DType::i1)
+    for (Value*& value : values) value = b.CreateICmpNE(value, llvm::Constant::getNullValue(element));
+  return values;
+}
+
+void Emitter::store(DType dtype, Value* pointer, std::vector<Value*> values, Value* condition) {
+  llvm::Type* element = memory_type(dtype);
+  const auto width = static_cast<int>(values.size());
+  if (dtype == DType::i1)
+    for (Value*& value : values) value = b.CreateZExt(value, element);
+  if (!condition) {
+    Value* all = width == 1 ? values[0]
+                            : llvm::PoisonValue::get(llvm::FixedVectorType::get(element, static_cast<unsigned>(width)));
+    for (int i = 0; width > 1 && i < width; ++i)
+      all = b.CreateInsertElement(all, values[static_cast<size_t>(i)], static_cast<uint64_t>(i));
+    b.CreateAlignedStore(all, pointer, llvm::Align(static_cast<uint64_t>(dtype_bytes(dtype) * width)));
+    return;
+  }
+  const Words words(b, dtype, width);
+  std::vector<Value*> operands;
+  if (words.narrow) operands = {b.CreateZExt(b.CreateBitCast(values[0], b.getInt8Ty()), words.type)};
+  else operands = repacked(values, words.type, words.count);
+  std::string constraints;
+  for (int i = 0; i < words.count; ++i) constraints += words.constraint + ",";
+  const std::string text = "@$" + std::to_string(words.count + 1) + " st." + space_of(pointer) + words.suffix + " [$" +
+                           std::to_string(words.count) + "], " + operand_list(0, words.count) + ";";
+  constraints += pointer->getType()->getPointerAddressSpace() == kSharedSpace ? "r,b,~{memory}" : "l,b,~{memory}";
+  operands.push_back(address_of(pointer));
+  operands.push_back(condition);
+  assembly(b.getVoidTy(), text, constraints, operands);
+}
+
+Value* Emitter::address_of(Value* pointer) {
+  return b.CreatePtrToInt(pointer, pointer->getType()->getPointerAddressSpace() == kSharedSpace ? b.getInt32Ty() : b.getInt64Ty());
+}
+
+Value* Emitter::convert(Value* value, DType from, DType to) {
+  if (from == to) return value;
+  llvm::Type* type = type_of(to);
+  if (is_float(from) && is_float(to)) {
+    // Between the 16-bit formats by way of f32.
+    if (dtype_bytes(from) == 2 && dtype_bytes(to) == 2) value = b.CreateFPExt(value, b.getFloatTy());
+    return b.CreateFPCast(value, type);
+  }
+  if (is_float(from)) {
+    if (dtype_bytes(from) == 2) value = b.CreateFPExt(value, b.getFloatTy());
+    if (to == DType::i1) return b.CreateFCmpUNE(value, llvm::Constant::getNullValue(value->getType()));
+    return b.CreateFPToSI(value, type);
+  }
+  if (is_float(to)) {
+    llvm::Type* wide = dtype_bytes(to) == 2 ? b.getFloatTy() : type;
+    value = from == DType::i1 ? b.CreateUIToFP(value, wide) : b.CreateSIToFP(value, wide);
+    return b.CreateFPCast(value, type);
+  }
+  if (to == DType::i1) return b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+  return from == DType::i1 ? b.CreateZExt(value, type) : b.CreateSExtOrTrunc(value, type);
+}
+
+}  // namespace seqtile::nvptx

@@ -1,0 +1,19 @@
+// jit/codegen/nvptx/lowering.h -- tile IR to LLVM IR for NVIDIA GPUs, and on to PTX text.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "jit/compiler.h"
+
+namespace seqtile::nvptx {
+
+struct PtxKernel {
+  std::string text;
+  int threads = 0;           ///< of a block
+  int64_t shared_bytes = 0;  ///< dynamic shared memory of a block
+};
+
+/// Errors: compile_failed, naming the operation that has no lowering, or what a block needs and the GPU has not.
+PtxKernel emit_ptx(const ir::Function& function, const Target& target, const StageDump& dump);
+
+}  // namespace seqtile::nvptx

@@ -1,0 +1,182 @@
+// jit/codegen/nvptx/program.cpp -- parameters, blocks, scalars and views; see program.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/nvptx/program.h"
+
+#include <algorithm>
+
+#include "jit/error.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+#include <fmt/format.h>
+
+namespace seqtile::nvptx {
+
+using ir::Op;
+using ir::OpKind;
+using llvm::Value;
+
+namespace {
+
+constexpr int kDefaultWarps = 4;
+
+int vector_elements(const ir::Function& function) {
+  int64_t bytes = 4;
+  for (const ir::Value* param : function.body().arguments)
+    if (is_float(param->type.dtype)) bytes = std::min(bytes, dtype_bytes(param->type.dtype));
+  return static_cast<int>(16 / bytes);
+}
+
+int warps_of(const ir::Function& function) {
+  const auto found = function.attributes.find("num_warps");
+  const auto* count = found == function.attributes.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return count ? static_cast<int>(*count) : kDefaultWarps;
+}
+
+}  // namespace
+
+Program::Program(llvm::Module& module, const Target& target, const ir::Function& function)
+    : e_(module, target, function.name(), ir::num_slots(function), warps_of(function)),
+      function_(function),
+      vector_(vector_elements(function)) {}
+
+void Program::fail(const Op& op, const std::string& why) const {
+  throw Error(ErrorCode::compile_failed,
+              fmt::format("kernel {}: operation {} {} on {}", function_.name(), op.info().name, why, e_.target.name));
+}
+
+void Program::lower() {
+  bind_parameters();
+  note_users(function_.body());
+  lower_block(function_.body());
+  e_.b.CreateRetVoid();
+  e_.finish_shared();
+}
+
+void Program::bind_parameters() {
+  unsigned slot = 0;
+  const auto next = [&]() -> Value* { return e_.function->getArg(slot++); };
+  for (const ir::Value* param : function_.body().arguments) {
+    const ir::Type& type = param->type;
+    if (!type.is_view()) {
+      Value* bits = next();
+      if (type.dtype == DType::f32) bits = e_.b.CreateBitCast(e_.b.CreateTrunc(bits, e_.b.getInt32Ty()), e_.b.getFloatTy());
+      else if (is_float(type.dtype)) bits = e_.b.CreateBitCast(bits, e_.b.getDoubleTy());
+      else bits = e_.b.CreateTrunc(bits, e_.type_of(type.dtype));
+      scalars_[param] = bits;
+      continue;
+    }
+    ViewRef view;
+    view.base = e_.b.CreateIntToPtr(next(), llvm::PointerType::get(e_.context, kGlobalSpace));
+    for (int d = 0; d < type.rank; ++d) {
+      Value* size = next();
+      view.sizes.push_back(type.shape[d] == ir::kDynamic ? size : e_.i64(type.shape[d]));
+    }
+    for (int d = 0; d < type.rank; ++d) {
+      Value* stride = next();
+      view.strides.push_back(d + 1 == type.rank && type.contiguous ? e_.i64(1) : stride);
+    }
+    views_[param] = std::move(view);
+  }
+}
+
+void Program::note_users(const ir::Block& block) {
+  for (const Op* op : block.ops) {
+    position_.emplace(op, static_cast<int>(position_.size()));
+    for (const ir::Value* operand : op->operands) users_[operand].push_back(op);
+    for (const ir::Block* region : op->regions) note_users(*region);
+  }
+}
+
+void Program::lower_block(const ir::Block& block) {
+  for (const Op* op : block.ops)
+    if (op->kind != OpKind::yield) lower_op(*op);
+}
+
+void Program::lower_op(const Op& op) {
+  const bool is_scalar = op.results.empty() || op.results[0]->type.is_scalar();
+  switch (op.kind) {
+    case OpKind::for_loop: return lower_for(op);
+    case OpKind::if_then: return lower_if(op);
+    case OpKind::while_loop: return lower_while(op);
+    case OpKind::assume: return lower_assume(op);
+    case OpKind::slice:
+    case OpKind::at: return lower_view(op);
+    case OpKind::load:
+    case OpKind::gather: open_loads_.push_back(&op); return;
+    case OpKind::store:
+    case OpKind::store_add: return store(op);
+    case OpKind::scatter: return scatter(op);
+    case OpKind::load_scalar:
+    case OpKind::store_scalar: return lower_element(op);
+    case OpKind::atomic:
+    case OpKind::cas:
+    case OpKind::wait_ge:
+    case OpKind::signal:
+    case OpKind::fence: return lower_sync(op);
+    case OpKind::reduce: return lower_reduce(op);
+    case OpKind::dot: return lower_dot(op);
+    case OpKind::prefetch:
+    case OpKind::assert_true:
+    case OpKind::print: return;
+    default: break;
+  }
+  if (op.kind == OpKind::select && op.results[0]->type.is_view()) return lower_view(op);
+  if (is_scalar) return lower_scalar(op);
+  if (op.info().effects != ir::OpEffects::pure) fail(op, "has no lowering");
+}
+
+void Program::lower_scalar(const Op& op) {
+  if (op.results.empty()) fail(op, "has no lowering");
+  const ir::Value* result = op.results[0];
+  const auto axis = static_cast<int>(op.int_attr("axis"));
+  switch (op.kind) {
+    case OpKind::program_id: scalars_[result] = e_.program_id(axis); return;
+    case OpKind::num_programs: scalars_[result] = e_.num_programs(axis); return;
+    case OpKind::size: scalars_[result] = views_.at(op.operands[0]).sizes[static_cast<size_t>(axis)]; return;
+    case OpKind::constant:
+      scalars_[result] = is_float(result->type.dtype)
+                             ? llvm::ConstantFP::get(e_.type_of(result->type.dtype), op.float_attr("value"))
+                             : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(result->type.dtype),
+                                                                          static_cast<uint64_t>(op.int_attr("value")), true));
+      return;
+    default: break;
+  }
+  std::vector<Value*> operands;
+  for (const ir::Value* operand : op.operands) operands.push_back(scalars_.at(operand));
+  scalars_[result] = arithmetic(op, operands);
+}
+
+void Program::lower_view(const Op& op) {
+  if (op.kind == OpKind::select) {
+    const ViewRef &a = views_.at(op.operands[1]), &b = views_.at(op.operands[2]);
+    Value* condition = scalars_.at(op.operands[0]);
+    ViewRef view{e_.b.CreateSelect(condition, a.base, b.base), {}, {}};
+    for (size_t d = 0; d < a.sizes.size(); ++d) {
+      view.sizes.push_back(e_.b.CreateSelect(condition, a.sizes[d], b.sizes[d]));
+      view.strides.push_back(e_.b.CreateSelect(condition, a.strides[d], b.strides[d]));
+    }
+    views_[op.results[0]] = std::move(view);
+    return;
+  }
+  const ir::Value* source = op.operands[0];
+  ViewRef view = views_.at(source);
+  const DType dtype = source->type.dtype;
+  if (op.kind == OpKind::at) {
+    const auto axis = static_cast<size_t>(op.int_attr("axis"));
+    view.base = e_.element_pointer(view.base, e_.b.CreateMul(scalars_.at(op.operands[1]), view.strides[axis]), dtype);
+    view.sizes.erase(view.sizes.begin() + static_cast<std::ptrdiff_t>(axis));
+    view.strides.erase(view.strides.begin() + static_cast<std::ptrdiff_t>(axis));
+  } else {
+    const auto rank = static_cast<size_t>(source->type.rank);
+    for (size_t d = 0; d < rank; ++d) {
+      Value* offset = scalars_.at(op.operands[1 + d]);
+      view.base = e_.element_pointer(view.base, e_.b.CreateMul(offset, view.strides[d]), dtype);
+      view.sizes[d] = scalars_.at(op.operands[1 + rank + d]);
+    }
+  }
+  views_[op.results[0]] = std::move(view);
+}
+
+void Program::lower_assume(const Op& op) { e_.b.CreateAssumption(scalars_.at(op.operands[0])); }
+
+}  // namespace seqtile::nvptx

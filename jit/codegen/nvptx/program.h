@@ -1,0 +1,152 @@
+// jit/codegen/nvptx/program.h -- the state of lowering one function for GPUs: what each tile-IR value has become.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scalars and views are lowered in program order and are the same in all threads of a block. Tiles are pulled: a store
+// asks for its tile in the layout that makes its own accesses wide, and so on down the expression. Elementwise values
+// and loads are computed in whatever layout they are asked for; products, reductions and loop-carried tiles have a
+// layout of their own and are converted, by way of shared memory where threads must exchange elements. A load happens
+// where its value is first asked for, but before the next write to memory that it may overlap. Elements of the
+// overhang (a layout may cover more than the tile) hold anything: loads and stores leave them out, reductions replace
+// them.
+#pragma once
+#include <array>
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/codegen/nvptx/emitter.h"
+#include "jit/codegen/nvptx/linear_layout.h"
+#include "jit/ir/function.h"
+
+namespace seqtile::nvptx {
+
+/// A view at run time; strides in elements, constants where known.
+struct ViewRef {
+  llvm::Value* base = nullptr;
+  std::vector<llvm::Value*> sizes, strides;
+};
+
+/// The elements of a tile that one thread holds, in the order of the layout's registers.
+struct Held {
+  LinearLayout layout;
+  std::vector<llvm::Value*> registers;
+};
+
+class Program {
+ public:
+  Program(llvm::Module& module, const Target& target, const ir::Function& function);
+  void lower();
+  int num_warps() const { return e_.num_warps; }
+  int64_t shared_bytes() const { return e_.shared_bytes(); }
+
+ private:
+  // program.cpp: parameters, blocks, scalars, views
+  void bind_parameters();
+  void note_users(const ir::Block& block);
+  void lower_block(const ir::Block& block);
+  void lower_op(const ir::Op& op);
+  void lower_scalar(const ir::Op& op);
+  void lower_view(const ir::Op& op);
+  void lower_assume(const ir::Op& op);
+  [[noreturn]] void fail(const ir::Op& op, const std::string& why) const;
+  // control.cpp
+  void lower_for(const ir::Op& op);
+  void lower_if(const ir::Op& op);
+  void lower_while(const ir::Op& op);
+  /// Binds the block's arguments, lowers its operations and returns what its yield hands on, flattened.
+  std::vector<llvm::Value*> lower_region(const ir::Block& block, const std::vector<LinearLayout>& layouts,
+                                         const std::vector<ir::Value*>& arguments = {},
+                                         const std::vector<llvm::Value*>& flat = {});
+  std::vector<llvm::Value*> flattened(const std::vector<ir::Value*>& values, const std::vector<LinearLayout>& layouts);
+  /// Gives `values` their registers from a flat list, in the layouts that flattened() used.
+  void bind(const std::vector<ir::Value*>& values, const std::vector<LinearLayout>& layouts,
+            const std::vector<llvm::Value*>& flat);
+  std::vector<LinearLayout> carried_layouts(const std::vector<ir::Value*>& carried,
+                                            const std::vector<ir::Value*>& yielded);
+  void pin_loads_for(const ir::Op& op);
+
+  // arithmetic.cpp: one element
+  llvm::Value* arithmetic(const ir::Op& op, const std::vector<llvm::Value*>& operands);
+
+  // layouts.cpp: which layout a tile would like
+  LinearLayout preferred(const ir::Value* tile);
+  LinearLayout default_layout(const ir::Type& type) const;
+  LinearLayout preferred_elementwise(const ir::Op& op);
+
+  // tiles.cpp: pulling tiles
+  const std::vector<llvm::Value*>& pull(const ir::Value* tile, const LinearLayout& layout);
+  const Held& pull(const ir::Value* tile);
+  std::vector<llvm::Value*> compute(const ir::Value* tile, const LinearLayout& layout);
+  std::vector<llvm::Value*> elementwise(const ir::Op& op, const LinearLayout& layout);
+  std::vector<llvm::Value*> broadcast(const ir::Op& op, const LinearLayout& layout);
+  std::vector<llvm::Value*> pull_half(const ir::Op& op, int half, const LinearLayout& layout);
+  std::vector<llvm::Value*> join(const ir::Op& op, const LinearLayout& layout);
+  std::vector<llvm::Value*> rearrange(const ir::Op& op, const LinearLayout& layout);
+  llvm::Value* flat_index(const LinearLayout& layout, const ir::Type& type, int reg, int64_t columns);
+  const Held* held(const ir::Value* tile, const LinearLayout& layout) const;
+  const Held& hold(const ir::Value* tile, LinearLayout layout, std::vector<llvm::Value*> registers);
+  std::vector<llvm::Value*> convert(const Held& from, const LinearLayout& to, const ir::Type& type);
+  /// The thread's share of the coordinates of `layout`; computed once.
+  const std::array<llvm::Value*, kMaxRank>& thread_share(const LinearLayout& layout);
+  /// Coordinate `axis` of register `reg`.
+  llvm::Value* coordinate(const LinearLayout& layout, int reg, int axis);
+  /// Whether register `reg` holds an element of `type`, or null where it always does.
+  llvm::Value* is_inside(const LinearLayout& layout, const ir::Type& type, int reg);
+
+  // memory.cpp
+  std::vector<llvm::Value*> load(const ir::Op& op, const LinearLayout& layout);
+  std::vector<llvm::Value*> gather(const ir::Op& op, const LinearLayout& layout);
+  void store(const ir::Op& op);
+  void scatter(const ir::Op& op);
+  void lower_element(const ir::Op& op);
+  llvm::Value* element_address(const ir::Op& op);
+  // synchronisation.cpp: atomics and flags; one thread acts for the block
+  void lower_sync(const ir::Op& op);
+  llvm::Value* from_first_thread(DType dtype, const std::function<llvm::Value*()>& act);
+  void pin_loads_before(const ir::Op& write);
+  bool is_needed_after(const ir::Value* tile, const ir::Op& op) const;
+  /// Where a group of neighbouring registers lies in a view, and whether it is inside (null: it is).
+  struct Address {
+    llvm::Value *pointer, *inside;
+  };
+  Address address(const ir::Value* view, const std::vector<llvm::Value*>& position, const ir::Type& tile,
+                  const LinearLayout& layout, int reg, int width, const std::vector<bool>& is_checked);
+  int vector_width(const ir::Value* view, const ir::Value* offset, const LinearLayout& layout) const;
+
+  // dot.cpp
+  struct Staged;
+  LinearLayout dot_layout(const ir::Type& type) const;
+  void stage(const ir::Value* tile, const Staged& to);
+  llvm::Value* staged_pointer(const Staged& at, llvm::Value* row, llvm::Value* column);
+  void zero_beyond(const Staged& to, DType dtype, int64_t rows, int64_t columns);
+  std::vector<llvm::Value*> load_matrices(const Staged& from, llvm::Value* row, llvm::Value* chunk, bool is_transposed);
+  std::vector<llvm::Value*> load_columns(const Staged& right, bool by_columns, llvm::Value* first, int64_t step,
+                                         int64_t k);
+  void multiply_once(DType dtype, const std::vector<llvm::Value*>& words, llvm::Value** sums);
+  void multiply(DType dtype, const std::vector<llvm::Value*>& a, const std::vector<llvm::Value*>& b,
+                llvm::Value** sums);
+  llvm::Value* warp_share(const LinearLayout& layout, int axis);
+  void lower_dot(const ir::Op& op);
+
+  // reductions.cpp
+  void lower_reduce(const ir::Op& op);
+  llvm::Value* combine(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  std::vector<llvm::Value*> reduce_across_warps(const ir::Op& op, const LinearLayout& whole, std::vector<llvm::Value*> partial);
+
+  Emitter e_;
+  const ir::Function& function_;
+  std::unordered_map<const ir::Value*, llvm::Value*> scalars_;
+  std::unordered_map<const ir::Value*, ViewRef> views_;
+  /// Deques keep references valid; entries of an inner block are dropped at its end.
+  std::unordered_map<const ir::Value*, std::deque<Held>> held_;
+  std::vector<const ir::Value*> held_order_;
+  std::unordered_map<const ir::Value*, LinearLayout> preferred_;  ///< what preferred() has answered, or was told
+  int vector_ = 1;  ///< neighbours that a thread holds in default layouts: 16 bytes of the narrowest float
+  std::vector<std::pair<LinearLayout, std::array<llvm::Value*, kMaxRank>>> shares_;
+  std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
+  std::unordered_map<const ir::Op*, int> position_;  ///< in the text
+  std::vector<const ir::Op*> open_loads_;  ///< loads that may still happen, of the blocks around
+};
+
+}  // namespace seqtile::nvptx

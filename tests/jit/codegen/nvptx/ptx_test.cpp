@@ -1,0 +1,112 @@
+// tests/jit/codegen/nvptx/ptx_test.cpp -- what the PTX of small kernels looks like.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "jit/builder.h"
+#include "jit/compiler.h"
+#include "jit/error.h"
+
+namespace seqtile {
+namespace {
+
+std::string ptx_of(KernelBuilder& b, const char* target = "sm_80") {
+  const KernelBinary binary = compile(*b.finish(), gpu_target(target));
+  CHECK(binary.stage == "ptx");
+  return {reinterpret_cast<const char*>(binary.code.data()), binary.code.size()};
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+/// y = x + x on rows of `n` bf16.
+std::string doubled_rows(int64_t n) {
+  KernelBuilder b("doubled");
+  b.align_rows(16);
+  b.schedule({{"num_warps", int64_t{4}}});
+  Var x = b.view("x", DType::bf16, {kDynamic, n}), y = b.view("y", DType::bf16, {kDynamic, n});
+  Var row = b.program_id(0) * 4;
+  Var value = b.load(x, {row, 0}, {4, n});
+  b.store(y, {row, 0}, value + value);
+  return ptx_of(b);
+}
+
+}  // namespace
+
+TEST_CASE("ptx: rows that are whole vectors travel 16 bytes at a time", "[jit][nvptx]") {
+  const std::string text = doubled_rows(1024);
+  CHECK(count(text, "ld.global.v4.b32") == 4);
+  CHECK(count(text, "st.global.v4.b32") == 4);
+  CHECK(count(text, "ld.global") == 4);
+  CHECK(count(text, ".reqntid 128, 1, 1") == 1);
+}
+
+TEST_CASE("ptx: rows of an odd size travel an element at a time", "[jit][nvptx]") {
+  const std::string text = doubled_rows(1023);
+  CHECK(count(text, ".v4.") == 0);
+  CHECK(count(text, "ld.global.b16") > 0);
+}
+
+TEST_CASE("ptx: a sum goes through shuffles, and shared memory where warps share a row", "[jit][nvptx]") {
+  for (const int64_t warps : {1, 4}) {
+    KernelBuilder b("sum");
+    b.schedule({{"num_warps", warps}});
+    Var x = b.view("x", DType::f32, {kDynamic, 1024}), y = b.view("y", DType::f32, {kDynamic});
+    Var row = b.program_id(0);
+    b.store(y, {row}, b.sum(b.load(x, {row, 0}, {1, 1024}), 1));
+    const std::string text = ptx_of(b);
+    CHECK(count(text, "shfl.sync.bfly") == 5);
+    CHECK((count(text, "bar.sync") > 0) == (warps > 1));
+  }
+}
+
+TEST_CASE("ptx: a product is made of ldmatrix and mma", "[jit][nvptx]") {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    KernelBuilder b("product");
+    b.schedule({{"num_warps", int64_t{4}}});
+    Var x = b.view("x", dtype, {kDynamic, 32}), w = b.view("w", dtype, {64, 32});
+    Var y = b.view("y", DType::f32, {kDynamic, 64});
+    Var row = b.program_id(0) * 64;
+    Var product = b.dot(b.load(x, {row, 0}, {64, 32}), b.trans(b.load(w, {0, 0}, {64, 32})), b.full({64, 64}, 0.0));
+    b.store(y, {row, 0}, product);
+    const std::string text = ptx_of(b);
+    // 64 x 64 results of 16 x 8; k = 32 in steps of 16, or of 8 and three products each; four warps share the work.
+    CHECK(count(text, "mma.sync") == 8 * (dtype == DType::f32 ? 4 * 3 : 2));
+    CHECK(count(text, "ldmatrix") > 0);
+  }
+}
+
+TEST_CASE("ptx: signals release and waits acquire, with their scope", "[jit][nvptx]") {
+  KernelBuilder b("flags");
+  Var flags = b.view("flags", DType::i32, {kDynamic});
+  Var turn = b.scalar("turn", DType::i32);
+  Var me = b.program_id(0);
+  b.wait_ge(flags, {me}, turn);
+  b.signal("add", flags, {me + 1}, turn);
+  const std::string text = ptx_of(b);
+  CHECK(count(text, "ld.acquire.") == 1);
+  CHECK(count(text, "red.release.") == 1);
+}
+
+TEST_CASE("ptx: a tile that does not fit the registers is refused before the compiler runs", "[jit][nvptx]") {
+  KernelBuilder b("large");
+  b.schedule({{"num_warps", int64_t{1}}});
+  Var x = b.view("x", DType::f32, {kDynamic, 16384}), y = b.view("y", DType::f32, {kDynamic, 16384});
+  b.store(y, {0, 0}, b.load(x, {0, 0}, {1, 16384}));
+  try {
+    ptx_of(b);
+    FAIL("not refused");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::compile_failed);
+    CHECK(std::string(error.what()).find("needs 512 values a thread with 1 warps, 256 fit") != std::string::npos);
+  }
+}
+
+TEST_CASE("ptx: unknown GPU targets are named with those that exist", "[jit][nvptx]") {
+  CHECK_THROWS_WITH(gpu_target("sm_70"), Catch::Contains("sm_70") && Catch::Contains("sm_80 and sm_90a"));
+}
+
+}  // namespace seqtile
