@@ -26,16 +26,46 @@ constexpr const char* kArmTriple = "aarch64-unknown-linux-gnu";
 /// level and not only the one it was tuned on.
 const std::vector<Target>& table() {
   static const std::vector<Target> targets = {
-      {.name = "cpu:avx512bf16", .triple = kX86Triple, .cpu = "x86-64-v4", .features = "+avx512bf16",
-       .vector_bytes = 64, .num_vector_registers = 32, .has_bf16_dot = true, .has_fma = true},
-      {.name = "cpu:avx512", .triple = kX86Triple, .cpu = "x86-64-v4", .features = "",
-       .vector_bytes = 64, .num_vector_registers = 32, .has_bf16_dot = false, .has_fma = true},
-      {.name = "cpu:avx2", .triple = kX86Triple, .cpu = "x86-64-v3", .features = "",
-       .vector_bytes = 32, .num_vector_registers = 16, .has_bf16_dot = false, .has_fma = true},
-      {.name = "cpu:generic", .triple = kX86Triple, .cpu = "x86-64", .features = "",
-       .vector_bytes = 16, .num_vector_registers = 16, .has_bf16_dot = false, .has_fma = false},
-      {.name = "cpu:neon", .triple = kArmTriple, .cpu = "generic", .features = "+neon",
-       .vector_bytes = 16, .num_vector_registers = 32, .has_bf16_dot = false, .has_fma = true},
+      {.name = "cpu:avx512bf16",
+       .triple = kX86Triple,
+       .cpu = "x86-64-v4",
+       .features = "+avx512bf16",
+       .vector_bytes = 64,
+       .num_vector_registers = 32,
+       .has_bf16_dot = true,
+       .has_fma = true},
+      {.name = "cpu:avx512",
+       .triple = kX86Triple,
+       .cpu = "x86-64-v4",
+       .features = "",
+       .vector_bytes = 64,
+       .num_vector_registers = 32,
+       .has_bf16_dot = false,
+       .has_fma = true},
+      {.name = "cpu:avx2",
+       .triple = kX86Triple,
+       .cpu = "x86-64-v3",
+       .features = "",
+       .vector_bytes = 32,
+       .num_vector_registers = 16,
+       .has_bf16_dot = false,
+       .has_fma = true},
+      {.name = "cpu:generic",
+       .triple = kX86Triple,
+       .cpu = "x86-64",
+       .features = "",
+       .vector_bytes = 16,
+       .num_vector_registers = 16,
+       .has_bf16_dot = false,
+       .has_fma = false},
+      {.name = "cpu:neon",
+       .triple = kArmTriple,
+       .cpu = "generic",
+       .features = "+neon",
+       .vector_bytes = 16,
+       .num_vector_registers = 32,
+       .has_bf16_dot = false,
+       .has_fma = true},
   };
   return targets;
 }
@@ -126,8 +156,8 @@ const Target& host_target() {
 Target cpu_target(std::string_view name) {
   for (const Target& target : table())
     if (short_name(target) == name) return target;
-  throw Error(ErrorCode::unsupported, fmt::format("unknown CPU target \"{}\"; the targets are {}", name,
-                                                  fmt::join(cpu_target_names(), ", ")));
+  throw Error(ErrorCode::unsupported,
+              fmt::format("unknown CPU target \"{}\"; the targets are {}", name, fmt::join(cpu_target_names(), ", ")));
 }
 
 Target gpu_target(std::string_view name) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CPU targets, best first: avx512bf16, avx512, avx2, generic (x86-64), neon (AArch64). The running machine's best is
-// found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name. GPU targets: sm_80 (portable code for
-// Ampere and everything later), sm_90a (Hopper's own instructions).
+// found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name. GPU targets: sm_80 (portable code
+// for Ampere and everything later), sm_90a (Hopper's own instructions).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -102,7 +102,8 @@ void for_each_gpu_config(const Shape& s, int64_t length, const Visit& visit) {
         if (splits == 1 || splits * block_n < length + block_n) visit(splits, block_n);
     } else {
       for (const int64_t block_m : {16, 32, 64, 128})
-        if ((block_m == 16 || block_m < 2 * length) && block_m * (s.head_dim + block_n) <= 16 * 1024) visit(block_m, block_n);
+        if ((block_m == 16 || block_m < 2 * length) && block_m * (s.head_dim + block_n) <= 16 * 1024)
+          visit(block_m, block_n);
     }
   }
 }

@@ -231,7 +231,8 @@ double predict_gpu_us(const Shape& s, const Tile& t, int64_t length) {
   const double waves = std::ceil(static_cast<double>(column_blocks * cdiv(length, t.block_m)) / kBlocksAtOnce);
   const double weights = s.weights_per_loop(), k = static_cast<double>(s.k);
   const double flops = 2 * k * weights * static_cast<double>(t.block_m * t.block_n);
-  const double bytes = k * static_cast<double>(dtype_bytes(s.dtype)) * static_cast<double>(t.block_m + t.block_n * s.weights_per_loop());
+  const double bytes =
+      k * static_cast<double>(dtype_bytes(s.dtype)) * static_cast<double>(t.block_m + t.block_n * s.weights_per_loop());
   return 2 + waves * std::max(flops / kFlopsPerUs, bytes / kBytesPerUs);
 }
 
@@ -245,8 +246,7 @@ Tile Tile::from(const autotune::Config& c) {
 }
 
 autotune::Config Tile::config() const {
-  if (form == "mma")
-    return {{"block_m", block_m}, {"block_n", block_n}, {"block_k", kc}, {"num_warps", num_warps}};
+  if (form == "mma") return {{"block_m", block_m}, {"block_n", block_n}, {"block_k", kc}, {"num_warps", num_warps}};
   return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
 }
 

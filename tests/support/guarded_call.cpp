@@ -16,7 +16,7 @@ using autotune::ArgRole;
 
 namespace {
 
-constexpr int64_t kGuard = 67, kRowPadding = 5, kInnerPadding = 3;  // elements
+constexpr int64_t kGuard = 67, kRowPadding = 5, kInnerPadding = 3;  // elements, where nothing has to be aligned
 constexpr std::byte kPoison{0xff};
 
 int64_t dim_size(const autotune::Dim& dim, const autotune::Schema& schema, std::span<const int64_t> symbols) {
@@ -28,19 +28,24 @@ int64_t dim_size(const autotune::Dim& dim, const autotune::Schema& schema, std::
 
 /// A tensor with padded rows between poison; behind an input, where its last element ends, is a page that nobody may
 /// read. Packed weights (rank 3) have dense panels: packing makes them so.
-Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole role,
+Tensor guarded_tensor(const std::vector<int64_t>& sizes, DType dtype, ArgRole role, int64_t alignment,
                       std::unique_ptr<GuardedBytes>& memory) {
   Tensor tensor{nullptr, dtype, static_cast<int>(sizes.size()), {}, {}};
   int64_t stride = 1, elements = 1;
+  const int64_t vector = alignment / dtype_bytes(dtype);
+  const auto padding = [&](int64_t odd) { return vector > 1 ? vector : odd; };
+  const int64_t guard = vector > 1 ? 8 * vector : kGuard;
   for (int d = tensor.rank - 1; d >= 0; --d) {
     tensor.sizes[d] = sizes[d];
     tensor.strides[d] = stride;
     elements += (sizes[d] - 1) * stride;
-    stride = stride * sizes[d] + (d == 0 ? 0 : d == 1 ? kRowPadding : role == ArgRole::weight ? 0 : kInnerPadding);
+    stride *= sizes[d];
+    if (d > 0 && (d == 1 || role != ArgRole::weight)) stride += padding(d == 1 ? kRowPadding : kInnerPadding);
   }
-  if (role == ArgRole::output) elements += kGuard;
-  memory = std::make_unique<GuardedBytes>(static_cast<size_t>((kGuard + elements) * dtype_bytes(dtype)), kPoison);
-  tensor.data = memory->data() + kGuard * dtype_bytes(dtype);
+  if (role == ArgRole::output) elements += guard;
+  if (vector > 1) elements = (elements + vector - 1) / vector * vector;  // the end is where a page ends
+  memory = std::make_unique<GuardedBytes>(static_cast<size_t>((guard + elements) * dtype_bytes(dtype)), kPoison);
+  tensor.data = memory->data() + guard * dtype_bytes(dtype);
   return tensor;
 }
 
@@ -59,14 +64,12 @@ void poison(const Tensor& tensor, int axis, int64_t offset) {
   for (int64_t i = 0; i < tensor.sizes[axis]; ++i) poison(tensor, axis + 1, offset + i * tensor.strides[axis]);
 }
 
-std::vector<std::byte> bytes_of(const GuardedBytes& memory) {
-  return {memory.bytes().begin(), memory.bytes().end()};
-}
+std::vector<std::byte> bytes_of(const GuardedBytes& memory) { return {memory.bytes().begin(), memory.bytes().end()}; }
 
 }  // namespace
 
 GuardedCall::GuardedCall(const autotune::OpDef& op, const autotune::Workload& workload, std::vector<int64_t> symbols,
-                         uint64_t seed)
+                         uint64_t seed, int64_t alignment)
     : op_(op), workload_(workload), schema_(op.schema(workload)) {
   problem_.workload = &workload_;
   problem_.schema = &schema_;
@@ -75,7 +78,8 @@ GuardedCall::GuardedCall(const autotune::OpDef& op, const autotune::Workload& wo
   for (size_t i = 0; i < schema_.args.size(); ++i) {
     std::vector<int64_t> sizes;
     for (const autotune::Dim& dim : schema_.args[i].dims) sizes.push_back(dim_size(dim, schema_, problem_.symbols));
-    problem_.tensors.push_back(guarded_tensor(sizes, schema_.args[i].dtype, schema_.args[i].role, memory_[i]));
+    problem_.tensors.push_back(
+        guarded_tensor(sizes, schema_.args[i].dtype, schema_.args[i].role, alignment, memory_[i]));
   }
   for (size_t i = 0; i < schema_.args.size(); ++i) {
     if (schema_.args[i].role == ArgRole::output) continue;

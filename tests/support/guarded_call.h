@@ -20,9 +20,9 @@ namespace seqtile::testing {
 class GuardedCall {
  public:
   /// `symbols` in schema order; inputs are filled by the operation or with normal values, from `seed`. `op` must live
-  /// on.
+  /// on. Bases and rows are aligned to `alignment` bytes as far as the sizes allow; 1: to nothing.
   GuardedCall(const autotune::OpDef& op, const autotune::Workload& workload, std::vector<int64_t> symbols,
-              uint64_t seed);
+              uint64_t seed, int64_t alignment = 1);
   GuardedCall(const GuardedCall&) = delete;
   GuardedCall& operator=(const GuardedCall&) = delete;
 

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "jit/device.h"
+#include "jit/sim/sim_device.h"
 #include "kernels/registry.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/guarded_call.h"
@@ -20,6 +21,7 @@ namespace seqtile::testing {
 using autotune::Config;
 using autotune::OpDef;
 using autotune::Workload;
+using sim::SimDevice;
 
 namespace {
 
@@ -122,7 +124,38 @@ void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<
   }
 }
 
+/// On a machine that executes the PTX text, with all of its checks.
+void check_on(SimDevice& device, const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  constexpr int64_t kAlignment = 16;
+  const OpDef& op = library_op(test_case.operation);
+  const Workload workload = normalized(test_case, dtype, 1);
+  Runners runners(op, workload, device.target(), Backend::compiled, device);
+  for (const int64_t length : lengths) {
+    GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length), kAlignment);
+    const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
+    const auto want = call.want(rows);
+    for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {
+      INFO(op.name << " " << workload.json() << " length " << length << " " << device.info().name << " "
+                   << config.json());
+      KernelRunner& runner = runners.get(config);
+      device.forget_memory();
+      for (size_t i = 0; i < call.memory().size(); ++i)
+        device.register_memory(call.problem().schema->args[i].name, call.memory()[i]->bytes());
+      for (auto& memory : runner.workspaces(call.problem()))
+        device.register_memory("workspace", std::as_writable_bytes(std::span(memory)));
+      call.poison_outputs();
+      runner.run(call.problem());
+      REQUIRE(call.check(rows, want) == "");
+    }
+  }
+}
+
 }  // namespace
+
+void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  static const std::unique_ptr<SimDevice> devices[] = {sim::make_sim_device("sm_80")};
+  for (const auto& device : devices) check_on(*device, test_case, dtype, lengths);
+}
 
 const OpDef& library_op(const std::string& name) {
   static const autotune::Registry registry = kernels::make_registry();

@@ -34,4 +34,7 @@ void check_interpreted(const KernelCase& test_case, DType dtype, const std::vect
 /// Compiles for every executable target and runs each configuration twice: the second run must give the same bits.
 void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
 
+/// Compiles to PTX and executes the text, with all of the machine's checks.
+void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
+
 }  // namespace seqtile::testing

@@ -89,10 +89,11 @@ Target compile_target(const std::string& given) {
   const std::string name = given.empty() ? *variable : given;
   const Target target = cpu_target(name);
   if (!can_compile_for(target))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("target {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
-                            "library",
-                            name));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("target {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
+                    "library",
+                    name));
   return is_executable(target) ? host_target() : target;  // the host's has this machine's cache sizes
 }
 
@@ -114,10 +115,11 @@ int run(const Session& session, const CompileOptions& options) {
   });
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (options.emit.empty() && target.is_gpu())
-    print_line(fmt::format("{}\n  target {}, {} of PTX, {} threads and {} of shared memory a program, compiled in {:.1f} ms"
-                           "\n  {}",
-                           binary.symbol, binary.target, format_bytes(binary.code.size()), binary.threads,
-                           format_bytes(binary.shared_bytes), ms, format_fields(config)));
+    print_line(
+        fmt::format("{}\n  target {}, {} of PTX, {} threads and {} of shared memory a program, compiled in {:.1f} ms"
+                    "\n  {}",
+                    binary.symbol, binary.target, format_bytes(binary.code.size()), binary.threads,
+                    format_bytes(binary.shared_bytes), ms, format_fields(config)));
   else if (options.emit.empty())
     print_line(fmt::format("{}\n  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms\n  {}",
                            binary.symbol, binary.target, format_bytes(binary.code.size()),
@@ -153,7 +155,8 @@ void add_compile(CLI::App& app, Session& session) {
   command.get_option("--length")->required();
   command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly) or ptx (for GPUs)")
       ->check(CLI::IsMember({"tile", "ll", "asm", "ptx"}));
-  command.add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
+  command
+      .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
       ->type_name("NAME");
   command
       .add_option("--config", options->config, "A parameter of the configuration (default: the operation's default)")

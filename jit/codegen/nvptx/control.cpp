@@ -43,7 +43,8 @@ void Program::pin_loads_for(const Op& op) {
   open_loads_ = left;
 }
 
-std::vector<Value*> Program::flattened(const std::vector<ir::Value*>& values, const std::vector<LinearLayout>& layouts) {
+std::vector<Value*> Program::flattened(const std::vector<ir::Value*>& values,
+                                       const std::vector<LinearLayout>& layouts) {
   std::vector<Value*> flat;
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i]->type.is_scalar()) {
@@ -81,7 +82,8 @@ std::vector<Value*> Program::lower_region(const ir::Block& block, const std::vec
   std::vector<Value*> result;
   if (last && last->kind == OpKind::yield) {
     const size_t skipped = last->operands.size() - layouts.size();  // a while loop's condition
-    const std::vector<ir::Value*> yielded(last->operands.begin() + static_cast<std::ptrdiff_t>(skipped), last->operands.end());
+    const std::vector<ir::Value*> yielded(last->operands.begin() + static_cast<std::ptrdiff_t>(skipped),
+                                          last->operands.end());
     for (size_t i = 0; i < skipped; ++i) result.push_back(scalars_.at(last->operands[i]));
     const auto rest = flattened(yielded, layouts);
     result.insert(result.end(), rest.begin(), rest.end());

@@ -18,7 +18,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int kStepM = 16;         // rows of one instruction
+constexpr int kStepM = 16;          // rows of one instruction
 constexpr int64_t kStepBytes = 32;  // of k in one instruction: two 16-byte chunks
 
 int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
@@ -71,12 +71,9 @@ void Program::stage(const ir::Value* tile, const Staged& to) {
         written[static_cast<size_t>(i)] = e_.b.CreateSelect(inside, written[static_cast<size_t>(i)], zero);
     Value *row = coordinate(layout, reg, 0), *column = coordinate(layout, reg, 1);
     // A layout may cover more than the staged tile.
-    Value* fits = nullptr;
-    if (covered[0] > to.rows) fits = e_.b.CreateICmpSLT(row, e_.i32(to.rows));
-    if (covered[1] > to.columns) {
-      Value* here = e_.b.CreateICmpSLT(column, e_.i32(to.columns));
-      fits = fits ? e_.b.CreateAnd(fits, here) : here;
-    }
+    Value* fits = is_writer(layout);
+    if (covered[0] > to.rows) fits = both(fits, e_.b.CreateICmpSLT(row, e_.i32(to.rows)));
+    if (covered[1] > to.columns) fits = both(fits, e_.b.CreateICmpSLT(column, e_.i32(to.columns)));
     e_.store(tile->type.dtype, staged_pointer(to, row, column), written, fits);
   }
   zero_beyond(to, tile->type.dtype, std::min<int64_t>(covered[0], to.rows), std::min<int64_t>(covered[1], to.columns));
@@ -203,7 +200,8 @@ void Program::lower_dot(const Op& op) {
     for (int j = 0; j < repeats[1]; j += 2) {
       // The second group of the pair is one repetition on; past the end it repeats the first.
       const int64_t step = j + 1 < repeats[1] ? core[1] : 0;
-      const auto words = load_columns(right, by_columns, e_.b.CreateAdd(warp_column, e_.i32(int64_t{j} * core[1])), step, kk);
+      const auto words =
+          load_columns(right, by_columns, e_.b.CreateAdd(warp_column, e_.i32(int64_t{j} * core[1])), step, kk);
       columns.push_back({words[0], words[1]});
       columns.push_back({words[2], words[3]});
     }

@@ -16,7 +16,8 @@ namespace {
 void annotate(llvm::Function* function, const char* name, int value) {
   llvm::LLVMContext& context = function->getContext();
   auto* type = llvm::Type::getInt32Ty(context);
-  function->getParent()->getOrInsertNamedMetadata("nvvm.annotations")
+  function->getParent()
+      ->getOrInsertNamedMetadata("nvvm.annotations")
       ->addOperand(llvm::MDNode::get(
           context, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context, name),
                     llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(type, static_cast<uint64_t>(value)))}));
@@ -36,8 +37,8 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, in
   lane = b.CreateAnd(thread, i32(31));
   warp = b.CreateLShr(thread, i32(5));
   auto* bytes = llvm::ArrayType::get(b.getInt8Ty(), 0);
-  shared_ = new llvm::GlobalVariable(module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr, symbol + "_shared",
-                                     nullptr, llvm::GlobalVariable::NotThreadLocal, kSharedSpace);
+  shared_ = new llvm::GlobalVariable(module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                                     symbol + "_shared", nullptr, llvm::GlobalVariable::NotThreadLocal, kSharedSpace);
   shared_->setAlignment(llvm::Align(128));
 }
 
@@ -204,8 +205,10 @@ std::vector<Value*> Emitter::load(DType dtype, Value* pointer, int width, Value*
     constraints += pointer->getType()->getPointerAddressSpace() == kSharedSpace ? "r,b,~{memory}" : "l,b,~{memory}";
     operands.push_back(address_of(pointer));
     operands.push_back(condition);
-    llvm::Type* result = words.count == 1 ? words.type
-                                          : llvm::StructType::get(context, std::vector<llvm::Type*>(static_cast<size_t>(words.count), words.type));
+    llvm::Type* result =
+        words.count == 1
+            ? words.type
+            : llvm::StructType::get(context, std::vector<llvm::Type*>(static_cast<size_t>(words.count), words.type));
     Value* loaded = assembly(result, text, constraints, operands);
     std::vector<Value*> all;
     for (int i = 0; i < words.count; ++i)
@@ -246,7 +249,8 @@ void Emitter::store(DType dtype, Value* pointer, std::vector<Value*> values, Val
 }
 
 Value* Emitter::address_of(Value* pointer) {
-  return b.CreatePtrToInt(pointer, pointer->getType()->getPointerAddressSpace() == kSharedSpace ? b.getInt32Ty() : b.getInt64Ty());
+  return b.CreatePtrToInt(
+      pointer, pointer->getType()->getPointerAddressSpace() == kSharedSpace ? b.getInt32Ty() : b.getInt64Ty());
 }
 
 Value* Emitter::convert(Value* value, DType from, DType to) {

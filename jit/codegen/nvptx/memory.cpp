@@ -63,17 +63,18 @@ int Program::vector_width(const ir::Value* view, const ir::Value* offset, const 
   if (!view->type.contiguous) return 1;
   const int64_t bytes = dtype_bytes(view->type.dtype);
   const int64_t aligned = std::min({int64_t{kWidestAccess}, row_alignment(view), known_divisor(offset) * bytes});
-  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(layout.widest_vector(layout.rank() - 1), aligned / bytes)));
+  return static_cast<int>(
+      std::max<int64_t>(1, std::min<int64_t>(layout.widest_vector(layout.rank() - 1), aligned / bytes)));
 }
 
 // The first element of `width` neighbours; they are inside together, see is_checked's making in load() and store().
 Program::Address Program::address(const ir::Value* view, const std::vector<Value*>& position, const ir::Type& tile,
-                                  const LinearLayout& layout, int reg, int width,
-                                  const std::vector<bool>& is_checked) {
+                                  const LinearLayout& layout, int reg, int width, const std::vector<bool>& is_checked) {
   const ViewRef& ref = views_.at(view);
   Address at{ref.base, is_inside(layout, tile, reg)};
   for (size_t d = 0; d < position.size(); ++d) {
-    Value* index = e_.b.CreateAdd(position[d], e_.b.CreateSExt(coordinate(layout, reg, static_cast<int>(d)), e_.b.getInt64Ty()));
+    Value* index =
+        e_.b.CreateAdd(position[d], e_.b.CreateSExt(coordinate(layout, reg, static_cast<int>(d)), e_.b.getInt64Ty()));
     at.pointer = e_.element_pointer(at.pointer, e_.b.CreateMul(index, ref.strides[d]), view->type.dtype);
     if (!is_checked[d]) continue;
     Value* end = d + 1 == position.size() && width > 1 ? e_.b.CreateAdd(index, e_.i64(width - 1)) : index;
@@ -109,10 +110,12 @@ std::vector<Value*> Program::load(const Op& op, const LinearLayout& layout) {
     position.push_back(scalars_.at(op.operands[d]));
     is_checked.push_back(may_leave(tile->type, view->type, d - 1, op.operands[d]));
   }
-  const int width = whole_vectors(vector_width(view, op.operands.back(), layout), tile->type, view->type, is_checked.back());
+  const int width =
+      whole_vectors(vector_width(view, op.operands.back(), layout), tile->type, view->type, is_checked.back());
   Value* fill = is_float(tile->type.dtype)
                     ? llvm::ConstantFP::get(e_.type_of(tile->type.dtype), op.float_attr("fill"))
-                    : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype), static_cast<uint64_t>(op.int_attr("fill")), true));
+                    : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype),
+                                                                 static_cast<uint64_t>(op.int_attr("fill")), true));
   std::vector<Value*> values;
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (const int same = layout.representative(reg); same != reg) {
@@ -134,17 +137,22 @@ std::vector<Value*> Program::gather(const Op& op, const LinearLayout& layout) {
   Value* column = scalars_.at(op.operands[2]);
   const bool is_checked = may_leave(tile->type, view->type, 1, op.operands[2]);
   const int width = whole_vectors(vector_width(view, op.operands[2], layout), tile->type, view->type, is_checked);
-  Value* fill = is_float(tile->type.dtype) ? llvm::ConstantFP::get(e_.type_of(tile->type.dtype), op.float_attr("fill"))
-                                           : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype), static_cast<uint64_t>(op.int_attr("fill")), true));
+  Value* fill = is_float(tile->type.dtype)
+                    ? llvm::ConstantFP::get(e_.type_of(tile->type.dtype), op.float_attr("fill"))
+                    : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype),
+                                                                 static_cast<uint64_t>(op.int_attr("fill")), true));
   std::vector<Value*> values;
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     const auto place = layout.place(reg);
     int row_register = 0;
-    while (row_layout.place(row_register).within[0] != place.within[0] || row_layout.place(row_register).origin[0] != place.origin[0]) ++row_register;
+    while (row_layout.place(row_register).within[0] != place.within[0] ||
+           row_layout.place(row_register).origin[0] != place.origin[0])
+      ++row_register;
     Value* row = e_.b.CreateSExt(indices[static_cast<size_t>(row_register)], e_.b.getInt64Ty());
     Value* index = e_.b.CreateAdd(column, e_.b.CreateSExt(coordinate(layout, reg, 1), e_.b.getInt64Ty()));
     Value* inside = e_.b.CreateAnd(e_.b.CreateICmpSGE(row, e_.i64(0)), e_.b.CreateICmpSLT(row, ref.sizes[0]));
-    if (is_checked) inside = e_.b.CreateAnd(inside, e_.b.CreateICmpSLT(e_.b.CreateAdd(index, e_.i64(width - 1)), ref.sizes[1]));
+    if (is_checked)
+      inside = e_.b.CreateAnd(inside, e_.b.CreateICmpSLT(e_.b.CreateAdd(index, e_.i64(width - 1)), ref.sizes[1]));
     if (Value* in_tile = is_inside(layout, tile->type, reg)) inside = e_.b.CreateAnd(inside, in_tile);
     Value* pointer = e_.element_pointer(ref.base, e_.b.CreateMul(row, ref.strides[0]), tile->type.dtype);
     pointer = e_.element_pointer(pointer, e_.b.CreateMul(index, ref.strides[1]), tile->type.dtype);
@@ -158,7 +166,8 @@ bool Program::is_needed_after(const ir::Value* tile, const Op& op) const {
   const auto users = users_.find(tile);
   if (users == users_.end()) return false;
   for (const Op* user : users->second) {
-    const bool is_lazy = user->info().effects == ir::OpEffects::pure && user->kind != OpKind::reduce && user->kind != OpKind::dot;
+    const bool is_lazy =
+        user->info().effects == ir::OpEffects::pure && user->kind != OpKind::reduce && user->kind != OpKind::dot;
     if (!is_lazy && position_.at(user) > position_.at(&op)) return true;
     if (!is_lazy) continue;
     for (const ir::Value* result : user->results)
@@ -191,16 +200,19 @@ void Program::store(const Op& op) {
     position.push_back(scalars_.at(op.operands[1 + d]));
     is_checked.push_back(may_leave(tile->type, view->type, d, op.operands[1 + d]));
   }
-  const int width = whole_vectors(vector_width(view, op.operands[rank], layout), tile->type, view->type, is_checked.back());
+  const int width =
+      whole_vectors(vector_width(view, op.operands[rank], layout), tile->type, view->type, is_checked.back());
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (layout.representative(reg) != reg) continue;
     Address at = address(view, position, tile->type, layout, reg, width, is_checked);
+    at.inside = both(at.inside, is_writer(layout));
     std::vector<Value*> written(values.begin() + reg, values.begin() + reg + width);
     if (op.kind == OpKind::store_add) {
       Value* zero = llvm::Constant::getNullValue(written[0]->getType());
       const auto before = e_.load(tile->type.dtype, at.pointer, width, at.inside, zero);
       for (size_t i = 0; i < written.size(); ++i) {
-        Value* sum = e_.b.CreateFAdd(e_.convert(before[i], tile->type.dtype, DType::f32), e_.convert(written[i], tile->type.dtype, DType::f32));
+        Value* sum = e_.b.CreateFAdd(e_.convert(before[i], tile->type.dtype, DType::f32),
+                                     e_.convert(written[i], tile->type.dtype, DType::f32));
         written[i] = e_.convert(sum, DType::f32, tile->type.dtype);
       }
     }
@@ -215,7 +227,8 @@ Value* Program::element_address(const Op& op) {
   const ViewRef& ref = views_.at(view);
   Value* pointer = ref.base;
   for (size_t d = 0; d < ref.sizes.size(); ++d)
-    pointer = e_.element_pointer(pointer, e_.b.CreateMul(scalars_.at(op.operands[1 + d]), ref.strides[d]), view->type.dtype);
+    pointer =
+        e_.element_pointer(pointer, e_.b.CreateMul(scalars_.at(op.operands[1 + d]), ref.strides[d]), view->type.dtype);
   return pointer;
 }
 
@@ -228,7 +241,8 @@ void Program::lower_element(const Op& op) {
   }
   pin_loads_before(op);
   e_.sync();  // reads of other threads come first
-  e_.store(view->type.dtype, element_address(op), {scalars_.at(op.operands.back())}, e_.b.CreateICmpEQ(e_.thread, e_.i32(0)));
+  e_.store(view->type.dtype, element_address(op), {scalars_.at(op.operands.back())},
+           e_.b.CreateICmpEQ(e_.thread, e_.i32(0)));
 }
 
 }  // namespace seqtile::nvptx

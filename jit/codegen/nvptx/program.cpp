@@ -59,7 +59,8 @@ void Program::bind_parameters() {
     const ir::Type& type = param->type;
     if (!type.is_view()) {
       Value* bits = next();
-      if (type.dtype == DType::f32) bits = e_.b.CreateBitCast(e_.b.CreateTrunc(bits, e_.b.getInt32Ty()), e_.b.getFloatTy());
+      if (type.dtype == DType::f32)
+        bits = e_.b.CreateBitCast(e_.b.CreateTrunc(bits, e_.b.getInt32Ty()), e_.b.getFloatTy());
       else if (is_float(type.dtype)) bits = e_.b.CreateBitCast(bits, e_.b.getDoubleTy());
       else bits = e_.b.CreateTrunc(bits, e_.type_of(type.dtype));
       scalars_[param] = bits;
@@ -136,8 +137,8 @@ void Program::lower_scalar(const Op& op) {
     case OpKind::constant:
       scalars_[result] = is_float(result->type.dtype)
                              ? llvm::ConstantFP::get(e_.type_of(result->type.dtype), op.float_attr("value"))
-                             : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(result->type.dtype),
-                                                                          static_cast<uint64_t>(op.int_attr("value")), true));
+                             : static_cast<Value*>(llvm::ConstantInt::get(
+                                   e_.type_of(result->type.dtype), static_cast<uint64_t>(op.int_attr("value")), true));
       return;
     default: break;
   }

@@ -93,6 +93,9 @@ class Program {
   llvm::Value* coordinate(const LinearLayout& layout, int reg, int axis);
   /// Whether register `reg` holds an element of `type`, or null where it always does.
   llvm::Value* is_inside(const LinearLayout& layout, const ir::Type& type, int reg);
+  /// Whether this thread is the one that writes, of those that hold the same elements; null where each has its own.
+  llvm::Value* is_writer(const LinearLayout& layout);
+  llvm::Value* both(llvm::Value* a, llvm::Value* b);  ///< null stands for true
 
   // memory.cpp
   std::vector<llvm::Value*> load(const ir::Op& op, const LinearLayout& layout);
@@ -132,7 +135,8 @@ class Program {
   // reductions.cpp
   void lower_reduce(const ir::Op& op);
   llvm::Value* combine(const ir::Op& op, llvm::Value* a, llvm::Value* b);
-  std::vector<llvm::Value*> reduce_across_warps(const ir::Op& op, const LinearLayout& whole, std::vector<llvm::Value*> partial);
+  std::vector<llvm::Value*> reduce_across_warps(const ir::Op& op, const LinearLayout& whole,
+                                                std::vector<llvm::Value*> partial);
 
   Emitter e_;
   const ir::Function& function_;
@@ -146,7 +150,7 @@ class Program {
   std::vector<std::pair<LinearLayout, std::array<llvm::Value*, kMaxRank>>> shares_;
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;  ///< in the text
-  std::vector<const ir::Op*> open_loads_;  ///< loads that may still happen, of the blocks around
+  std::vector<const ir::Op*> open_loads_;            ///< loads that may still happen, of the blocks around
 };
 
 }  // namespace seqtile::nvptx

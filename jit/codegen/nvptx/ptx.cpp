@@ -75,7 +75,8 @@ void verify(const llvm::Module& module) {
   std::string complaint;
   llvm::raw_string_ostream stream(complaint);
   if (llvm::verifyModule(module, &stream))
-    throw Error(ErrorCode::internal, fmt::format("kernel {}: invalid LLVM IR: {}", module.getName().str(), stream.str()));
+    throw Error(ErrorCode::internal,
+                fmt::format("kernel {}: invalid LLVM IR: {}", module.getName().str(), stream.str()));
 }
 
 void run_passes(llvm::Module& module, llvm::TargetMachine& machine) {

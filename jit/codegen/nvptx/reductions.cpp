@@ -18,7 +18,10 @@ Value* identity(Emitter& e, std::string_view kind, DType dtype) {
   llvm::Type* type = e.type_of(dtype);
   if (is_float(dtype)) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    return llvm::ConstantFP::get(type, kind == "max" ? -kInfinity : kind == "min" ? kInfinity : kind == "prod" ? 1.0 : 0.0);
+    return llvm::ConstantFP::get(type, kind == "max"    ? -kInfinity
+                                       : kind == "min"  ? kInfinity
+                                       : kind == "prod" ? 1.0
+                                                        : 0.0);
   }
   const unsigned bits = type->getIntegerBitWidth();
   if (kind == "max") return llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(bits));
@@ -33,7 +36,8 @@ Value* from_lane(Emitter& e, Value* value, int mask) {
   Value* word = bits == 32 ? e.b.CreateBitCast(value, e.b.getInt32Ty())
                            : e.b.CreateZExt(e.b.CreateBitCast(value, e.b.getIntNTy(bits)), e.b.getInt32Ty());
   word = e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {}, {e.i32(-1), word, e.i32(mask), e.i32(31)});
-  return bits == 32 ? e.b.CreateBitCast(word, type) : e.b.CreateBitCast(e.b.CreateTrunc(word, e.b.getIntNTy(bits)), type);
+  return bits == 32 ? e.b.CreateBitCast(word, type)
+                    : e.b.CreateBitCast(e.b.CreateTrunc(word, e.b.getIntNTy(bits)), type);
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ void Program::lower_sync(const Op& op) {
     return;
   }
   const DType dtype = op.operands[0]->type.dtype;
-  if (dtype_bytes(dtype) < 4 || dtype == DType::f64) fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");
+  if (dtype_bytes(dtype) < 4 || dtype == DType::f64)
+    fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");
   Value* address = e_.address_of(element_address(op));
   Value* operand = scalars_.at(op.operands.back());
   llvm::Type* type = e_.type_of(dtype);
@@ -49,10 +50,11 @@ void Program::lower_sync(const Op& op) {
   const bool is_real = is_float(dtype);
   if (op.kind == OpKind::wait_ge) {
     const std::string bits = suffix_of(dtype, 's');
-    const std::string text = "{.reg .pred p; .reg ." + bits + " v; W${:uid}: ld.acquire." + scope_of(op) + ".global." + bits +
-                             " v, [$0]; setp.lt." + bits + " p, v, $1; @p bra W${:uid};}";
-    e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(0)),
-               [&] { e_.assembly(e_.b.getVoidTy(), text, "l," + c + ",~{memory}", {address, operand}); });
+    const std::string text = "{.reg .pred p; .reg ." + bits + " v; W${:uid}: ld.acquire." + scope_of(op) + ".global." +
+                             bits + " v, [$0]; setp.lt." + bits + " p, v, $1; @p bra W${:uid};}";
+    e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(0)), [&] {
+      e_.assembly(e_.b.getVoidTy(), text, "l," + c + ",~{memory}", {address, operand});
+    });
     e_.sync();
     return;
   }
@@ -62,8 +64,9 @@ void Program::lower_sync(const Op& op) {
                                    : "st.release." + scope_of(op) + ".global." + suffix_of(dtype, 'b')) +
                              " [$0], $1;";
     e_.sync();
-    e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(0)),
-               [&] { e_.assembly(e_.b.getVoidTy(), text, "l," + c + ",~{memory}", {address, operand}); });
+    e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(0)), [&] {
+      e_.assembly(e_.b.getVoidTy(), text, "l," + c + ",~{memory}", {address, operand});
+    });
     return;
   }
   const std::string prefix = "atom." + order_of(op, "acq_rel") + "." + scope_of(op) + ".global.";
@@ -75,8 +78,11 @@ void Program::lower_sync(const Op& op) {
     operands.push_back(scalars_.at(op.operands[op.operands.size() - 2]));
   } else {
     const std::string kind(op.string_attr("kind"));
-    const std::string name = kind == "exchange" ? "exch.b" : kind == "add" ? (is_real ? "add.f" : "add.u") : kind + ".s";
-    if (is_real && kind != "add" && kind != "exchange") fail(op, kind + " of " + std::string(dtype_name(dtype)) + " has no lowering");
+    const std::string name = kind == "exchange" ? "exch.b"
+                             : kind == "add"    ? (is_real ? "add.f" : "add.u")
+                                                : kind + ".s";
+    if (is_real && kind != "add" && kind != "exchange")
+      fail(op, kind + " of " + std::string(dtype_name(dtype)) + " has no lowering");
     text = prefix + name + std::to_string(dtype_bytes(dtype) * 8) + " $0, [$1], $2;";
     constraints += c;
   }

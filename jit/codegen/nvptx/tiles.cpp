@@ -66,9 +66,10 @@ const Held& Program::pull(const ir::Value* tile) {
 const std::vector<Value*>& Program::pull(const ir::Value* tile, const LinearLayout& layout) {
   if (const Held* ready = held(tile, layout)) return ready->registers;
   if (layout.num_registers() > kMostRegisters)
-    throw Error(ErrorCode::compile_failed,
-                fmt::format("kernel {}: a {} needs {} values a thread with {} warps, {} fit; take smaller tiles or more warps",
-                            function_.name(), to_string(tile->type), layout.num_registers(), e_.num_warps, kMostRegisters));
+    throw Error(
+        ErrorCode::compile_failed,
+        fmt::format("kernel {}: a {} needs {} values a thread with {} warps, {} fit; take smaller tiles or more warps",
+                    function_.name(), to_string(tile->type), layout.num_registers(), e_.num_warps, kMostRegisters));
   return hold(tile, layout, compute(tile, layout)).registers;
 }
 
@@ -203,9 +204,10 @@ std::vector<Value*> Program::rearrange(const Op& op, const LinearLayout& layout)
     const auto& [source, values] = sources[i];
     for (int reg = 0; reg < source.num_registers(); ++reg) {
       if (source.representative(reg) != reg) continue;
-      Value* offset = e_.b.CreateAdd(flat_index(source, from, reg, op.kind == OpKind::concat ? columns : width), e_.i32(first));
+      Value* offset =
+          e_.b.CreateAdd(flat_index(source, from, reg, op.kind == OpKind::concat ? columns : width), e_.i32(first));
       e_.store(type.dtype, e_.element_pointer(base, offset, type.dtype), {values[static_cast<size_t>(reg)]},
-               is_inside(source, from, reg));
+               both(is_inside(source, from, reg), is_writer(source)));
     }
     first += width;
   }
@@ -282,6 +284,22 @@ Value* Program::is_inside(const LinearLayout& layout, const ir::Type& type, int 
   return inside;
 }
 
+Value* Program::both(Value* a, Value* b) { return !a ? b : !b ? a : e_.b.CreateAnd(a, b); }
+
+Value* Program::is_writer(const LinearLayout& layout) {
+  Value* writer = nullptr;
+  for (const auto input : {LinearLayout::lanes, LinearLayout::warps}) {
+    int64_t replicated = 0;
+    const auto bases = layout.bases(input);
+    for (size_t bit = 0; bit < bases.size(); ++bit)
+      if (bases[bit] == Coordinates{}) replicated |= int64_t{1} << bit;
+    if (replicated == 0) continue;
+    Value* digits = e_.b.CreateAnd(input == LinearLayout::lanes ? e_.lane : e_.warp, e_.i32(replicated));
+    writer = both(writer, e_.b.CreateICmpEQ(digits, e_.i32(0)));
+  }
+  return writer;
+}
+
 // Through shared memory, row-major; rows end in 16 bytes of padding against bank conflicts.
 std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, const ir::Type& type) {
   const Conversion way = conversion(from.layout, to);
@@ -312,7 +330,7 @@ std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, c
   for (int reg = 0, width = width_of(from.layout); reg < from.layout.num_registers(); reg += width) {
     if (from.layout.representative(reg) != reg) continue;
     const auto first = from.registers.begin() + reg;
-    e_.store(type.dtype, pointer(from.layout, reg), {first, first + width}, nullptr);
+    e_.store(type.dtype, pointer(from.layout, reg), {first, first + width}, is_writer(from.layout));
   }
   e_.sync();
   std::vector<Value*> result;

@@ -1,0 +1,23 @@
+// jit/sim/counters.h -- what a launch did, in numbers.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+#include "jit/sim/program.h"
+
+namespace seqtile::sim {
+
+struct Counters {
+  uint64_t warp_instructions = 0, lane_instructions = 0;
+  uint64_t by_class[kNumInstructionClasses] = {};  ///< warp instructions by InstructionClass; with Options::profile
+  uint64_t mma = 0, wgmma = 0;                     ///< operations: a warp's, a warp group's
+  uint64_t global_sectors = 0;                     ///< of 32 bytes, asynchronous copies included; with Options::profile
+  uint64_t global_bytes = 0;                       ///< asked for; with Options::profile
+  uint64_t shared_accesses = 0;                    ///< wavefronts without conflict; with Options::profile
+  uint64_t bank_conflicts = 0;                     ///< wavefronts beyond them; with Options::profile
+  uint64_t barrier_waits = 0;                      ///< warps that had to wait at a barrier or an mbarrier
+
+  void add(const Counters& other);
+};
+
+}  // namespace seqtile::sim

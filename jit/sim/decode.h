@@ -1,0 +1,36 @@
+// jit/sim/decode.h -- the steps of decoding, private to the decoder's files.
+// SPDX-License-Identifier: Apache-2.0
+//
+// decode.cpp turns each instruction of the text into an Instruction over virtual registers; decode_forms.cpp reads the
+// modifiers of the non-scalar forms; slots.cpp finds which registers are live where and gives them slots.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "jit/sim/program.h"
+#include "jit/sim/scalar.h"
+
+namespace seqtile::sim {
+
+struct PtxForm {
+  Op op;
+  std::string_view pattern, operands;
+  InstructionClass kind;
+};
+
+/// The row of ptx_ops.def that fits, null without one.
+const PtxForm* find_form(const Opcode& opcode);
+/// Reads what the operation needs from its modifiers. Returns what is wrong, empty if nothing.
+std::string decode_modifiers(const Opcode& opcode, Instruction& into);
+
+/// Operands while they have no slots yet: registers as they are, then constants.
+struct VirtualProgram {
+  std::vector<bool> is_wide;   ///< per virtual id
+  uint32_t num_registers = 0;  ///< ids below are registers, the others constants
+};
+
+/// Replaces the virtual ids in `program.pool` and the guards by slots and sets the checking flags.
+void allocate_slots(Program& program, const VirtualProgram& registers);
+
+}  // namespace seqtile::sim

@@ -1,0 +1,207 @@
+// jit/sim/machine.cpp -- checks a launch and deals its clusters out to host threads.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/sim/machine.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+
+#include "jit/error.h"
+#include "jit/sim/cohort.h"
+
+namespace seqtile::sim {
+namespace {
+
+constexpr int64_t kMaxSharedBytes = 232448;  ///< 227 KiB: the largest any of our targets has
+
+[[noreturn]] void refuse(const Program& program, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("launch of {}: {}", program.kernel, what));
+}
+
+void check_shape(const Program& program, const LaunchShape& shape, size_t param_bytes) {
+  if (shape.threads < kWarpLanes || shape.threads > 1024 || shape.threads % kWarpLanes != 0)
+    refuse(program, fmt::format("{} threads per CTA; whole warps, at most 1024", shape.threads));
+  if (program.required_threads != 0 && program.required_threads != shape.threads)
+    refuse(program, fmt::format("{} threads per CTA, the kernel requires {}", shape.threads, program.required_threads));
+  for (int d = 0; d < 3; ++d) {
+    if (shape.grid[d] < 1 || shape.cluster[d] < 1) refuse(program, "an empty grid or cluster");
+    if (shape.grid[d] % shape.cluster[d] != 0)
+      refuse(program, fmt::format("a grid of {} is not made of clusters of {}", shape.grid[d], shape.cluster[d]));
+  }
+  if (shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 16) refuse(program, "a cluster has at most 16 CTAs");
+  if (param_bytes < static_cast<size_t>(program.param_bytes))
+    refuse(program, fmt::format("{} bytes of parameters, the kernel has {}", param_bytes, program.param_bytes));
+  const int64_t shared = program.static_shared_bytes + shape.shared_bytes;
+  if (shared > kMaxSharedBytes)
+    throw Error(ErrorCode::out_of_resources,
+                fmt::format("launch of {}: {} bytes of shared memory, a device has at most {}", program.kernel, shared,
+                            kMaxSharedBytes));
+}
+
+/// Runs the clusters of one grid, several at a time.
+class GridRun {
+ public:
+  GridRun(LaunchContext& context, const Grid& grid)
+      : context_(context),
+        grid_(grid),
+        ctas_per_item_(grid.shape.cooperative ? grid.num_ctas() : grid.cluster_size()) {}
+
+  Counters run(Executor* executor) {
+    const int64_t items = grid_.num_ctas() / ctas_per_item_;
+    context_.is_parallel = executor != nullptr && executor->num_workers() > 1 && items > 1;
+    context_.finished = std::vector<std::atomic<bool>>(static_cast<size_t>(items));
+    if (context_.is_parallel) executor->run(items, &GridRun::work, this);
+    else work(this, 0, items);
+    if (error_) std::rethrow_exception(error_);
+    return counters_;
+  }
+
+ private:
+  static void work(void* self, int64_t begin, int64_t end) { static_cast<GridRun*>(self)->work(begin, end); }
+
+  void work(int64_t begin, int64_t end) {
+    try {
+      Cohort cohort(context_, context_.first_cohort + static_cast<uint32_t>(begin));
+      for (int64_t item = begin; item < end && !context_.reports.is_flooded(); ++item) {
+        cohort.run(grid_, static_cast<int>(item) * ctas_per_item_, ctas_per_item_, item);
+        note_finished(item);
+      }
+      const std::lock_guard lock(mutex_);
+      counters_.add(cohort.counters());
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      context_.finished_prefix = INT64_MAX;  // nobody waits for what will never come
+    }
+  }
+
+  void note_finished(int64_t item) {
+    context_.finished[static_cast<size_t>(item)] = true;
+    const std::lock_guard lock(mutex_);
+    int64_t prefix = context_.finished_prefix;
+    while (prefix < static_cast<int64_t>(context_.finished.size()) && context_.finished[static_cast<size_t>(prefix)])
+      ++prefix;
+    context_.finished_prefix = prefix;
+  }
+
+  LaunchContext& context_;
+  const Grid& grid_;
+  const int ctas_per_item_;
+  std::mutex mutex_;
+  Counters counters_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void Counters::add(const Counters& other) {
+  warp_instructions += other.warp_instructions, lane_instructions += other.lane_instructions;
+  for (int c = 0; c < kNumInstructionClasses; ++c) by_class[c] += other.by_class[c];
+  mma += other.mma, wgmma += other.wgmma;
+  global_sectors += other.global_sectors, global_bytes += other.global_bytes;
+  shared_accesses += other.shared_accesses, bank_conflicts += other.bank_conflicts;
+  barrier_waits += other.barrier_waits;
+}
+
+struct Machine::State {
+  MemoryMap memory;
+  uint32_t next_cohort = 1;
+
+  /// Module variables are global memory while the kernel runs.
+  void map_globals(const Program& program, int device) {
+    for (const Program::Global& global : program.globals) {
+      if (memory.find(reinterpret_cast<uint64_t>(global.storage->data())) != nullptr) continue;
+      memory.add(global.name, global.storage->data(), static_cast<uint64_t>(global.bytes), device, true).is_constant =
+          global.is_constant;
+    }
+  }
+  void unmap_globals(const Program& program) {
+    for (const Program::Global& global : program.globals) memory.remove(global.storage->data());
+  }
+  void prepare_history(const Options& options) {
+    for (const auto& region : memory.regions())
+      memory.ensure_history(*region, options.checks.races, options.record_writers);
+  }
+};
+
+Machine::Machine() : state_(std::make_unique<State>()) {}
+Machine::~Machine() = default;
+Machine::Machine(Machine&&) noexcept = default;
+
+void Machine::register_memory(std::string name, void* pointer, uint64_t bytes, int device, bool is_peer_visible) {
+  state_->memory.add(std::move(name), pointer, bytes, device, is_peer_visible);
+}
+
+void Machine::unregister_memory(const void* pointer) { state_->memory.remove(pointer); }
+
+void Machine::poison(const void* pointer, uint64_t bytes) {
+  Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer));
+  if (region == nullptr || reinterpret_cast<uint64_t>(pointer) + bytes > region->end())
+    throw Error(ErrorCode::invalid_argument, "poison: the bytes are not registered memory");
+  if (region->poisoned == nullptr) region->poisoned = std::make_unique<uint8_t[]>(region->bytes);
+  std::memset(&region->poisoned[reinterpret_cast<uint64_t>(pointer) - region->address()], 1, bytes);
+}
+
+void Machine::unpoison(const void* pointer, uint64_t bytes) {
+  Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer));
+  if (region == nullptr || region->poisoned == nullptr) return;
+  const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - region->address();
+  std::memset(&region->poisoned[offset], 0, std::min(bytes, region->bytes - offset));
+}
+
+LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, std::span<const std::byte> params,
+                             const Options& options, int device) {
+  check_shape(program, shape, params.size());
+  ReportSink sink(options.max_reports);
+  state_->map_globals(program, device);
+  state_->prepare_history(options);
+  LaunchContext context{options, state_->memory, sink};
+  const Grid grid{&program, shape, {params.begin(), params.end()}, device};
+  context.first_cohort = state_->next_cohort;
+  state_->next_cohort += static_cast<uint32_t>(grid.num_ctas());
+  LaunchResult result;
+  result.counters = GridRun(context, grid).run(options.executor);
+  state_->unmap_globals(program);
+  result.num_reports = sink.total();
+  result.reports = sink.take();
+  return result;
+}
+
+LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, const Options& options) {
+  for (size_t s = 0; s < streams.size(); ++s)
+    for (const Launch& launch : streams[s]) {
+      check_shape(*launch.program, launch.shape, launch.params.size());
+      if (launch.program != streams[s].front().program || launch.shape.grid != streams[s].front().shape.grid)
+        refuse(*launch.program, "the launches of a stream must have one program and shape");
+      state_->map_globals(*launch.program, static_cast<int>(s));
+    }
+  ReportSink sink(options.max_reports);
+  state_->prepare_history(options);
+  LaunchContext context{options, state_->memory, sink};
+  context.first_cohort = state_->next_cohort++;
+  Cohort cohort(context, context.first_cohort);
+  cohort.run_streams(streams);
+  for (const auto& stream : streams)
+    for (const Launch& launch : stream) state_->unmap_globals(*launch.program);
+  LaunchResult result;
+  result.counters = cohort.counters();
+  result.num_reports = sink.total();
+  result.reports = sink.take();
+  return result;
+}
+
+std::optional<LastWriter> Machine::last_writer(const void* pointer) const {
+  const auto address = reinterpret_cast<uint64_t>(pointer);
+  const Region* region = state_->memory.find(address);
+  if (region == nullptr || region->writers == nullptr) return {};
+  const LastWriter& writer = region->writers[(address - region->address()) / 4];
+  return writer.line > 0 ? std::optional(writer) : std::nullopt;
+}
+
+std::string Machine::describe(const void* pointer) const {
+  return state_->memory.describe(reinterpret_cast<uint64_t>(pointer));
+}
+
+}  // namespace seqtile::sim

@@ -1,0 +1,67 @@
+// jit/sim/memory_map.h -- global memory as named regions with owners, poison, access history and last writers.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The history of 16 bytes is four cells, each one access: who, when, which bytes, how. A new access that conflicts with
+// a cell and is not ordered after it is a race. Cells are replaced when they are full: the machine may then miss a race
+// but never invents one.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace seqtile::sim {
+
+struct HistoryCell {
+  uint32_t cohort = 0;  ///< 0: unused
+  uint32_t time = 0;
+  uint16_t thread = 0;
+  uint16_t bytes = 0;  ///< mask
+  uint16_t line = 0;
+  uint8_t scope = 0;
+  bool is_write : 1 = false, is_strong : 1 = false, is_atomic : 1 = false;
+};
+struct HistoryChunk {
+  HistoryCell cells[4];
+};
+
+struct LastWriter {
+  int line = 0, cta = 0, warp = 0, lane = 0;
+};
+
+struct Region {
+  std::string name;
+  std::byte* begin = nullptr;
+  uint64_t bytes = 0;
+  int device = 0;
+  bool is_peer_visible = false, is_constant = false;
+  std::unique_ptr<uint8_t[]> poisoned;    ///< one byte a byte, null: nothing is poisoned
+  std::unique_ptr<LastWriter[]> writers;  ///< one per 4 bytes, null: not recorded
+  struct Free {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<HistoryChunk[], Free> history;  ///< untouched pages cost nothing
+  std::atomic<bool> has_strong{false};
+
+  uint64_t address() const { return reinterpret_cast<uint64_t>(begin); }
+  uint64_t end() const { return address() + bytes; }
+};
+
+class MemoryMap {
+ public:
+  /// Errors: invalid_argument where the bytes overlap another region.
+  Region& add(std::string name, void* begin, uint64_t bytes, int device, bool is_peer_visible);
+  void remove(const void* begin);
+  /// The region that holds `address`, or null.
+  Region* find(uint64_t address) const;
+  /// "C + 4096 (4096 bytes past the end of 131072)", "0x12 (in no buffer)".
+  std::string describe(uint64_t address) const;
+  void ensure_history(Region& region, bool races, bool writers);
+  const std::vector<std::unique_ptr<Region>>& regions() const { return regions_; }
+
+ private:
+  std::vector<std::unique_ptr<Region>> regions_;  // by address
+};
+
+}  // namespace seqtile::sim

@@ -1,0 +1,96 @@
+// jit/sim/mma_core.cpp -- the vector loops compiled for three vector widths, and the general spreading of operands.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/sim/mma_core.h"
+
+#include "jit/sim/lanes.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
+// Vectors never cross a call that is not inlined, so their calling convention does not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
+// GCC 12 warns about the undefined upper halves inside its own intrinsics.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+namespace seqtile::sim {
+namespace {
+
+typedef uint32_t AliasingWord __attribute__((may_alias));
+
+namespace base {
+constexpr int kWidth = 4;
+typedef float Four __attribute__((vector_size(16), may_alias));
+inline Four repeat_four(const float* p) { return *reinterpret_cast<const Four*>(p); }
+#define SEQTILE_SIM_LEVEL
+#include "jit/sim/mma_level.inc"
+#undef SEQTILE_SIM_LEVEL
+}  // namespace base
+
+#if defined(__x86_64__) && defined(__GNUC__)
+namespace avx2 {
+constexpr int kWidth = 8;
+SEQTILE_SIM_AVX2 inline __m256 repeat_four(const float* p) {
+  return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+}
+#define SEQTILE_SIM_LEVEL SEQTILE_SIM_AVX2
+#include "jit/sim/mma_level.inc"
+#undef SEQTILE_SIM_LEVEL
+}  // namespace avx2
+
+namespace avx512 {
+constexpr int kWidth = 16;
+SEQTILE_SIM_AVX512 inline __m512 repeat_four(const float* p) { return _mm512_broadcast_f32x4(_mm_load_ps(p)); }
+#define SEQTILE_SIM_LEVEL SEQTILE_SIM_AVX512
+#include "jit/sim/mma_level.inc"
+#undef SEQTILE_SIM_LEVEL
+}  // namespace avx512
+#endif
+
+int element_bytes(PtxType type) { return ptx_type_bytes(type); }
+
+}  // namespace
+
+const MmaFunctions& mma_functions() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (vector_level() == VectorLevel::avx512) return avx512::kFunctions;
+  if (vector_level() == VectorLevel::avx2) return avx2::kFunctions;
+#endif
+  return base::kFunctions;
+}
+
+float mma_element(PtxType type, uint32_t word, int index) {
+  switch (type) {
+    case PtxType::bf16: return bf16_to_float(word >> (16 * index) & 0xffff);
+    case PtxType::f16: return half_to_float(word >> (16 * index) & 0xffff);
+    case PtxType::e4m3: return e4m3_to_float(word >> (8 * index) & 0xff);
+    case PtxType::e5m2: return e5m2_to_float(word >> (8 * index) & 0xff);
+    default: return tf32_to_float(word);
+  }
+}
+
+void spread_a(PtxType type, const uint32_t* const* regs, int num_regs, int k, SpreadA& a) {
+  if (type == PtxType::bf16 && k == 16) return mma_functions().spread_a_bf16(regs, a);
+  if (type == PtxType::f16 && k == 16) return mma_functions().spread_a_f16(regs, a);
+  const int per_word = 4 / element_bytes(type), k_per_reg = 4 * per_word;
+  for (int r = 0; r < num_regs; ++r)
+    for (int lane = 0; lane < 32; ++lane)
+      for (int j = 0; j < per_word; ++j) {
+        const int step = (r >> 1) * k_per_reg + (lane & 3) * per_word + j;
+        const float value = mma_element(type, regs[r][lane], j);
+        for (int t = 0; t < 4; ++t) a.value[r & 1][step][(lane & ~3) + t] = value;
+      }
+}
+
+void spread_b(PtxType type, const uint32_t* const* regs, int num_regs, int k, SpreadB& b) {
+  if (type == PtxType::bf16 && k == 16) return mma_functions().spread_b_bf16(regs, b);
+  const int per_word = 4 / element_bytes(type), k_per_reg = 4 * per_word;
+  for (int r = 0; r < num_regs; ++r)
+    for (int lane = 0; lane < 32; ++lane)
+      for (int j = 0; j < per_word; ++j) {
+        const int column = lane >> 2, step = r * k_per_reg + (lane & 3) * per_word + j;
+        b.value[step][column & 1][column >> 1] = mma_element(type, regs[r][lane], j);
+      }
+}
+
+}  // namespace seqtile::sim

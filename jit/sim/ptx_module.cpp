@@ -1,0 +1,57 @@
+// jit/sim/ptx_module.cpp -- names and sizes of PTX types, look-ups in a module.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/sim/ptx_module.h"
+
+#include <array>
+
+namespace seqtile::sim {
+namespace {
+
+struct TypeFacts {
+  std::string_view name;
+  int bytes;
+};
+
+// In the order of PtxType.
+constexpr std::array<TypeFacts, 26> kTypes = {{
+    {"", 0},    {"pred", 1}, {"b8", 1},    {"b16", 2},    {"b32", 4},    {"b64", 8},  {"b128", 16},
+    {"u8", 1},  {"u16", 2},  {"u32", 4},   {"u64", 8},    {"s8", 1},     {"s16", 2},  {"s32", 4},
+    {"s64", 8}, {"f16", 2},  {"f16x2", 4}, {"bf16", 2},   {"bf16x2", 4}, {"tf32", 4}, {"f32", 4},
+    {"f64", 8}, {"e4m3", 1}, {"e5m2", 1},  {"e4m3x2", 2}, {"e5m2x2", 2},
+}};
+
+}  // namespace
+
+PtxType parse_ptx_type(std::string_view text) {
+  for (size_t i = 1; i < kTypes.size(); ++i)
+    if (kTypes[i].name == text) return static_cast<PtxType>(i);
+  return PtxType::none;
+}
+
+std::string_view ptx_type_name(PtxType type) { return kTypes[static_cast<size_t>(type)].name; }
+
+int ptx_type_bytes(PtxType type) { return kTypes[static_cast<size_t>(type)].bytes; }
+
+std::string PtxRegister::full_name() const {
+  return number < 0 ? std::string(name) : std::string(name) + std::to_string(number);
+}
+
+std::string_view PtxModule::line(int number) const {
+  size_t start = 0;
+  for (int i = 1; i < number; ++i) {
+    start = text->find('\n', start);
+    if (start == std::string::npos) return {};
+    ++start;
+  }
+  const size_t end = std::min(text->find('\n', start), text->size());
+  while (start < end && ((*text)[start] == ' ' || (*text)[start] == '\t')) ++start;
+  return std::string_view(*text).substr(start, end - start);
+}
+
+const PtxKernel* PtxModule::find(std::string_view kernel) const {
+  for (const PtxKernel& candidate : kernels)
+    if (candidate.name == kernel) return &candidate;
+  return nullptr;
+}
+
+}  // namespace seqtile::sim

@@ -1,0 +1,368 @@
+// jit/sim/ptx_parser.cpp -- reads PTX text into a PtxModule; see ptx_module.h.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Inline assembly prints its instructions inside `{ }` with registers and labels of their own, so names are looked up
+// from the innermost scope outwards. A label may be used before it stands: uses are patched at the kernel's end.
+#include <cstdlib>
+#include <unordered_map>
+#include <utility>
+
+#include "jit/sim/ptx_lexer.h"
+#include "jit/sim/ptx_module.h"
+
+namespace seqtile::sim {
+namespace {
+
+struct RegisterRange {
+  uint32_t first = 0;
+  int count = -1;  ///< -1: a single register without a number
+};
+
+struct Scope {
+  int parent = -1;
+  std::unordered_map<std::string_view, RegisterRange> registers;
+  std::unordered_map<std::string_view, uint32_t> labels;
+};
+
+struct LabelUse {
+  size_t instruction, operand;
+  int scope;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::shared_ptr<const std::string> text) : lexer_(*text) { module_.text = std::move(text); }
+
+  PtxModule parse() {
+    while (!lexer_.at_end()) module_directive();
+    return std::move(module_);
+  }
+
+ private:
+  void module_directive() {
+    const std::string_view word = lexer_.directive();
+    if (word == ".version") {
+      module_.version = lexer_.dotted_identifier("a version");
+    } else if (word == ".target") {
+      module_.target = lexer_.identifier("a target");
+      while (lexer_.accept(',')) lexer_.identifier("a target");
+    } else if (word == ".address_size") {
+      if (lexer_.integer("an address size") != 64) lexer_.fail("address size 64");
+    } else if (word == ".file" || word == ".pragma") {
+      lexer_.rest_of_line();
+    } else if (word == ".section") {
+      lexer_.directive();
+      lexer_.expect('{');
+      lexer_.skip_braces();
+    } else {
+      linked_directive(word);
+    }
+  }
+
+  void linked_directive(std::string_view word) {
+    bool is_extern = false;
+    while (word == ".extern" || word == ".visible" || word == ".weak" || word == ".common") {
+      is_extern |= word == ".extern";
+      word = lexer_.directive();
+    }
+    if (word == ".entry") return kernel();
+    if (word == ".func") PtxLexer::fail_at(lexer_.line(), "functions and calls are not supported; inline them");
+    if (!variable(word, is_extern, module_.variables)) lexer_.fail("a directive");
+  }
+
+  /// Parses a variable of a memory space; false where `word` is no memory space.
+  bool variable(std::string_view word, bool is_extern, std::vector<PtxVariable>& into) {
+    PtxVariable parsed;
+    parsed.is_extern = is_extern;
+    if (word == ".shared") parsed.space = PtxSpace::shared;
+    else if (word == ".local") parsed.space = PtxSpace::local;
+    else if (word == ".global") parsed.space = PtxSpace::global;
+    else if (word == ".const") parsed.space = PtxSpace::constant;
+    else return false;
+    declarator(parsed);
+    if (lexer_.accept('=')) initializer(parsed);
+    lexer_.expect(';');
+    into.push_back(std::move(parsed));
+    return true;
+  }
+
+  /// `.align 16 .b8 name[128]`, shared by parameters and variables.
+  void declarator(PtxVariable& variable) {
+    std::string_view word = lexer_.directive();
+    variable.align = 0;
+    while (word == ".align" || word == ".ptr" || word == ".global" || word == ".shared") {
+      if (word == ".align") variable.align = lexer_.integer("an alignment");
+      word = lexer_.directive();
+    }
+    variable.type = word.empty() ? PtxType::none : parse_ptx_type(word.substr(1));
+    if (variable.type == PtxType::none) lexer_.fail("a type");
+    // `.param .u64 .ptr .global .align 16 name`: facts about the pointer, not about the parameter
+    for (word = lexer_.directive(); !word.empty(); word = lexer_.directive())
+      if (word == ".align") lexer_.integer("an alignment");
+    if (variable.align == 0) variable.align = ptx_type_bytes(variable.type);
+    variable.name = lexer_.identifier("a name");
+    variable.bytes = ptx_type_bytes(variable.type);
+    while (lexer_.accept('[')) {
+      variable.bytes *= lexer_.at(']') ? 0 : lexer_.integer("a size");
+      lexer_.expect(']');
+    }
+  }
+
+  void initializer(PtxVariable& variable) {
+    const int element_bytes = ptx_type_bytes(variable.type);
+    const auto append = [&] {
+      const uint64_t bits = immediate().bits;
+      for (int i = 0; i < element_bytes; ++i) variable.initial.push_back(static_cast<uint8_t>(bits >> (8 * i)));
+    };
+    if (lexer_.accept('{')) {
+      do append();
+      while (lexer_.accept(','));
+      lexer_.expect('}');
+    } else {
+      append();
+    }
+    variable.initial.resize(static_cast<size_t>(variable.bytes));
+  }
+
+  void kernel() {
+    kernel_ = PtxKernel();
+    scopes_.clear();
+    uses_.clear();
+    kernel_.name = lexer_.identifier("the kernel's name");
+    if (lexer_.accept('(') && !lexer_.accept(')')) {
+      do parameter();
+      while (lexer_.accept(','));
+      lexer_.expect(')');
+    }
+    while (!lexer_.at('{')) performance_directive();
+    lexer_.expect('{');
+    scopes_.emplace_back();
+    scope_ = 0;
+    while (scope_ >= 0) statement();
+    resolve_labels();
+    module_.kernels.push_back(std::move(kernel_));
+  }
+
+  void parameter() {
+    if (lexer_.directive() != ".param") lexer_.fail(".param");
+    PtxVariable param;
+    param.space = PtxSpace::param;
+    declarator(param);
+    param.offset = (kernel_.param_bytes + param.align - 1) / param.align * param.align;
+    kernel_.param_bytes = param.offset + param.bytes;
+    kernel_.params.push_back(param);
+  }
+
+  void performance_directive() {
+    const std::string_view word = lexer_.directive();
+    if (word.empty()) lexer_.fail("'{'");
+    int product = 1;
+    if (lexer_.at_digit()) {
+      do product *= static_cast<int>(lexer_.integer("a number"));
+      while (lexer_.accept(','));
+    }
+    if (word == ".reqntid") kernel_.required_threads = product;
+    if (word == ".maxntid") kernel_.max_threads = product;
+    if (word == ".maxnreg") kernel_.max_registers = product;
+    if (word == ".reqnctapercluster") kernel_.required_cluster = product;
+  }
+
+  void statement() {
+    if (lexer_.at_end()) lexer_.fail("'}'");
+    if (lexer_.accept('{')) {
+      scopes_.push_back({scope_, {}, {}});
+      scope_ = static_cast<int>(scopes_.size()) - 1;
+    } else if (lexer_.accept('}')) {
+      scope_ = scopes_[scope_].parent;
+    } else if (lexer_.at('.')) {
+      body_directive(lexer_.directive());
+    } else if (!lexer_.accept(';')) {
+      labelled_or_instruction();
+    }
+  }
+
+  void body_directive(std::string_view word) {
+    if (word == ".reg") return registers();
+    if (word == ".loc" || word == ".file") {
+      lexer_.rest_of_line();
+    } else if (word == ".pragma") {
+      lexer_.rest_of_line();
+    } else if (word == ".branchtargets" || !variable(word, false, kernel_.variables)) {
+      PtxLexer::fail_at(lexer_.line(), "directive " + std::string(word) + " is not supported");
+    }
+  }
+
+  void registers() {
+    const std::string_view word = lexer_.directive();
+    const PtxType type = word.empty() ? PtxType::none : parse_ptx_type(word.substr(1));
+    if (type == PtxType::none) lexer_.fail("a register type");
+    do {
+      const std::string_view name = lexer_.identifier("a register's name");
+      RegisterRange range{static_cast<uint32_t>(kernel_.registers.size()), -1};
+      if (lexer_.accept('<')) {
+        range.count = static_cast<int>(lexer_.integer("a number of registers"));
+        if (range.count < 0 || range.count > 1'000'000) lexer_.fail("a sensible number of registers");
+        lexer_.expect('>');
+        for (int i = 0; i < range.count; ++i) kernel_.registers.push_back({name, i, type});
+      } else {
+        kernel_.registers.push_back({name, -1, type});
+      }
+      scopes_[scope_].registers[name] = range;
+    } while (lexer_.accept(','));
+    lexer_.expect(';');
+  }
+
+  int find_register(std::string_view name) const {
+    size_t digits = name.size();
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
+    for (int s = scope_; s >= 0; s = scopes_[s].parent) {
+      if (const auto found = scopes_[s].registers.find(name); found != scopes_[s].registers.end())
+        if (found->second.count < 0) return static_cast<int>(found->second.first);
+      if (digits == name.size()) continue;
+      const auto found = scopes_[s].registers.find(name.substr(0, digits));
+      if (found == scopes_[s].registers.end()) continue;
+      const int number = std::atoi(std::string(name.substr(digits)).c_str());
+      if (number < found->second.count) return static_cast<int>(found->second.first) + number;
+    }
+    return -1;
+  }
+
+  void labelled_or_instruction() {
+    PtxInstruction parsed;
+    parsed.line = lexer_.line();
+    if (lexer_.accept('@')) {
+      parsed.is_guard_negated = lexer_.accept('!');
+      const std::string_view name = lexer_.identifier("a predicate");
+      parsed.guard = find_register(name);
+      if (parsed.guard < 0 || kernel_.registers[parsed.guard].type != PtxType::pred)
+        PtxLexer::fail_at(parsed.line, "guard '" + std::string(name) + "' is not a predicate register");
+    } else if (lexer_.at('$') || lexer_.at('_')) {
+      const std::string_view label = lexer_.identifier("a label");
+      lexer_.expect(':');
+      return add_label(label);
+    }
+    std::string_view word = lexer_.opcode();
+    if (word.size() > 1 && word.back() == ':' && word.find('.') == std::string_view::npos)
+      return add_label(word.substr(0, word.size() - 1));
+    parsed.opcode = word;
+    if (!lexer_.at(';')) {
+      do {
+        parsed.operands.push_back(operand(parsed.operands.size()));
+      } while (lexer_.accept(',') || lexer_.accept('|'));
+    }
+    lexer_.expect(';');
+    kernel_.instructions.push_back(std::move(parsed));
+  }
+
+  void add_label(std::string_view label) {
+    if (!scopes_[scope_].labels.emplace(label, static_cast<uint32_t>(kernel_.instructions.size())).second)
+      PtxLexer::fail_at(lexer_.line(), "label '" + std::string(label) + "' stands twice");
+  }
+
+  PtxOperand immediate() {
+    PtxOperand parsed;
+    parsed.kind = PtxOperand::Kind::immediate;
+    const int line = lexer_.line();
+    const std::string text(lexer_.number_text());
+    const char form = text.size() > 1 && text[0] == '0' ? text[1] : '\0';
+    char* end = nullptr;
+    if ((form == 'f' || form == 'F') && text.size() == 10) {
+      parsed.bits = std::strtoull(text.c_str() + 2, &end, 16);
+      parsed.is_float = true;
+    } else if ((form == 'd' || form == 'D') && text.size() == 18) {
+      parsed.bits = std::strtoull(text.c_str() + 2, &end, 16);
+      parsed.is_double = true;
+    } else if (text[0] == '-') {
+      parsed.bits = static_cast<uint64_t>(std::strtoll(text.c_str(), &end, 0));
+    } else {
+      parsed.bits = std::strtoull(text.c_str(), &end, 0);
+    }
+    if (*end == 'U') ++end;
+    if (*end != '\0') PtxLexer::fail_at(line, "expected a number, found '" + text + "'");
+    return parsed;
+  }
+
+  PtxOperand operand(size_t position) {
+    PtxOperand parsed;
+    if (lexer_.at_digit()) return immediate();
+    if (lexer_.accept('{')) {
+      parsed.kind = PtxOperand::Kind::vector;
+      do parsed.elements.push_back(operand(position));
+      while (lexer_.accept(','));
+      lexer_.expect('}');
+      return parsed;
+    }
+    if (lexer_.accept('[')) return memory_operand(position);
+    parsed.is_negated = lexer_.accept('!');
+    named_operand(parsed, position);
+    if (parsed.kind == PtxOperand::Kind::symbol && lexer_.accept('+')) parsed.offset = lexer_.integer("an offset");
+    return parsed;
+  }
+
+  PtxOperand memory_operand(size_t position) {
+    PtxOperand parsed;
+    parsed.kind = PtxOperand::Kind::memory;
+    do {
+      PtxOperand element = operand(position);
+      if (lexer_.accept('+')) parsed.offset = lexer_.integer("an offset");
+      else if (lexer_.at('-')) parsed.offset = lexer_.integer("an offset");
+      if (element.kind == PtxOperand::Kind::symbol) parsed.offset += std::exchange(element.offset, 0);
+      if (element.kind == PtxOperand::Kind::vector)
+        for (PtxOperand& coordinate : element.elements) parsed.elements.push_back(std::move(coordinate));
+      else parsed.elements.push_back(std::move(element));
+    } while (lexer_.accept(','));
+    lexer_.expect(']');
+    return parsed;
+  }
+
+  void named_operand(PtxOperand& parsed, size_t position) {
+    const int line = lexer_.line();
+    const std::string_view name = lexer_.dotted_identifier("an operand");
+    parsed.text = name;
+    if (name == "_") return;
+    if (const int reg = find_register(name); reg >= 0) {
+      parsed.kind = PtxOperand::Kind::reg;
+      parsed.reg = static_cast<uint32_t>(reg);
+    } else if (name[0] == '%') {
+      parsed.kind = PtxOperand::Kind::special;
+    } else if (is_variable(name)) {
+      parsed.kind = PtxOperand::Kind::symbol;
+    } else {
+      if (name.find('.') != std::string_view::npos) PtxLexer::fail_at(line, "unknown name '" + std::string(name) + "'");
+      parsed.kind = PtxOperand::Kind::label;
+      uses_.push_back({kernel_.instructions.size(), position, scope_});
+    }
+  }
+
+  bool is_variable(std::string_view name) const {
+    for (const auto* list : {&kernel_.params, &kernel_.variables, &module_.variables})
+      for (const PtxVariable& variable : *list)
+        if (variable.name == name) return true;
+    return false;
+  }
+
+  void resolve_labels() {
+    for (const LabelUse& use : uses_) {
+      PtxInstruction& instruction = kernel_.instructions[use.instruction];
+      PtxOperand* operand = use.operand < instruction.operands.size() ? &instruction.operands[use.operand] : nullptr;
+      int s = use.scope;
+      while (s >= 0 && operand != nullptr && !scopes_[s].labels.contains(operand->text)) s = scopes_[s].parent;
+      if (s < 0 || operand == nullptr || operand->kind != PtxOperand::Kind::label)
+        PtxLexer::fail_at(instruction.line, "unknown name '" + std::string(operand ? operand->text : "") + "'");
+      operand->target = scopes_[s].labels.at(operand->text);
+    }
+  }
+
+  PtxLexer lexer_;
+  PtxModule module_;
+  PtxKernel kernel_;
+  std::vector<Scope> scopes_;
+  int scope_ = -1;
+  std::vector<LabelUse> uses_;
+};
+
+}  // namespace
+
+PtxModule parse_ptx(std::string_view text) { return Parser(std::make_shared<const std::string>(text)).parse(); }
+
+}  // namespace seqtile::sim

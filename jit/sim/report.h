@@ -1,0 +1,61 @@
+// jit/sim/report.h -- what the machine found wrong with a launch, as data.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace seqtile::sim {
+
+enum class ReportKind {
+  out_of_bounds,
+  misaligned,
+  uninitialised_register,
+  uninitialised_memory,
+  missing_wait,
+  missing_fence,
+  race,
+  scope,
+  deadlock,
+  barrier,
+  mbarrier,
+  wgmma,
+  tensor_map,
+  divergence,
+  early_exit,
+  private_memory,
+  read_only,
+  trap,
+  limit,
+};
+/// The words that a report starts with: "race", "missing wait".
+std::string_view report_kind_name(ReportKind kind);
+
+struct Report {
+  ReportKind kind;
+  int line = 0;  ///< of the PTX text; 0 where no single line is at fault
+  int cta = -1, warp = -1, lane = -1, device = 0;
+  std::string message;  ///< the whole sentence, kernel and line text included
+};
+
+/// Collects reports of one launch from several threads. One report per kind and line is kept, the rest is counted.
+class ReportSink {
+ public:
+  explicit ReportSink(size_t max_kept) : max_kept_(max_kept) {}
+  void add(Report report);
+  /// True when so many came that running on is pointless.
+  bool is_flooded() const { return total_ > 5000; }
+  size_t total() const { return total_; }
+  std::vector<Report> take() { return std::move(reports_); }
+
+ private:
+  std::mutex mutex_;
+  size_t max_kept_, total_ = 0;
+  std::set<std::pair<ReportKind, int>> seen_;
+  std::vector<Report> reports_;
+};
+
+}  // namespace seqtile::sim

@@ -1,0 +1,58 @@
+// jit/sim/scalar.h -- scalar PTX instructions as families of (operation x type): from an opcode to a function.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which scalar forms a kernel contains is LLVM's choice, so they are covered by families and not form by form. One
+// resolver per group of families; resolve_scalar asks each in turn. A resolver that knows the operation but not these
+// modifiers returns no function, and the decoder reports the form with its line.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/sim/lanes.h"
+#include "jit/sim/ptx_module.h"
+
+namespace seqtile::sim {
+
+/// What the decoder knows of an operand before it has a slot.
+struct OperandShape {
+  int bytes = 0;   ///< of the register: 1 predicate, 2, 4, 8; 0 where an immediate takes the instruction's width
+  int vector = 0;  ///< elements of a `{..}` operand, 0 otherwise
+};
+
+/// Operand letters, destinations first: p predicate, w at most 32 bits, x 64 bits.
+struct ScalarForm {
+  ScalarFn run = nullptr;
+  uint32_t aux = 0;
+  std::string operands;
+  int num_destinations = 1;
+};
+
+/// An opcode cut at its dots.
+struct Opcode {
+  explicit Opcode(std::string_view text);
+  std::string_view base() const { return parts.front(); }
+  PtxType type() const { return parse_ptx_type(parts.back()); }
+  bool has(std::string_view modifier) const;
+  /// True when every part between the base and the last `types` parts is in `allowed`.
+  bool only(std::initializer_list<std::string_view> allowed, size_t types = 1) const;
+  std::vector<std::string_view> parts;
+};
+
+std::optional<ScalarForm> resolve_scalar(const Opcode& opcode, std::span<const OperandShape> shapes);
+
+// One per group of families, in the file of that name.
+std::optional<ScalarForm> resolve_integer(const Opcode& opcode);
+std::optional<ScalarForm> resolve_bits(const Opcode& opcode);
+std::optional<ScalarForm> resolve_float(const Opcode& opcode);
+std::optional<ScalarForm> resolve_half(const Opcode& opcode);
+std::optional<ScalarForm> resolve_compare(const Opcode& opcode, std::span<const OperandShape> shapes);
+std::optional<ScalarForm> resolve_convert(const Opcode& opcode, std::span<const OperandShape> shapes);
+std::optional<ScalarForm> resolve_move(const Opcode& opcode, std::span<const OperandShape> shapes);
+
+/// "wx" and so on for `count` operands of one type.
+std::string operand_letters(PtxType type, int count);
+
+}  // namespace seqtile::sim

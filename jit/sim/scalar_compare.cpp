@@ -1,0 +1,232 @@
+// jit/sim/scalar_compare.cpp -- setp, set, selp, slct and testp.
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "jit/sim/scalar.h"
+
+namespace seqtile::sim {
+namespace {
+
+struct Eq {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a == b;
+  }
+};
+struct Ne {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a < b || b < a;
+  }
+};
+struct Lt {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a < b;
+  }
+};
+struct Le {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a <= b;
+  }
+};
+struct Gt {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a > b;
+  }
+};
+struct Ge {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a >= b;
+  }
+};
+// The unordered comparisons hold where an operand is a NaN; so each is the opposite's negation.
+struct Equ {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return !(a < b || b < a);
+  }
+};
+struct Neu {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return !(a == b);
+  }
+};
+struct Ltu {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return !(a >= b);
+  }
+};
+struct Leu {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return !(a > b);
+  }
+};
+struct Gtu {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return !(a <= b);
+  }
+};
+struct Geu {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return !(a < b);
+  }
+};
+struct Num {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a == a && b == b;
+  }
+};
+struct Nan {
+  template <class T>
+  SEQTILE_SIM_INLINE static bool apply(T a, T b) {
+    return a != a || b != b;
+  }
+};
+
+/// A 16-bit float in a register, widened for the comparison.
+template <class Op, bool is_bfloat>
+struct Compare16 {
+  SEQTILE_SIM_INLINE static bool apply(uint16_t a, uint16_t b) {
+    return is_bfloat ? Op::apply(bf16_to_float(a), bf16_to_float(b)) : Op::apply(half_to_float(a), half_to_float(b));
+  }
+};
+
+template <class Op>
+ScalarFn integer_compare(PtxType type) {
+  switch (type) {
+    case PtxType::b16:
+    case PtxType::u16: return plain<Binary<Op, Predicate, uint16_t>>();
+    case PtxType::s16: return plain<Binary<Op, Predicate, int16_t>>();
+    case PtxType::b32:
+    case PtxType::u32: return select<Binary<Op, Predicate, uint32_t>>();
+    case PtxType::s32: return select<Binary<Op, Predicate, int32_t>>();
+    case PtxType::b64:
+    case PtxType::u64: return select<Binary<Op, Predicate, uint64_t>>();
+    case PtxType::s64: return select<Binary<Op, Predicate, int64_t>>();
+    default: return nullptr;
+  }
+}
+
+template <class Op>
+ScalarFn float_compare(PtxType type) {
+  switch (type) {
+    case PtxType::f16: return plain<Binary<Compare16<Op, false>, Predicate, uint16_t>>();
+    case PtxType::bf16: return plain<Binary<Compare16<Op, true>, Predicate, uint16_t>>();
+    case PtxType::f32: return select<Binary<Op, Predicate, float>>();
+    case PtxType::f64: return plain<Binary<Op, Predicate, double>>();
+    default: return nullptr;
+  }
+}
+
+template <class Op>
+ScalarFn any_compare(PtxType type) {
+  const ScalarFn run = integer_compare<Op>(type);
+  return run != nullptr ? run : float_compare<Op>(type);
+}
+
+ScalarFn comparison(std::string_view name, PtxType type) {
+  if (name == "eq") return any_compare<Eq>(type);
+  if (name == "ne") return any_compare<Ne>(type);
+  if (name == "lt") return any_compare<Lt>(type);
+  if (name == "le") return any_compare<Le>(type);
+  if (name == "gt") return any_compare<Gt>(type);
+  if (name == "ge") return any_compare<Ge>(type);
+  if (name == "lo") return integer_compare<Lt>(type);
+  if (name == "ls") return integer_compare<Le>(type);
+  if (name == "hi") return integer_compare<Gt>(type);
+  if (name == "hs") return integer_compare<Ge>(type);
+  if (name == "equ") return float_compare<Equ>(type);
+  if (name == "neu") return float_compare<Neu>(type);
+  if (name == "ltu") return float_compare<Ltu>(type);
+  if (name == "leu") return float_compare<Leu>(type);
+  if (name == "gtu") return float_compare<Gtu>(type);
+  if (name == "geu") return float_compare<Geu>(type);
+  if (name == "num") return float_compare<Num>(type);
+  return name == "nan" ? float_compare<Nan>(type) : nullptr;
+}
+
+template <class T>
+struct SelectOf {
+  SEQTILE_SIM_INLINE static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t) {
+    const Lanes<T> d(regs, slots[0]), a(regs, slots[1]), b(regs, slots[2]);
+    const Lanes<Predicate> p(regs, slots[3]);
+    for_lanes(mask, SEQTILE_SIM_LANE(d.set(i, p[i] ? a[i] : b[i])));
+  }
+};
+
+template <class T, class C>
+struct SelectBySign {
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t) {
+    const Lanes<T> d(regs, slots[0]), a(regs, slots[1]), b(regs, slots[2]);
+    const Lanes<C> c(regs, slots[3]);
+    for_lanes(mask, SEQTILE_SIM_LANE(d.set(i, c[i] >= 0 ? a[i] : b[i])));
+  }
+};
+
+struct TestProperty {
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t property) {
+    const Lanes<Predicate> d(regs, slots[0]);
+    const Lanes<float> a(regs, slots[1]);
+    for_lanes(mask, SEQTILE_SIM_LANE(const int kind = std::fpclassify(a[i]);
+                                     const bool holds[] = {kind != FP_NAN && kind != FP_INFINITE, kind == FP_INFINITE,
+                                                           kind != FP_NAN, kind == FP_NAN, kind == FP_NORMAL,
+                                                           kind == FP_SUBNORMAL};
+                                     d.set(i, holds[property]);));
+  }
+};
+
+ScalarForm test_property(const Opcode& op) {
+  static constexpr std::string_view kNames[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+  if (op.parts.size() == 3 && op.type() == PtxType::f32)
+    for (uint32_t i = 0; i < std::size(kNames); ++i)
+      if (op.parts[1] == kNames[i]) return {plain<TestProperty>(), i, "pw"};
+  return {};
+}
+
+ScalarForm selection(const Opcode& op) {
+  const PtxType type = op.type();
+  const std::string letters = operand_letters(type, 3) + "p";
+  switch (ptx_type_bytes(type)) {
+    case 2: return {plain<SelectOf<uint16_t>>(), 0, letters};
+    case 4: return {select<SelectOf<uint32_t>>(), 0, letters};
+    case 8: return {select<SelectOf<uint64_t>>(), 0, letters};
+    default: return {};
+  }
+}
+
+ScalarForm selection_by_sign(const Opcode& op) {
+  const PtxType data = op.parts.size() == 3 ? parse_ptx_type(op.parts[1]) : PtxType::none;
+  const bool is_wide = ptx_type_bytes(data) == 8;
+  const std::string letters = operand_letters(data, 3) + "w";
+  if (op.type() == PtxType::s32 && ptx_type_bytes(data) >= 4)
+    return {is_wide ? plain<SelectBySign<uint64_t, int32_t>>() : plain<SelectBySign<uint32_t, int32_t>>(), 0, letters};
+  if (op.type() == PtxType::f32 && ptx_type_bytes(data) >= 4)
+    return {is_wide ? plain<SelectBySign<uint64_t, float>>() : plain<SelectBySign<uint32_t, float>>(), 0, letters};
+  return {};
+}
+
+}  // namespace
+
+std::optional<ScalarForm> resolve_compare(const Opcode& op, std::span<const OperandShape> shapes) {
+  ScalarForm form;
+  const bool is_plain_setp =
+      op.base() == "setp" && (op.parts.size() == 3 || (op.parts.size() == 4 && op.parts[2] == "ftz"));
+  if (is_plain_setp && shapes.size() == 3)
+    form = {comparison(op.parts[1], op.type()), 0, "p" + operand_letters(op.type(), 2)};
+  if (op.base() == "selp" && op.parts.size() == 2) form = selection(op);
+  if (op.base() == "slct") form = selection_by_sign(op);
+  if (op.base() == "testp") form = test_property(op);
+  return form.run != nullptr ? std::optional(form) : std::nullopt;
+}
+
+}  // namespace seqtile::sim

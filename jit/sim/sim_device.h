@@ -1,0 +1,30 @@
+// jit/sim/sim_device.h -- a GPU that executes PTX on the CPU, by the interface of every device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "jit/device.h"
+#include "jit/sim/machine.h"
+
+namespace seqtile::sim {
+
+/// Kernels reach only memory that was registered. One launch at a time.
+class SimDevice : public Device {
+ public:
+  /// Memory that kernels may read and write; must outlive the device or the next forget_memory().
+  virtual void register_memory(std::string name, std::span<std::byte> memory) = 0;
+  virtual void forget_memory() = 0;
+  virtual Machine& machine() = 0;
+  virtual Options& options() = 0;
+  /// What the newest launch did.
+  virtual const LaunchResult& last_launch() const = 0;
+};
+
+/// `target` is "sm_80" or "sm_90a". A launch that the machine finds a fault with throws Error driver with the first
+/// report; last_launch() has all of them. Errors: unsupported for other targets.
+std::unique_ptr<SimDevice> make_sim_device(std::string_view target);
+
+}  // namespace seqtile::sim

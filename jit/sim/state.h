@@ -1,0 +1,156 @@
+// jit/sim/state.h -- the state of warps, CTAs and grids while they run.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "jit/sim/clocks.h"
+#include "jit/sim/machine.h"
+#include "jit/sim/shared_shadow.h"
+#include "jit/sim/tensor_map.h"
+
+namespace seqtile::sim {
+
+/// Lanes of a warp that are at the same instruction.
+enum class GroupState : uint8_t {
+  running,
+  converging,  ///< waits for the warp's other lanes at an instruction that needs them
+  at_barrier,  ///< `wait_for` is the barrier's number
+  at_cluster,  ///< `wait_for` is the phase that must end
+};
+struct Group {
+  uint32_t pc = 0, mask = 0;
+  GroupState state = GroupState::running;
+  uint32_t wait_for = 0;
+};
+
+struct CopyLane {
+  uint32_t to;
+  uint32_t bytes;  ///< read from the source; the rest of `size` is zero
+  uint64_t from;
+  uint8_t size, lane;
+};
+struct CopyOp {  ///< one cp.async of a warp
+  std::vector<CopyLane> lanes;
+  uint32_t pc;
+  ClockSnapshot issued;
+};
+struct WgmmaOp {
+  uint32_t pc;
+  uint64_t a, b;  ///< descriptors
+  bool accumulate, done;
+  uint32_t sequence;
+  ClockSnapshot issued;
+};
+struct BulkStore {
+  uint64_t map;  ///< tensor map, or the global address
+  std::array<int32_t, 5> at;
+  uint32_t from, bytes, pc;
+  int lane;
+  ClockSnapshot issued;
+};
+struct BulkLoad {
+  int cta;
+  uint32_t targets;  ///< mask of CTA ranks
+  uint32_t to, barrier, bytes;
+  uint64_t from;  ///< tensor map, or an address
+  std::array<int32_t, 5> at;
+  uint32_t pc;
+  int warp, lane;
+  bool is_tensor, from_shared;
+  uint32_t time;  ///< of the CTA's copy thread
+  ClockSnapshot issued;
+};
+
+struct Grid;
+
+struct Warp {
+  int id = 0;     ///< in the cohort: its thread in every clock
+  int cta = 0;    ///< index in the cohort
+  int index = 0;  ///< in its CTA
+  const Grid* grid = nullptr;
+  uint32_t live = kAllLanes;
+  bool is_done = false;
+  int rotation = 0;  ///< which group gets the next turn after a spin
+  uint32_t* regs = nullptr;
+  std::vector<Group> groups;
+  std::vector<std::byte> local;
+  Region* last_region = nullptr;
+
+  Clock clock;
+  ClockSnapshot snapshot;  ///< of `clock`, null when it has changed
+  ForeignClocks foreign;
+  std::array<Clock, 4> fence_release;    ///< what a fence of that scope published
+  std::array<Clock, 4> acquire_pending;  ///< read by relaxed loads, waiting for a fence of that scope
+
+  std::vector<CopyOp> copies;
+  std::deque<std::vector<CopyOp>> copy_groups;
+  std::vector<WgmmaOp> wgmmas;
+  std::deque<std::vector<WgmmaOp>> wgmma_groups;
+  uint32_t wgmma_sequence = 0, wgmma_base = 0, wgmma_fences = 0;
+  std::vector<BulkStore> bulk;
+  std::deque<std::vector<BulkStore>> bulk_groups;
+  uint32_t proxy_fences = 0;
+  std::array<uint32_t, 32> cluster_phase = {};
+
+  std::vector<uint32_t> initialised;                     ///< lanes, by virtual register
+  std::vector<uint8_t> busy_accumulator, busy_fragment;  ///< by virtual register: wgmma in flight
+  std::vector<uint32_t> written_after_fence;             ///< by virtual register: 1 + fences before the last write
+};
+
+struct Barrier {
+  uint32_t expected = 0, arrived = 0;
+  bool is_open_count = false;  ///< all threads that are left
+  std::vector<int> waiting;
+  Clock clock;
+  ForeignClocks foreign;
+};
+
+struct Mbarrier {
+  int32_t count = 0, pending = 0;
+  int64_t tx = 0;
+  uint32_t phase = 0;
+  uint32_t init_epoch = 0;
+  Clock clock, completed;
+  ForeignClocks foreign;
+};
+
+struct Cta {
+  const Grid* grid = nullptr;
+  int rank = 0;              ///< in its cluster
+  int first_in_cluster = 0;  ///< index in the cohort of the cluster's rank 0
+  int cluster = 0;           ///< index of the cluster in the cohort
+  int first_warp = 0, num_warps = 0;
+  int linear = 0;  ///< in the grid
+  std::array<uint32_t, 3> id = {};
+  std::vector<std::byte> shared;
+  SharedShadow shadow;
+  std::map<uint32_t, Mbarrier> mbarriers;
+  std::array<Barrier, 16> barriers;
+  Clock remote;  ///< of accesses from other CTAs
+  bool is_gone = false;
+  uint32_t copy_time = 0;
+};
+
+struct ClusterState {
+  uint32_t arrived = 0, phase = 0;
+  int first_cta = 0, num_ctas = 0;
+  Clock clock, released;
+  ForeignClocks foreign;
+};
+
+/// A launch while it runs.
+struct Grid {
+  const Program* program = nullptr;
+  LaunchShape shape;
+  std::vector<std::byte> params;
+  int device = 0;
+  int num_ctas() const { return shape.grid[0] * shape.grid[1] * shape.grid[2]; }
+  int cluster_size() const { return shape.cluster[0] * shape.cluster[1] * shape.cluster[2]; }
+  int num_warps() const { return shape.threads / kWarpLanes; }
+};
+
+}  // namespace seqtile::sim

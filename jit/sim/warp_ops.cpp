@@ -1,0 +1,119 @@
+// jit/sim/warp_ops.cpp -- what the lanes of a warp do with each other: shuffles, votes, matches, reductions.
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cstring>
+
+#include "jit/sim/address.h"
+#include "jit/sim/cohort.h"
+
+namespace seqtile::sim {
+
+void Cohort::fill(Warp& warp, uint32_t slot, uint32_t mask, uint32_t value) {
+  uint32_t* to = lanes(warp, slot);
+  for_lanes(mask, [&](int lane) { to[lane] = value; });
+}
+
+/// The third operand packs the segment mask (bits 8 to 12) and the clamp (bits 0 to 4).
+void Cohort::shuffle(Warp& warp, const Instruction& i, uint32_t mask) {
+  enum { up, down, bfly, idx };
+  const uint32_t* s = warp.grid->program->operands(i) + i.num_destinations;
+  uint32_t source[kWarpLanes];
+  std::memcpy(source, lanes(warp, s[0]), sizeof(source));
+  const uint32_t* const b = lanes(warp, s[1]);
+  const uint32_t* const c = lanes(warp, s[2]);
+  uint32_t from[kWarpLanes], is_valid[kWarpLanes];
+  for_lanes(mask, [&](int lane) {
+    const auto l = static_cast<uint32_t>(lane);
+    const uint32_t amount = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
+    const uint32_t top = (l & segment) | (clamp & ~segment), bottom = l & segment;
+    const uint32_t j = i.aux == up     ? l - amount
+                       : i.aux == down ? l + amount
+                       : i.aux == bfly ? l ^ amount
+                                       : bottom | (amount & ~segment);
+    const bool holds = i.aux == up ? static_cast<int32_t>(j) >= static_cast<int32_t>(top) : j <= top;
+    from[lane] = holds ? j & 31 : l;
+    is_valid[lane] = holds ? ~0u : 0u;
+  });
+  uint32_t* const d = lanes(warp, i.slot[0]);
+  for_lanes(mask, [&](int lane) { d[lane] = source[from[lane]]; });
+  if (i.num_destinations == 2) {
+    uint32_t* const p = lanes(warp, i.slot[1]);
+    for_lanes(mask, [&](int lane) { p[lane] = is_valid[lane]; });
+  }
+}
+
+void Cohort::vote(Warp& warp, const Instruction& i, uint32_t mask) {
+  uint32_t votes = 0;
+  const uint32_t* const p = lanes(warp, i.slot[1]);
+  for_lanes(mask, [&](int lane) { votes |= p[lane] != 0 ? 1u << lane : 0; });
+  if (i.op == Op::ballot) return fill(warp, i.slot[0], mask, votes);
+  const bool all = votes == mask, any = votes != 0;
+  const bool result = i.aux == 0 ? all : i.aux == 1 ? any : all || !any;
+  fill(warp, i.slot[0], mask, result ? ~0u : 0u);
+}
+
+void Cohort::match_any(Warp& warp, const Instruction& i, uint32_t mask) {
+  const auto value = [&](int lane) {
+    return i.is_wide ? uint64_t{wide_lanes(warp, i.slot[1])[lane]} : uint64_t{lanes(warp, i.slot[1])[lane]};
+  };
+  uint32_t result[kWarpLanes];
+  for_lanes(mask, [&](int lane) {
+    result[lane] = 0;
+    for_lanes(mask, [&](int other) { result[lane] |= value(other) == value(lane) ? 1u << other : 0; });
+  });
+  uint32_t* const d = lanes(warp, i.slot[0]);
+  for_lanes(mask, [&](int lane) { d[lane] = result[lane]; });
+}
+
+void Cohort::reduce_warp(Warp& warp, const Instruction& i, uint32_t mask) {
+  const uint32_t* const a = lanes(warp, i.slot[1]);
+  uint32_t result = a[std::countr_zero(mask)];
+  for (uint32_t left = mask & (mask - 1); left != 0; left &= left - 1) {
+    const uint32_t value = a[std::countr_zero(left)];
+    const bool is_less =
+        i.type == PtxType::s32 ? static_cast<int32_t>(value) < static_cast<int32_t>(result) : value < result;
+    switch (i.atomic) {
+      case AtomicOp::add: result += value; break;
+      case AtomicOp::min: result = is_less ? value : result; break;
+      case AtomicOp::max: result = is_less ? result : value; break;
+      case AtomicOp::bit_and: result &= value; break;
+      case AtomicOp::bit_or: result |= value; break;
+      default: result ^= value; break;
+    }
+  }
+  fill(warp, i.slot[0], mask, result);
+}
+
+/// The lowest lane of the mask is elected.
+void Cohort::elect(Warp& warp, const Instruction& i, uint32_t mask) {
+  const int leader = std::countr_zero(mask);
+  fill(warp, i.slot[0], mask, static_cast<uint32_t>(leader));
+  fill(warp, i.slot[1], mask, 0);
+  lanes(warp, i.slot[1])[leader] = ~0u;
+}
+
+void Cohort::read_clock(Warp& warp, const Instruction& i, uint32_t mask) {
+  has_read_clock_ = true;
+  if (i.is_wide) for_lanes(mask, [&](int lane) { wide_lanes(warp, i.slot[0])[lane] = now_; });
+  else fill(warp, i.slot[0], mask, static_cast<uint32_t>(now_));
+}
+
+void Cohort::map_rank(Warp& warp, const Instruction& i, uint32_t mask) {
+  const auto address = [&](int lane) {
+    return i.is_wide ? uint64_t{wide_lanes(warp, i.slot[1])[lane]} : uint64_t{lanes(warp, i.slot[1])[lane]};
+  };
+  for_lanes(mask, [&](int lane) {
+    const uint64_t a = address(lane);
+    if (i.op == Op::rank_of) {
+      const auto rank = static_cast<uint32_t>(a >> kRankShift & 0xff);
+      lanes(warp, i.slot[0])[lane] = rank == 0 ? static_cast<uint32_t>(cta_of(warp).rank) : rank - 1;
+      return;
+    }
+    const uint64_t mapped = (a & ~(uint64_t{0xff} << kRankShift)) | uint64_t{lanes(warp, i.slot[2])[lane] + 1}
+                                                                        << kRankShift;
+    if (i.is_wide) wide_lanes(warp, i.slot[0])[lane] = mapped;
+    else lanes(warp, i.slot[0])[lane] = static_cast<uint32_t>(mapped);
+  });
+}
+
+}  // namespace seqtile::sim
