@@ -49,8 +49,9 @@ LinearLayout Program::dot_layout(const ir::Type& type) const {
 
 // Address of an element of a staged tile.
 Value* Program::staged_pointer(const Staged& at, Value* row, Value* column) {
-  Value* phase = e_.b.CreateAnd(e_.b.CreateLShr(row, e_.i32(at.layout.row_shift())), e_.i32(at.layout.chunk_mask()));
-  Value* byte = e_.b.CreateXor(e_.b.CreateMul(column, e_.i32(at.element_bytes)), e_.b.CreateShl(phase, e_.i32(4)));
+  Value* phase = e_.b.CreateShl(e_.b.CreateLShr(row, e_.i32(at.layout.row_shift())), e_.i32(at.layout.byte_shift()));
+  phase = e_.b.CreateAnd(phase, e_.i32(at.layout.byte_mask()));
+  Value* byte = e_.b.CreateXor(e_.b.CreateMul(column, e_.i32(at.element_bytes)), phase);
   Value* offset = e_.b.CreateAdd(e_.b.CreateMul(row, e_.i32(at.layout.row_bytes())), byte);
   return e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.scratch(at.first + at.bytes()),
                                 e_.b.CreateAdd(offset, e_.i32(at.first)));
@@ -183,7 +184,9 @@ void Program::lower_dot(const Op& op) {
   const bool by_columns = is_transposed(b);
   const ir::Value* source = by_columns ? b->def->operands[0] : b;
   const Staged left{SharedLayout(k * bytes), m, k, bytes};
-  Staged right{SharedLayout((by_columns ? k : n) * bytes), by_columns ? n : k, by_columns ? k : n, bytes};
+  // Words of b in rows of k are read four rows and two chunks at a time, everything else by ldmatrix.
+  const int chunks = bytes == 4 && !by_columns ? 2 : 1;
+  Staged right{SharedLayout((by_columns ? k : n) * bytes, chunks), by_columns ? n : k, by_columns ? k : n, bytes};
   right.first = round_up(left.bytes(), 128);
 
   std::vector<Value*> sums = pull(c, layout);

@@ -251,12 +251,13 @@ Conversion conversion(const LinearLayout& from, const LinearLayout& to) {
   return register_sources(from, to).empty() ? Conversion::shared_memory : Conversion::permute_registers;
 }
 
-SharedLayout::SharedLayout(int64_t row_bytes) : row_bytes_(row_bytes) {
+SharedLayout::SharedLayout(int64_t row_bytes, int chunks) : row_bytes_(row_bytes) {
   constexpr int64_t kChunk = 16, kBanks = 128;
-  SEQTILE_ASSERT(row_bytes > 0 && row_bytes % kChunk == 0);
+  SEQTILE_ASSERT(row_bytes > 0 && row_bytes % kChunk == 0 && (chunks == 1 || chunks == 2));
   const int64_t atom = std::min(kBanks, row_bytes & -row_bytes);
-  chunk_mask_ = atom / kChunk - 1;
   row_shift_ = std::countr_zero(static_cast<uint64_t>(kBanks / atom));
+  byte_shift_ = std::countr_zero(static_cast<uint64_t>(kChunk * chunks));
+  byte_mask_ = atom - kChunk;
 }
 
 int bank_conflicts(std::span<const int64_t> offsets, int vector_bytes) {

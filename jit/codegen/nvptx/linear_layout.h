@@ -105,24 +105,24 @@ Conversion conversion(const LinearLayout& from, const LinearLayout& to);
 std::vector<int> register_sources(const LinearLayout& from, const LinearLayout& to);
 
 /// Rows of `row_bytes` in shared memory whose 16-byte chunks are permuted by an exclusive or with bits of the row, so
-/// that eight rows at the same chunk lie in different banks. Rows of 32, 64 and 128 bytes are TMA's and wgmma's swizzle
-/// modes of that size; longer rows are permuted within each 128 bytes. Requires: row_bytes a multiple of 16.
+/// that what a warp reads at once lies in different banks: one chunk of eight rows, or `chunks` = 2 of four rows. Rows
+/// of 32, 64 and 128 bytes with one chunk are TMA's and wgmma's swizzle modes of that size; longer rows are permuted
+/// within each 128 bytes. Requires: row_bytes a multiple of 16.
 class SharedLayout {
  public:
-  explicit SharedLayout(int64_t row_bytes);
+  explicit SharedLayout(int64_t row_bytes, int chunks = 1);
   int64_t row_bytes() const { return row_bytes_; }
   /// Byte offset of byte `column_byte` of `row`.
-  int64_t offset(int64_t row, int64_t column_byte) const {
-    return row * row_bytes_ + (column_byte ^ (phase(row) << 4));
-  }
-  /// What the chunk's number is combined with: (row >> row_shift()) & chunk_mask().
-  int64_t phase(int64_t row) const { return row >> row_shift_ & chunk_mask_; }
+  int64_t offset(int64_t row, int64_t column_byte) const { return row * row_bytes_ + (column_byte ^ phase_bytes(row)); }
+  /// What the byte within the row is combined with: row >> row_shift() << byte_shift() & byte_mask().
+  int64_t phase_bytes(int64_t row) const { return row >> row_shift_ << byte_shift_ & byte_mask_; }
   int row_shift() const { return row_shift_; }
-  int64_t chunk_mask() const { return chunk_mask_; }
+  int byte_shift() const { return byte_shift_; }
+  int64_t byte_mask() const { return byte_mask_; }
 
  private:
-  int64_t row_bytes_, chunk_mask_;
-  int row_shift_;
+  int64_t row_bytes_, byte_mask_;
+  int row_shift_, byte_shift_;
 };
 
 /// Extra passes that one warp-wide access of `vector_bytes` a lane takes, over those that its bytes need anyway.

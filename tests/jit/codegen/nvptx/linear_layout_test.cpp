@@ -141,6 +141,18 @@ TEST_CASE("linear layout: eight swizzled rows are read without bank conflicts", 
   CHECK(bank_conflicts(plain, 16) == 7);
 }
 
+TEST_CASE("linear layout: four rows and two chunks are read a word a lane without bank conflicts", "[jit][nvptx]") {
+  for (const int64_t row_bytes : {64, 128, 192, 256, 384}) {
+    const SharedLayout layout(row_bytes, 2);
+    for (int64_t column = 0; column < row_bytes / 4; column += 8) {
+      std::vector<int64_t> offsets;
+      for (int64_t lane = 0; lane < kLanes; ++lane) offsets.push_back(layout.offset(lane % 4, (column + lane / 4) * 4));
+      INFO(row_bytes << " bytes a row, column " << column);
+      CHECK(bank_conflicts(offsets, 4) == 0);
+    }
+  }
+}
+
 TEST_CASE("linear layout: rows of 128 bytes are swizzled as TMA does it", "[jit][nvptx]") {
   const SharedLayout layout(128);
   for (int row = 0; row < 16; ++row)
