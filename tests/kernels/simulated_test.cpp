@@ -49,7 +49,7 @@ TEST_CASE("simulated: embedding", "[kernels][sim]") {
   check_all({"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{901}}, {"scale", 3.0}}}, kFewLengths);
 }
 
-TEST_CASE("simulated: rope, half and interleaved, partial and scaled", "[kernels][sim]") {
+TEST_CASE("simulated: rope, half and interleaved, partial and scaled", "[kernels][sim][slow]") {
   Fields half{{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}};
   Fields interleaved = half, scaled = half;
   interleaved.set("style", std::string("interleaved"));
@@ -63,7 +63,7 @@ TEST_CASE("simulated: rope, half and interleaved, partial and scaled", "[kernels
             kFewLengths);
 }
 
-TEST_CASE("simulated: linear at the models' awkward dimensions", "[kernels][sim]") {
+TEST_CASE("simulated: linear at the models' awkward dimensions", "[kernels][sim][slow]") {
   check_all({"linear", {{"n", int64_t{576}}, {"k", int64_t{576}}}});
   check_all({"linear", {{"n", int64_t{192}}, {"k", int64_t{2304}}}}, {1, 64});
 }
@@ -86,7 +86,7 @@ TEST_CASE("simulated: linear with everything that is fused into it", "[kernels][
       lengths);
 }
 
-TEST_CASE("simulated: attention prefill", "[kernels][sim]") { check_all(attention(9, 3, 64, "prefill")); }
+TEST_CASE("simulated: attention prefill", "[kernels][sim][slow]") { check_all(attention(9, 3, 64, "prefill")); }
 
 TEST_CASE("simulated: attention extend", "[kernels][sim]") {
   check_all(attention(9, 3, 64, "extend"), {1, 7, 64, 127});
