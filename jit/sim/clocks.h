@@ -22,7 +22,9 @@ inline void join(Clock& into, const Clock& other) {
   uint32_t* a = into.data();
   const uint32_t* b = other.data();
   const size_t size = other.size();
+#ifndef __clang__  // which finds out by itself
 #pragma GCC ivdep
+#endif
   for (size_t i = 0; i < size; ++i) a[i] = a[i] < b[i] ? b[i] : a[i];
 }
 

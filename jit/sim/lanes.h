@@ -37,7 +37,9 @@ using ScalarFn = void (*)(uint32_t* regs, const uint32_t* slots, uint32_t mask, 
 template <class F>
 SEQTILE_SIM_INLINE void for_lanes(uint32_t mask, F&& f) {
   if (mask == kAllLanes) {
+#ifndef __clang__  // which finds out by itself
 #pragma GCC ivdep
+#endif
     for (int i = 0; i < kWarpLanes; ++i) f(i);
   } else {
     for (uint32_t left = mask; left != 0; left &= left - 1) f(std::countr_zero(left));

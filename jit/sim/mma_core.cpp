@@ -10,8 +10,9 @@
 
 // Vectors never cross a call that is not inlined, so their calling convention does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
-// GCC 12 warns about the undefined upper halves inside its own intrinsics.
+#ifndef __clang__  // GCC 12 warns about the undefined upper halves inside its own intrinsics
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 namespace seqtile::sim {
 namespace {
