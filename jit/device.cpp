@@ -11,11 +11,14 @@
 #include "jit/error.h"
 #include "jit/runtime/cpu/cpu_device.h"
 #include "jit/runtime/cuda/cuda_driver.h"
+#include "jit/sim/sim_device.h"
 
 #include <fmt/format.h>
 
 namespace seqtile {
 namespace {
+
+constexpr const char* kSimulated[] = {"sm_80", "sm_90a"};
 
 bool is_kind(std::string_view name, std::string_view kind) {
   return name == kind || (name.substr(0, kind.size()) == kind && name.substr(kind.size(), 1) == ":");
@@ -37,9 +40,19 @@ std::unique_ptr<Device> open_device(const std::string& name, int num_threads) {
                 fmt::format("device \"{}\": {}; use --device cpu", name,
                             cuda::is_driver_present() ? "CUDA devices are not part of this build"
                                                       : "no NVIDIA driver found (libcuda.so.1)"));
-  throw Error(ErrorCode::unsupported, fmt::format("unknown device \"{}\"; this build knows cpu", name));
+  if (is_kind(name, "sim")) {
+    for (const char* target : kSimulated)
+      if (name.substr(std::min<size_t>(4, name.size())) == target)
+        return sim::make_sim_device(target, num_threads > 0 ? num_threads : cores_available());
+  }
+  throw Error(ErrorCode::unsupported, fmt::format("unknown device \"{}\"; this build knows cpu, sim:{}", name,
+                                                  fmt::join(kSimulated, ", sim:")));
 }
 
-std::vector<DeviceInfo> list_devices() { return {cpu::describe_host()}; }
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> devices = {cpu::describe_host()};
+  for (const char* target : kSimulated) devices.push_back(sim::make_sim_device(target)->info());
+  return devices;
+}
 
 }  // namespace seqtile

@@ -117,7 +117,7 @@ void Meter::rotate(Lane& lane) {
 double Meter::sample_us(Lane& lane, int reps, double fraction) {
   const auto timed = [&](const GridRange& programs) {
     const double start = now_us();
-    device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), programs);
+    device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), {}, programs);
     const double us = now_us() - start;
     lane.spent_us += us;
     return us;

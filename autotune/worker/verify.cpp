@@ -146,7 +146,7 @@ bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
     return true;
   }
   for (const GridSample& sample : samples)
-    device_.launch(*candidate.kernel, grid, call.block(), {sample.first, sample.count});
+    device_.launch(*candidate.kernel, grid, call.block(), {}, {sample.first, sample.count});
   return false;
 }
 

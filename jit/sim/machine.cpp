@@ -136,6 +136,10 @@ void Machine::register_memory(std::string name, void* pointer, uint64_t bytes, i
 
 void Machine::unregister_memory(const void* pointer) { state_->memory.remove(pointer); }
 
+void Machine::rename(const void* pointer, std::string name) {
+  if (Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer))) region->name = std::move(name);
+}
+
 void Machine::poison(const void* pointer, uint64_t bytes) {
   Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer));
   if (region == nullptr || reinterpret_cast<uint64_t>(pointer) + bytes > region->end())

@@ -77,6 +77,8 @@ class Machine {
   /// `is_peer_visible`. Errors: invalid_argument where it overlaps registered memory.
   void register_memory(std::string name, void* pointer, uint64_t bytes, int device = 0, bool is_peer_visible = false);
   void unregister_memory(const void* pointer);
+  /// What reports call the memory that was registered at `pointer`.
+  void rename(const void* pointer, std::string name);
   /// Marks bytes as never written: reading them is reported until a kernel writes them.
   void poison(const void* pointer, uint64_t bytes);
   void unpoison(const void* pointer, uint64_t bytes);

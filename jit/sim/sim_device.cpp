@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/sim_device.h"
 
-#include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "jit/error.h"
+#include "jit/sim/sim_memory.h"
 
 #include <fmt/format.h>
 
@@ -23,13 +24,22 @@ class SimKernel final : public LoadedKernel {
 
 class PtxDevice final : public SimDevice {
  public:
-  explicit PtxDevice(std::string_view target)
-      : target_(gpu_target(target)), info_{"sim", std::string(target), {{"target", std::string(target)}}} {}
+  PtxDevice(std::string_view target, int num_threads)
+      : target_(gpu_target(target)),
+        info_{"sim", fmt::format("simulated {}", target_.name), {{"target", target_.name}}} {
+    if (num_threads <= 1) return;
+    executor_ = make_executor(num_threads);
+    options_.executor = executor_.get();
+  }
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
+  DeviceMemory& memory() override { return memory_; }
+  DeviceStreams& streams() override { return streams_; }
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override;
-  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, GridRange range) override;
+  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
+              GridRange range) override;
+  void name_memory(const void* pointer, std::string name) override { memory_.name(pointer, std::move(name)); }
   void register_memory(std::string name, std::span<std::byte> memory) override;
   void forget_memory() override;
   Machine& machine() override { return machine_; }
@@ -37,12 +47,19 @@ class PtxDevice final : public SimDevice {
   const LaunchResult& last_launch() const override { return last_; }
 
  private:
+  LaunchShape shape_of(const KernelBinary& binary, const Grid& grid) const;
+  void run(const SimKernel& kernel, const LaunchShape& shape, std::span<const uint64_t> slots);
+
   Target target_;
   DeviceInfo info_;
+  std::unique_ptr<Executor> executor_;
+  std::mutex mutex_;  ///< of the machine
   Machine machine_;
   Options options_;
   LaunchResult last_;
   std::vector<const void*> registered_;
+  SimStreams streams_;
+  SimMemory memory_{machine_, mutex_, streams_};
 };
 
 std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
@@ -54,33 +71,62 @@ std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
   return std::make_unique<SimKernel>(std::move(binary), std::move(program));
 }
 
-void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, GridRange range) {
-  if (range.first != 0 || range.count >= 0)
-    throw Error(ErrorCode::unsupported, "a part of a grid cannot be launched on sim:" + target_.name);
-  const auto& loaded = static_cast<const SimKernel&>(kernel);
-  const KernelBinary& binary = loaded.binary();
+LaunchShape PtxDevice::shape_of(const KernelBinary& binary, const Grid& grid) const {
+  constexpr Grid kMost = {INT32_MAX, 65535, 65535};
   LaunchShape shape;
-  for (size_t axis = 0; axis < 3; ++axis) shape.grid[axis] = static_cast<int>(grid[axis]);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (grid[axis] < 0 || grid[axis] > kMost[axis])
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel {}: a grid of {} x {} x {} programs; GPUs have at most {} x {} x {}",
+                              binary.symbol, grid[0], grid[1], grid[2], kMost[0], kMost[1], kMost[2]));
+    shape.grid[axis] = static_cast<int>(grid[axis]);
+  }
   shape.threads = static_cast<int>(binary.threads);
   shape.shared_bytes = binary.shared_bytes;
-  last_ = machine_.launch(loaded.program(), shape, std::as_bytes(slots), options_);
+  return shape;
+}
+
+void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
+                       GridRange range) {
+  const auto& loaded = static_cast<const SimKernel&>(kernel);
+  const KernelBinary& binary = loaded.binary();
+  if (range.first != 0 || range.count >= 0)
+    throw Error(ErrorCode::unsupported, "a part of a grid cannot be launched on sim:" + target_.name);
+  if (slots.size() != binary.num_slots)
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
+                                                         binary.symbol, slots.size(), binary.num_slots));
+  const LaunchShape shape = shape_of(binary, grid);
+  if (shape.grid[0] == 0 || shape.grid[1] == 0 || shape.grid[2] == 0) return;
+  streams_.add(stream, {[this, &loaded, shape, block = std::vector<uint64_t>(slots.begin(), slots.end())] {
+                          run(loaded, shape, block);
+                        },
+                        true});
+}
+
+void PtxDevice::run(const SimKernel& kernel, const LaunchShape& shape, std::span<const uint64_t> slots) {
+  const std::lock_guard lock(mutex_);
+  last_ = machine_.launch(kernel.program(), shape, std::as_bytes(slots), options_);
   if (!last_.ok())
-    throw Error(ErrorCode::driver, fmt::format("kernel {}: {} ({} reports in all)", binary.symbol,
+    throw Error(ErrorCode::driver, fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
                                                last_.reports.front().message, last_.num_reports));
 }
 
 void PtxDevice::register_memory(std::string name, std::span<std::byte> memory) {
+  const std::lock_guard lock(mutex_);
   machine_.register_memory(std::move(name), memory.data(), memory.size());
   registered_.push_back(memory.data());
 }
 
 void PtxDevice::forget_memory() {
+  const std::lock_guard lock(mutex_);
   for (const void* pointer : registered_) machine_.unregister_memory(pointer);
   registered_.clear();
 }
 
 }  // namespace
 
-std::unique_ptr<SimDevice> make_sim_device(std::string_view target) { return std::make_unique<PtxDevice>(target); }
+std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_threads) {
+  return std::make_unique<PtxDevice>(target, num_threads);
+}
 
 }  // namespace seqtile::sim

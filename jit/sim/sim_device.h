@@ -11,10 +11,13 @@
 
 namespace seqtile::sim {
 
-/// Kernels reach only memory that was registered. One launch at a time.
+/// Kernels reach only memory that was allocated or registered. What was allocated and not written since is poisoned.
+/// One launch at a time, whatever its stream.
 class SimDevice : public Device {
  public:
-  /// Memory that kernels may read and write; must outlive the device or the next forget_memory().
+  /// What reports call the allocation that begins at `pointer`; without it, "memory 1".
+  virtual void name_memory(const void* pointer, std::string name) = 0;
+  /// Memory of the host that kernels may read and write; must outlive the device or the next forget_memory().
   virtual void register_memory(std::string name, std::span<std::byte> memory) = 0;
   virtual void forget_memory() = 0;
   virtual Machine& machine() = 0;
@@ -23,8 +26,9 @@ class SimDevice : public Device {
   virtual const LaunchResult& last_launch() const = 0;
 };
 
-/// `target` is "sm_80" or "sm_90a". A launch that the machine finds a fault with throws Error driver with the first
-/// report; last_launch() has all of them. Errors: unsupported for other targets.
-std::unique_ptr<SimDevice> make_sim_device(std::string_view target);
+/// `target` is "sm_80" or "sm_90a"; the clusters of a grid run on `num_threads` threads. A launch that the machine
+/// finds a fault with throws Error driver with the first report; last_launch() has all of them.
+/// Errors: unsupported for other targets.
+std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_threads = 1);
 
 }  // namespace seqtile::sim

@@ -7,7 +7,7 @@ seqtile_test(jit
   jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/linear_layout_test.cpp jit/codegen/nvptx/ptx_test.cpp
   jit/sim/async_test.cpp jit/sim/execution_test.cpp jit/sim/matrix_test.cpp jit/sim/memory_order_test.cpp
   jit/sim/parser_test.cpp jit/sim/scalar_test.cpp
-  jit/compiler_test.cpp jit/runtime/cpu/executor_test.cpp)
+  jit/compiler_test.cpp jit/device_test.cpp jit/runtime/cpu/executor_test.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jit/error.h"
+#include "jit/runtime/cpu/host_memory.h"
 
 #include <fmt/format.h>
 #include <spawn.h>
@@ -62,7 +63,11 @@ class QemuDevice final : public EmulatedDevice {
     return std::make_unique<EmulatedKernel>(std::move(binary));
   }
 
-  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, GridRange range) override {
+  DeviceMemory& memory() override { return cpu::host_memory(); }
+  DeviceStreams& streams() override { return cpu::host_streams(); }
+
+  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream,
+              GridRange range) override {
     const KernelBinary& binary = kernel.binary();
     const int64_t programs = grid[0] * grid[1] * grid[2];
     const int64_t count = range.count < 0 ? programs - range.first : range.count;

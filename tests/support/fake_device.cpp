@@ -44,7 +44,8 @@ std::unique_ptr<LoadedKernel> FakeDevice::load(KernelBinary binary) {
   return std::make_unique<FakeKernel>(std::move(binary));
 }
 
-void FakeDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, GridRange) {
+void FakeDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream,
+                        GridRange) {
   launches.fetch_add(1, std::memory_order_relaxed);
   if (!computes) return;
   const int64_t block = static_cast<const FakeKernel&>(kernel).block;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "jit/device.h"
+#include "jit/runtime/cpu/host_memory.h"
 
 namespace seqtile::test {
 
@@ -20,7 +21,10 @@ class FakeDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override;
-  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, GridRange range) override;
+  DeviceMemory& memory() override { return cpu::host_memory(); }
+  DeviceStreams& streams() override { return cpu::host_streams(); }
+  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
+              GridRange range) override;
 
   DeviceInfo info_;
   Target target_;

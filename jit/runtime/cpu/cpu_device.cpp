@@ -10,6 +10,7 @@
 
 #include "jit/base/program_fn.h"
 #include "jit/error.h"
+#include "jit/runtime/cpu/host_memory.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -140,7 +141,10 @@ class CpuDevice final : public Device {
     return std::make_unique<CpuKernel>(std::move(binary));
   }
 
-  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots,
+  DeviceMemory& memory() override { return cpu::host_memory(); }
+  DeviceStreams& streams() override { return cpu::host_streams(); }
+
+  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream,
               GridRange range) override {
     const auto& loaded = static_cast<const CpuKernel&>(kernel);
     const KernelBinary& binary = loaded.binary();
@@ -189,7 +193,8 @@ class CpuDevice final : public Device {
   [[noreturn]] static void throw_out_of_memory(const KernelBinary& binary) {
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("kernel {}: each thread needs {} bytes of scratch memory and the system has no more; use "
-                            "fewer threads or smaller tiles", binary.symbol, binary.arena_bytes));
+                            "fewer threads or smaller tiles",
+                            binary.symbol, binary.arena_bytes));
   }
 
   std::unique_ptr<Executor> owned_;

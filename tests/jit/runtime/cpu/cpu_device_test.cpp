@@ -86,15 +86,19 @@ TEST_CASE("cpu device: a range runs its part of the grid and nothing else", "[ji
   const auto kernel = device->load(count_programs());
   std::vector<int64_t> out(4 * 4 * 2);
   const uint64_t slots[] = {std::bit_cast<uint64_t>(out.data())};
-  device->launch(*kernel, {4, 4, 2}, slots, {7, 15});
+  device->launch(*kernel, {4, 4, 2}, slots, {}, {7, 15});
   for (int64_t i = 0; i < 32; ++i) {
     INFO("program " << i);
     const bool is_inside = i >= 7 && i < 22;
     CHECK(out[i] == (is_inside ? 1 + i % 4 + 100 * (i / 4 % 4) + 10000 * (i / 16) : 0));
   }
-  device->launch(*kernel, {4, 4, 2}, slots, {32, 0});
+  device->launch(*kernel, {4, 4, 2}, slots, {}, {32, 0});
   device->launch(*kernel, {4, 0, 2}, slots);
-  expect_error([&] { device->launch(*kernel, {4, 4, 2}, slots, {30, 3}); }, ErrorCode::invalid_argument, "30 to 33");
+  expect_error(
+      [&] {
+        device->launch(*kernel, {4, 4, 2}, slots, {}, {30, 3});
+      },
+      ErrorCode::invalid_argument, "30 to 33");
   expect_error([&] { device->launch(*kernel, {4, -1, 2}, slots); }, ErrorCode::invalid_argument, "4 x -1 x 2");
 }
 

@@ -1,0 +1,89 @@
+// jit/sim/sim_memory.cpp -- see sim_memory.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/sim/sim_memory.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "jit/error.h"
+
+#include <fmt/format.h>
+
+namespace seqtile::sim {
+namespace {
+
+constexpr size_t kCapacity = size_t{16} << 30;  ///< of the simulated GPU, so that running out is an error of it
+constexpr size_t kAlignment = 256;
+constexpr int kFresh = 0xff;  ///< NaN in every float format, for runs without checks
+
+}  // namespace
+
+SimMemory::~SimMemory() {
+  for (const auto& [data, bytes] : allocations_) std::free(const_cast<std::byte*>(data));
+}
+
+void SimMemory::name(const void* pointer, std::string name) {
+  const std::lock_guard lock(mutex_);
+  if (!allocations_.contains(static_cast<const std::byte*>(pointer)))
+    throw Error(ErrorCode::invalid_argument, fmt::format("memory '{}': no allocation begins there", name));
+  machine_.rename(pointer, std::move(name));
+}
+
+void* SimMemory::allocate(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const size_t free = kCapacity - used_;
+  void* data = bytes <= free ? std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment) : nullptr;
+  if (!data)
+    throw Error(
+        ErrorCode::out_of_resources,
+        fmt::format("no memory for {} bytes on the simulated GPU: {} of its {} are free", bytes, free, kCapacity));
+  std::memset(data, kFresh, bytes);
+  machine_.register_memory(fmt::format("memory {}", ++num_made_), data, bytes);
+  machine_.poison(data, bytes);
+  allocations_[static_cast<std::byte*>(data)] = bytes;
+  used_ += bytes;
+  return data;
+}
+
+void SimMemory::free(void* pointer) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(static_cast<std::byte*>(pointer));
+  if (found == allocations_.end()) return;
+  machine_.unregister_memory(pointer);
+  used_ -= found->second;
+  allocations_.erase(found);
+  std::free(pointer);
+}
+
+void SimMemory::check(const void* pointer, size_t bytes, const char* what) {
+  const auto* begin = static_cast<const std::byte*>(pointer);
+  auto after = allocations_.upper_bound(begin);
+  if (after == allocations_.begin()) return;
+  const auto& [data, size] = *std::prev(after);
+  const auto offset = static_cast<size_t>(begin - data);
+  if (offset < size && bytes > size - offset)
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} of {} bytes at {}: {} bytes are left of the allocation",
+                                                         what, bytes, machine_.describe(pointer), size - offset));
+}
+
+void SimMemory::copy(void* to, const void* from, size_t bytes, Stream stream) {
+  streams_.add(stream, {[=, this] {
+                 const std::lock_guard lock(mutex_);
+                 check(to, bytes, "copy to device memory");
+                 check(from, bytes, "copy from device memory");
+                 std::memmove(to, from, bytes);
+                 machine_.unpoison(to, bytes);
+               }});
+}
+
+void SimMemory::fill(void* pointer, uint8_t byte, size_t bytes, Stream stream) {
+  streams_.add(stream, {[=, this] {
+                 const std::lock_guard lock(mutex_);
+                 check(pointer, bytes, "fill");
+                 std::memset(pointer, byte, bytes);
+                 machine_.unpoison(pointer, bytes);
+               }});
+}
+
+}  // namespace seqtile::sim
