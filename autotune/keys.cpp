@@ -23,7 +23,7 @@ ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const C
                   {"target", target.name},       {"triple", target.triple},
                   {"cpu", target.cpu},           {"features", target.features},
                   {"l1_bytes", target.l1_bytes}, {"l2_bytes", target.l2_bytes},
-                  {"l3_bytes", target.l3_bytes}, {"toolchain", std::string(toolchain_version())}};
+                  {"l3_bytes", target.l3_bytes}, {"toolchain", toolchain_version(target)}};
   std::string text = manifest.json();
   return {sha256_hex(text), std::move(text)};
 }

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/compiler.h"
 
+#include "jit/base/cubin.h"
 #include "jit/codegen/cpu/lowering.h"
 #include "jit/codegen/cpu/object.h"
 #include "jit/codegen/nvptx/lowering.h"
+#include "jit/codegen/nvptx/ptxas.h"
 
+#include <fmt/format.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
@@ -17,11 +20,12 @@ namespace {
 KernelBinary compile_for_gpu(const ir::Function& function, const Target& target, const StageDump& dump) {
   const nvptx::PtxKernel kernel = nvptx::emit_ptx(function, target, dump);
   KernelBinary binary{.symbol = function.name(), .target = target.name, .stage = "ptx", .code = {}};
-  const auto* text = reinterpret_cast<const std::byte*>(kernel.text.data());
-  binary.code.assign(text, text + kernel.text.size());
+  const auto text = std::as_bytes(std::span(kernel.text));
+  binary.code.assign(text.begin(), text.end());
   binary.num_slots = static_cast<uint32_t>(ir::num_slots(function));
   binary.threads = static_cast<uint32_t>(kernel.threads);
   binary.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  if (!target.cubin_arch.empty()) nvptx::assemble(binary, target, dump);
   return binary;
 }
 
@@ -41,6 +45,28 @@ KernelBinary compile(const ir::Function& function, const Target& target, const S
 
 bool can_compile_for(const Target& target) { return target.is_gpu() || cpu::has_code_generator(target); }
 
+Target assembled(Target target, std::string_view arch) {
+  const auto ptxas = nvptx::find_ptxas();
+  if (!ptxas) return target;
+  target.cubin_arch = arch.empty() ? target.cpu : std::string(arch);
+  target.ptxas = *ptxas;
+  return target;
+}
+
+bool is_made_for(const KernelBinary& binary, const Target& target) {
+  if (binary.target != target.name) return false;
+  if (!target.is_gpu()) return true;
+  if (binary.stage == "ptx") return true;  // also where cubins are made, by an assembler that did not know this one
+  return binary.stage == "cubin" && cubin_sm(binary.code) == sm_number(target.cubin_arch);
+}
+
 std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 5"; }
+
+std::string toolchain_version(const Target& target) {
+  std::string text(toolchain_version());
+  if (!target.cubin_arch.empty())
+    text += fmt::format(", {} for {}", nvptx::ptxas_identity(target.ptxas), target.cubin_arch);
+  return text;
+}
 
 }  // namespace seqtile

@@ -10,17 +10,30 @@
 
 namespace seqtile {
 
-/// Called once a stage with its name ("tile", "ll", "asm" or "ptx") and text; an empty function asks for nothing.
+/// Called once a stage with its name ("tile", "ll", "asm", "ptx" or "cubin") and text, a cubin's bytes; an empty
+/// function asks for nothing.
 using StageDump = std::function<void(std::string_view stage, std::string_view text)>;
 
 /// Compiles `function` (verified first) for `target`. Thread-safe: each call has its own LLVM context.
-/// Errors: compile_failed, naming the operation that has no lowering or the external symbol that is left.
+/// For GPUs the result is a cubin where `target` names its architecture and ptxas knows it, else PTX.
+/// Errors: compile_failed, naming the operation that has no lowering, the external symbol that is left or the complaint
+/// of ptxas; unsupported where a cubin is asked for and there is no ptxas.
 KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump = {});
 
 /// Whether this build's LLVM generates code for `target`; AArch64 is left out where LLVM is linked statically.
 bool can_compile_for(const Target& target);
 
+/// `target` with cubins of the GPU `arch` ("sm_89"; empty: of the target itself) where this machine has a ptxas
+/// (docs/env.md), else as it is: PTX, which the driver compiles.
+Target assembled(Target target, std::string_view arch = {});
+
+/// Whether `binary`, which may come from a store, is what compile() gives for `target`: its name, and for GPUs stage and
+/// architecture.
+bool is_made_for(const KernelBinary& binary, const Target& target);
+
 /// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen 5".
 std::string_view toolchain_version();
+/// The same with the ptxas that makes the cubins of `target`, where it does: what the bytes of a binary depend on.
+std::string toolchain_version(const Target& target);
 
 }  // namespace seqtile

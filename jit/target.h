@@ -25,6 +25,8 @@ struct Target {
           l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
 
   int64_t shared_bytes = 0;  ///< GPUs: shared memory that one block of threads may have; 0 for CPUs
+  std::string cubin_arch;    ///< GPUs: what the PTX is assembled for, "sm_89"; empty: it stays PTX. See assembled()
+  std::string ptxas;         ///< path of the assembler, where there is a cubin_arch
 
   bool is_gpu() const { return shared_bytes > 0; }
   int lanes_f32() const { return vector_bytes / 4; }

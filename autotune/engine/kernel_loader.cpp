@@ -8,6 +8,7 @@
 
 #include "autotune/tuner.h"
 #include "jit/base/log.h"
+#include "jit/compiler.h"
 #include "jit/device.h"
 #include "jit/error.h"
 
@@ -50,7 +51,7 @@ std::vector<KernelLoader::Result> KernelLoader::load(const OpDef& op, const Work
   for (size_t i : wanted) wanted_keys.push_back(keys[i]);
   auto binaries = wanted.empty() ? std::vector<std::optional<KernelBinary>>{} : artifacts_.load_all(wanted_keys);
   for (size_t w = 0; w < wanted.size(); ++w) {
-    if (binaries[w]) results[wanted[w]] = map(std::move(*binaries[w]));
+    if (binaries[w] && is_made_for(*binaries[w], device_.target())) results[wanted[w]] = map(std::move(*binaries[w]));
     if (!results[wanted[w]].kernel) missing.push_back(wanted[w]);
   }
 

@@ -12,6 +12,7 @@
 #include "autotune/tuner.h"
 #include "autotune/worker/problem.h"
 #include "jit/base/log.h"
+#include "jit/compiler.h"
 #include "jit/device.h"
 #include "jit/error.h"
 
@@ -135,7 +136,7 @@ std::vector<Verdict> ProcessRunner::compile(std::span<const Config> candidates) 
   std::vector<Entry*> missing;
   for (size_t i = 0; i < wanted.size(); ++i) {
     wanted[i]->compiled = true;
-    if (!stored[i]) {
+    if (!stored[i] || !is_made_for(*stored[i], target_)) {
       missing.push_back(wanted[i]);
       continue;
     }

@@ -3,6 +3,7 @@
 #include "jit/base/env.h"
 
 #include <cstdlib>
+#include <sstream>
 
 namespace seqtile::env {
 namespace {
@@ -33,5 +34,16 @@ std::optional<std::string> config_dir() {
   return user_dir("SEQTILE_CONFIG_DIR", "XDG_CONFIG_HOME", "/.config/seqtile");
 }
 std::optional<std::string> worker_program() { return get("SEQTILE_WORKER"); }
+std::optional<std::string> ptxas_program() { return get("SEQTILE_PTXAS"); }
+
+std::vector<std::string> toolkit_folders() {
+  std::vector<std::string> folders;
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
+    if (const auto root = get(name)) folders.push_back(*root + "/bin");
+  std::istringstream path(get("PATH").value_or(""));
+  for (std::string folder; std::getline(path, folder, ':');)
+    if (!folder.empty()) folders.push_back(folder);
+  return folders;
+}
 
 }  // namespace seqtile::env

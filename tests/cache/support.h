@@ -20,29 +20,9 @@
 #include <vector>
 
 #include "cache/tuning_store.h"
+#include "tests/support/temp_folder.h"
 
 namespace seqtile::test {
-
-/// A new folder, removed with all that is in it.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "seqtile-cache-XXXXXX").string();
-    if (!mkdtemp(pattern.data())) throw std::runtime_error("no temporary folder");
-    path_ = std::filesystem::canonical(pattern).string();
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline cache::TuningKey sample_key(int n = 4096) {
   return {.device_kind = "cpu",

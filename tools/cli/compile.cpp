@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,7 +18,7 @@ namespace seqtile::cli {
 namespace {
 
 struct CompileOptions : Options {
-  std::string emit, target;
+  std::string emit, target, output;
   std::vector<std::string> config;
 };
 
@@ -97,44 +98,99 @@ Target compile_target(const std::string& given) {
   return is_executable(target) ? host_target() : target;  // the host's has this machine's cache sizes
 }
 
+/// Refuses what this target's compilation has no stage for, and bytes for a terminal.
+void check_emit(const CompileOptions& options, const Target& target) {
+  const bool is_of_gpus = options.emit == "ptx" || options.emit == "cubin", is_of_cpus = options.emit == "asm";
+  if (target.is_gpu() ? is_of_cpus : is_of_gpus)
+    bad_input(fmt::format("--emit {}: compiling for {} has no such stage; there are tile, ll{}", options.emit,
+                          target.name, target.is_gpu() ? ", ptx and cubin" : " and asm"));
+  if (options.emit == "cubin" && options.output.empty())
+    bad_input("--emit cubin: a cubin is not text; name a file for it with --output");
+  if (options.emit.empty() && !options.output.empty()) bad_input("--output: say with --emit which stage it is for");
+}
+
+/// The target with its assembler where the cubin, or what ptxas says of it, is part of the answer.
+Target with_cubin(const CompileOptions& options, const Target& target) {
+  const bool is_text_only = !options.emit.empty() && options.output.empty() && !options.json;
+  if (!target.is_gpu() || is_text_only) return target;
+  Target with = assembled(target);
+  if (options.emit == "cubin" && with.cubin_arch.empty())
+    throw Error(ErrorCode::unsupported,
+                "--emit cubin: no ptxas in CUDA_HOME, PATH or /usr/local/cuda/bin; install a CUDA toolkit, set "
+                "SEQTILE_PTXAS, or use --emit ptx");
+  return with;
+}
+
+void write_stage(const CompileOptions& options, std::string_view text) {
+  if (options.output.empty()) return print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
+  std::ofstream file(options.output, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.flush()) throw Error(ErrorCode::io, fmt::format("--output {}: cannot be written", options.output));
+}
+
+void print_summary(const KernelBinary& binary, const Target& target, const autotune::Config& config, double ms) {
+  print_line(binary.symbol);
+  const std::string size = format_bytes(static_cast<double>(binary.code.size()));
+  if (!target.is_gpu()) {
+    print_line(fmt::format("  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms", binary.target,
+                           size, format_bytes(static_cast<double>(binary.arena_bytes)), ms));
+  } else {
+    print_line(fmt::format("  target {}, {} of {}, {} threads and {} of shared memory a program, compiled in {:.1f} ms",
+                           binary.target, size, binary.stage == "cubin" ? "cubin" : "PTX", binary.threads,
+                           format_bytes(binary.shared_bytes), ms));
+  }
+  if (const auto& use = binary.resources) {
+    print_line(fmt::format("  {} registers a thread, spills {} B stored and {} B loaded, stack {} B ({} for {})",
+                           use->registers, use->spill_store_bytes, use->spill_load_bytes, use->stack_bytes,
+                           target.ptxas, target.cubin_arch));
+    for (const std::string& warning : use->warnings) print_line("  ptxas: " + warning);
+  }
+  print_line("  " + format_fields(config));
+}
+
+Json summary_json(const std::string& operation, const KernelBinary& binary, const autotune::Config& config, double ms) {
+  Json json{{"operation", operation},
+            {"symbol", binary.symbol},
+            {"target", binary.target},
+            {"stage", binary.stage},
+            {"code_bytes", binary.code.size()},
+            {"arena_bytes", binary.arena_bytes},
+            {"threads", binary.threads},
+            {"shared_bytes", binary.shared_bytes},
+            {"compile_ms", ms},
+            {"config", fields_json(config)}};
+  if (const auto& use = binary.resources) {
+    json["registers"] = use->registers;
+    json["spill_store_bytes"] = use->spill_store_bytes;
+    json["spill_load_bytes"] = use->spill_load_bytes;
+    json["stack_bytes"] = use->stack_bytes;
+    json["static_shared_bytes"] = use->shared_bytes;
+    json["ptxas_warnings"] = use->warnings;
+  }
+  return json;
+}
+
 int run(const Session& session, const CompileOptions& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
   const int64_t length = parse_length("--length", options.length);
   if (options.device != "cpu") open_device_of(options, 1);  // refuses it: --target names what code is for
-  const Target target = compile_target(options.target);
-  if (target.is_gpu() ? options.emit == "asm" : options.emit == "ptx")
-    bad_input(fmt::format("--emit {}: compiling for {} has no such stage; there are tile, ll and {}", options.emit,
-                          target.name, target.is_gpu() ? "ptx" : "asm"));
+  const Target wanted = compile_target(options.target);
+  check_emit(options, wanted);
+  const Target target = with_cubin(options, wanted);
   const autotune::Config config = config_of(op, workload, length, options, target);
   const auto function = autotune::build_kernel(op, workload, config, target);
 
   const auto start = std::chrono::steady_clock::now();
   const KernelBinary binary = compile(*function, target, [&](std::string_view stage, std::string_view text) {
-    if (stage == options.emit) print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
+    if (stage == options.emit) write_stage(options, text);
   });
+  if (options.emit == "cubin" && binary.stage != "cubin")
+    throw Error(ErrorCode::unsupported, fmt::format("--emit cubin: {} does not know {}; install a newer CUDA toolkit",
+                                                    target.ptxas, target.cubin_arch));
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (options.emit.empty() && target.is_gpu())
-    print_line(
-        fmt::format("{}\n  target {}, {} of PTX, {} threads and {} of shared memory a program, compiled in {:.1f} ms"
-                    "\n  {}",
-                    binary.symbol, binary.target, format_bytes(binary.code.size()), binary.threads,
-                    format_bytes(binary.shared_bytes), ms, format_fields(config)));
-  else if (options.emit.empty())
-    print_line(fmt::format("{}\n  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms\n  {}",
-                           binary.symbol, binary.target, format_bytes(binary.code.size()),
-                           format_bytes(binary.arena_bytes), ms, format_fields(config)));
-  if (options.json)
-    print_json({{"operation", op.name},
-                {"symbol", binary.symbol},
-                {"target", binary.target},
-                {"stage", binary.stage},
-                {"code_bytes", binary.code.size()},
-                {"arena_bytes", binary.arena_bytes},
-                {"threads", binary.threads},
-                {"shared_bytes", binary.shared_bytes},
-                {"compile_ms", ms},
-                {"config", fields_json(config)}});
+  if (options.emit.empty() || !options.output.empty()) print_summary(binary, target, config, ms);
+  if (options.json) print_json(summary_json(op.name, binary, config, ms));
   return kDone;
 }
 
@@ -147,14 +203,17 @@ void add_compile(CLI::App& app, Session& session) {
                   "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --dtype f32 --emit tile\n"
                   "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --emit asm | less\n"
                   "  seqtile compile rms_norm --set n=576 --length 64 --target neon --emit ll\n"
-                  "  seqtile compile rms_norm --set n=576 --length 64 --dtype bf16 --target sm_80 --emit ptx",
+                  "  seqtile compile rms_norm --set n=576 --length 64 --dtype bf16 --target sm_80 --emit ptx\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --target sm_90a --emit cubin -o rms_norm.cubin",
                   options, run);
   add_operation(command, *options);
   add_key(command, *options);
   add_length(command, *options);
   command.get_option("--length")->required();
-  command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly) or ptx (for GPUs)")
-      ->check(CLI::IsMember({"tile", "ll", "asm", "ptx"}));
+  command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly); for GPUs ptx or cubin")
+      ->check(CLI::IsMember({"tile", "ll", "asm", "ptx", "cubin"}));
+  command.add_option("-o,--output", options->output, "Write that stage to a file and print what the kernel needs")
+      ->type_name("FILE");
   command
       .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
       ->type_name("NAME");

@@ -1,0 +1,53 @@
+// jit/base/child_process.h -- another program, run to its end under limits, its files in memory.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The child is exec'd, never only forked: this process may have threads, LLVM and a GPU context. It leads a process
+// group of its own, so that whatever it starts ends with it. Files that it reads and writes have no name on disk: they
+// are private, and gone whatever happens to either process. Thread-safe.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace seqtile {
+
+/// A file in memory. Errors of making or writing one: out_of_resources.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view contents = {});
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile();
+  int descriptor() const { return fd_; }
+  std::string path() const;  ///< for a child that inherits it
+  /// The first `limit` bytes of what is in it.
+  std::string read(size_t limit) const;
+
+ private:
+  int fd_;
+};
+
+struct ChildLimits {
+  double seconds = 25;                        ///< until the group is killed; processor time is limited to a little more
+  uint64_t memory_bytes = uint64_t{4} << 30;  ///< address space of each process
+};
+
+struct ChildResult {
+  int exit_status = 0;  ///< where it ended by itself
+  int signal = 0;       ///< that ended it
+  bool is_timed_out = false;
+  std::string output;  ///< standard output and error, in order; the first 64 KiB
+  bool ok() const { return exit_status == 0 && signal == 0 && !is_timed_out; }
+  /// "exit status 3", "signal 11 (Segmentation fault)", "no answer within 25 s".
+  std::string cause(const ChildLimits& limits) const;
+};
+
+/// Runs `arguments[0]` (a path) with `files` open in it and no other of ours, and waits for it.
+/// Errors: unsupported when it cannot be started.
+ChildResult run_child(std::span<const std::string> arguments, std::span<const MemoryFile* const> files,
+                      const ChildLimits& limits);
+
+}  // namespace seqtile

@@ -1,0 +1,134 @@
+// jit/codegen/nvptx/ptxas.cpp -- see ptxas.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/nvptx/ptxas.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "jit/base/cubin.h"
+#include "jit/base/env.h"
+#include "jit/base/log.h"
+#include "jit/error.h"
+
+#include <fmt/format.h>
+
+namespace seqtile::nvptx {
+namespace {
+
+constexpr const char* kUsualFolder = "/usr/local/cuda/bin";
+constexpr size_t kMaxCubinBytes = 128 << 20;
+
+bool is_program(const std::string& path) {
+  struct stat facts = {};
+  return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+/// "ptxas info    : (C7510) text" and "ptxas warning : text" without what comes before the text; else nothing.
+std::string warning_in(const std::string& line) {
+  const size_t colon = line.find(" : ");
+  if (colon == std::string::npos) return {};
+  const std::string text = line.substr(colon + 3);
+  const bool has_number = text.size() > 2 && text[0] == '(' && text[1] == 'C' && std::isdigit(text[2]);
+  return has_number || line.substr(0, colon).find("warning") != std::string::npos ? text : std::string();
+}
+
+/// The line of `output` that says what went wrong: its first error, else its last line.
+std::string complaint(const std::string& output) {
+  std::istringstream lines(output);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    for (char& c : line)
+      if (!std::isprint(static_cast<unsigned char>(c))) c = ' ';
+    line.resize(std::min<size_t>(line.size(), 300));
+    if (line.find("error") != std::string::npos || line.find("fatal") != std::string::npos) return line;
+    if (line.find_first_not_of(' ') != std::string::npos) last = line;
+  }
+  return last.empty() ? "it said nothing" : last;
+}
+
+/// The assembler does not know the architecture or this version of PTX.
+bool is_too_old(const std::string& output) {
+  return output.find("is not defined for option 'gpu-name'") != std::string::npos ||
+         output.find("Unsupported .version") != std::string::npos;
+}
+
+[[noreturn]] void fail(const KernelBinary& binary, const Target& target, const std::string& why,
+                       const std::string& output) {
+  if (log_enabled(LogLevel::trial)) log_line(LogLevel::trial, "ptxas: " + output);
+  throw Error(ErrorCode::compile_failed,
+              fmt::format("kernel {}: {} for {}: {}", binary.symbol, target.ptxas, target.cubin_arch, why));
+}
+
+}  // namespace
+
+std::optional<std::string> find_ptxas() {
+  if (const auto named = env::ptxas_program()) {
+    if (*named == "none") return std::nullopt;
+    if (is_program(*named)) return named;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("SEQTILE_PTXAS={}: there is no such program; give the path of ptxas, or none", *named));
+  }
+  auto folders = env::toolkit_folders();
+  folders.emplace_back(kUsualFolder);
+  for (const std::string& folder : folders)
+    if (const std::string path = folder + "/ptxas"; is_program(path)) return path;
+  return std::nullopt;
+}
+
+std::string ptxas_identity(const std::string& program) {
+  struct stat facts = {};
+  if (stat(program.c_str(), &facts) != 0)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("the assembler {} is gone: {}; install it again, or set SEQTILE_PTXAS", program,
+                            std::strerror(errno)));
+  return fmt::format("ptxas of {} bytes, {}", facts.st_size, facts.st_mtime);
+}
+
+void assemble(KernelBinary& binary, const Target& target, const StageDump& dump, const ChildLimits& limits) {
+  const MemoryFile ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()}), cubin;
+  const std::string arguments[] = {target.ptxas, "-v", "-arch=" + target.cubin_arch, ptx.path(), "-o", cubin.path()};
+  const MemoryFile* const files[] = {&ptx, &cubin};
+  const ChildResult result = run_child(arguments, files, limits);
+  if (!result.ok() && is_too_old(result.output))
+    return log_line(LogLevel::warning, fmt::format("{} is too old for {}, its kernels stay PTX: {}", target.ptxas,
+                                                   target.cubin_arch, complaint(result.output)));
+  if (!result.ok())
+    fail(binary, target, fmt::format("{}: {}", result.cause(limits), complaint(result.output)), result.output);
+  const std::string code = cubin.read(kMaxCubinBytes);
+  const auto bytes = std::as_bytes(std::span(code));
+  if (cubin_sm(bytes) != sm_number(target.cubin_arch))
+    fail(binary, target, fmt::format("the {} bytes that it wrote are no cubin of this kind", code.size()),
+         result.output);
+  binary.code.assign(bytes.begin(), bytes.end());
+  binary.stage = "cubin";
+  binary.resources = parse_ptxas_report(result.output);
+  if (dump) dump("cubin", code);
+}
+
+ResourceUse parse_ptxas_report(std::string_view text) {
+  ResourceUse use;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    long long stack = 0, stores = 0, loads = 0, shared = 0;
+    if (std::sscanf(line.c_str(), " %lld bytes stack frame, %lld bytes spill stores, %lld bytes spill loads", &stack,
+                    &stores, &loads) == 3)
+      use.stack_bytes = stack, use.spill_store_bytes = stores, use.spill_load_bytes = loads;
+    if (const size_t at = line.find(": Used "); at != std::string::npos) {
+      std::sscanf(line.c_str() + at, ": Used %d registers", &use.registers);
+      // "..., 1024 bytes smem": the number stands before the words.
+      const size_t words = line.find(" bytes smem");
+      const size_t comma = line.rfind(", ", words);
+      if (words != std::string::npos && comma < words && std::sscanf(line.c_str() + comma, ", %lld", &shared) == 1)
+        use.shared_bytes = shared;
+    }
+    if (std::string warning = warning_in(line); !warning.empty()) use.warnings.push_back(std::move(warning));
+  }
+  return use;
+}
+
+}  // namespace seqtile::nvptx

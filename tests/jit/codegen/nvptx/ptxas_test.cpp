@@ -1,0 +1,313 @@
+// tests/jit/codegen/nvptx/ptxas_test.cpp -- what becomes of assemblers that work, refuse, hang, crash or lie.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/nvptx/ptxas.h"
+
+#include <elf.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <thread>
+
+#include "jit/base/cubin.h"
+#include "jit/error.h"
+#include "tests/support/sample_kernels.h"
+#include "tests/support/temp_folder.h"
+
+namespace seqtile {
+namespace {
+
+/// An environment variable for the length of a test.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (old_) setenv(name_, old_->c_str(), 1);
+    else unsetenv(name_);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+std::string write_script(const std::string& path, const std::string& body) {
+  std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
+  chmod(path.c_str(), 0755);
+  return path;
+}
+
+KernelBinary sample_ptx() { return compile(*testing::sample_softmax(64), gpu_target("sm_80")); }
+
+Target target_with(const std::string& program, const char* arch = "sm_80") {
+  Target target = gpu_target("sm_80");
+  target.cubin_arch = arch;
+  target.ptxas = program;
+  return target;
+}
+
+/// A header that says sm_`sm` in the old or the new place, with nothing behind it.
+std::string header_of(int sm, bool is_new = true) {
+  Elf64_Ehdr header = {};
+  std::copy_n(ELFMAG, SELFMAG, header.e_ident);
+  header.e_ident[EI_ABIVERSION] = is_new ? 8 : 7;
+  header.e_machine = 190;
+  header.e_flags = static_cast<uint32_t>(is_new ? sm << 8 | 4 : sm << 16 | sm);
+  return {reinterpret_cast<const char*>(&header), sizeof header};
+}
+
+bool is_running(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  return stat >> number >> name >> state && state != "Z";
+}
+
+/// Runs a script in ptxas's place; the message of the error that it must end in.
+std::string error_of(const std::string& body, const ChildLimits& limits = {}) {
+  const test::TempFolder folder;
+  const Target target = target_with(write_script(folder.file("ptxas"), body));
+  KernelBinary binary = sample_ptx();
+  const KernelBinary before = binary;
+  try {
+    nvptx::assemble(binary, target, {}, limits);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::compile_failed);
+    CHECK(binary.code == before.code);
+    const std::string message = error.what();
+    CHECK_THAT(message, Catch::StartsWith("kernel " + binary.symbol + ": " + target.ptxas + " for sm_80: "));
+    CHECK(message.find('\n') == std::string::npos);
+    return message;
+  }
+  FAIL("no error");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("ptxas: its report is read", "[jit][ptxas]") {
+  const ResourceUse use = nvptx::parse_ptxas_report(
+      "ptxas info    : 0 bytes gmem\n"
+      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x\n"
+      "ptxas warning : Value of threads per SM for entry k is out of range\n"
+      "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+      "ptxas info    : Function properties for k\n"
+      "    16 bytes stack frame, 908 bytes spill stores, 1976 bytes spill loads\n"
+      "ptxas info    : Used 168 registers, used 3 barriers, 16 bytes cumulative stack size, 49152 bytes smem\n"
+      "ptxas info    : Compile time = 79.1 ms\n");
+  CHECK(use.registers == 168);
+  CHECK(use.stack_bytes == 16);
+  CHECK(use.spill_store_bytes == 908);
+  CHECK(use.spill_load_bytes == 1976);
+  CHECK(use.shared_bytes == 49152);
+  REQUIRE(use.warnings.size() == 2);
+  CHECK_THAT(use.warnings[0], Catch::StartsWith("(C7510) Potential"));
+  CHECK_THAT(use.warnings[1], Catch::StartsWith("Value of threads"));
+}
+
+TEST_CASE("ptxas: a report without shared memory or warnings", "[jit][ptxas]") {
+  const ResourceUse use = nvptx::parse_ptxas_report("ptxas info    : Used 8 registers, used 0 barriers\n");
+  CHECK(use.registers == 8);
+  CHECK(use.shared_bytes == 0);
+  CHECK(use.warnings.empty());
+}
+
+TEST_CASE("ptxas: a refusal is told in the words of its first error", "[jit][ptxas][fault]") {
+  CHECK_THAT(error_of("echo 'ptxas info : fine'; echo \"ptxas x, line 7; error : Unknown modifier '.foo'\" >&2\n"
+                      "echo 'ptxas fatal : aborted' >&2; exit 255"),
+             Catch::EndsWith("exit status 255: ptxas x, line 7; error : Unknown modifier '.foo'"));
+  CHECK_THAT(error_of("exit 3"), Catch::EndsWith("exit status 3: it said nothing"));
+}
+
+TEST_CASE("ptxas: one that hangs is killed with all that it started", "[jit][ptxas][fault]") {
+  const test::TempFolder folder;
+  const std::string file = folder.file("pid");
+  CHECK_THAT(error_of("sleep 1000 & echo $! > " + file + "; wait", {.seconds = 1.0}),
+             Catch::Contains("no answer within 1 s"));
+  pid_t pid = 0;
+  REQUIRE(std::ifstream(file) >> pid);
+  for (int waits = 0; is_running(pid) && waits < 1000; ++waits) usleep(10000);
+  CHECK_FALSE(is_running(pid));
+}
+
+TEST_CASE("ptxas: one that crashes", "[jit][ptxas][fault]") {
+  CHECK_THAT(error_of("echo starting; kill -SEGV $$"), Catch::Contains("signal 11 (Segmentation fault): starting"));
+}
+
+TEST_CASE("ptxas: one that wants all memory", "[jit][ptxas][fault]") {
+  const std::string message =
+      error_of("exec dd if=/dev/zero of=/dev/null bs=3G count=1", {.seconds = 20, .memory_bytes = 1 << 30});
+  CHECK_THAT(message, Catch::Contains("exit status 1: dd: memory exhausted"));
+}
+
+TEST_CASE("ptxas: one that cannot be started", "[jit][ptxas][fault]") {
+  KernelBinary binary = sample_ptx();
+  CHECK_THROWS_WITH(nvptx::assemble(binary, target_with("/absent/ptxas")),
+                    "cannot start /absent/ptxas: No such file or directory");
+}
+
+TEST_CASE("ptxas: one that writes something else", "[jit][ptxas][fault]") {
+  CHECK_THAT(error_of("exit 0"), Catch::EndsWith("the 0 bytes that it wrote are no cubin of this kind"));
+  CHECK_THAT(error_of("echo garbage > \"$5\""), Catch::EndsWith("the 8 bytes that it wrote are no cubin of this kind"));
+  const test::TempFolder folder;
+  std::ofstream(folder.file("other")) << header_of(75);
+  CHECK_THAT(error_of("cat " + folder.file("other") + " > \"$5\""), Catch::Contains("no cubin of this kind"));
+  CHECK_THAT(error_of("yes '\001binary' | head -c 300000; exit 1"), Catch::EndsWith(": exit status 1:  binary"));
+}
+
+TEST_CASE("ptxas: one that is older than the GPU leaves the PTX to the driver", "[jit][ptxas]") {
+  const test::TempFolder folder;
+  const std::string says[] = {"ptxas fatal   : Value 'sm_80' is not defined for option 'gpu-name'",
+                              "ptxas x, line 5; fatal   : Unsupported .version 8.0; current version is '7.4'"};
+  for (const std::string& text : says) {
+    const Target target = target_with(write_script(folder.file("ptxas"), "echo \"" + text + "\"; exit 1"));
+    KernelBinary binary = sample_ptx();
+    nvptx::assemble(binary, target);
+    CHECK(binary.stage == "ptx");
+    CHECK(binary.code == sample_ptx().code);
+    CHECK_FALSE(binary.resources);
+  }
+}
+
+TEST_CASE("ptxas: it is given the text and the architecture, and its cubin is taken", "[jit][ptxas]") {
+  const test::TempFolder folder;
+  std::ofstream(folder.file("cubin")) << header_of(89);
+  const std::string body =
+      "[ \"$1 $2 $4\" = '-v -arch=sm_89 -o' ] || exit 1\n"
+      "grep -q '.target sm_80' \"$3\" || exit 2\n"
+      "echo 'ptxas info : Used 40 registers'; cat " +
+      folder.file("cubin") + " > \"$5\"";
+  const Target target = target_with(write_script(folder.file("ptxas"), body), "sm_89");
+  std::string dumped;
+  const KernelBinary binary = compile(*testing::sample_softmax(64), target, [&](std::string_view stage, auto text) {
+    if (stage == "cubin") dumped = text;
+  });
+  CHECK(binary.stage == "cubin");
+  CHECK(binary.target == "sm_80");
+  CHECK(binary.threads == sample_ptx().threads);
+  REQUIRE(binary.resources);
+  CHECK(binary.resources->registers == 40);
+  CHECK(dumped == header_of(89));
+  CHECK(cubin_sm(binary.code) == 89);
+}
+
+TEST_CASE("ptxas: several run at once", "[jit][ptxas]") {
+  const test::TempFolder folder;
+  std::ofstream(folder.file("cubin")) << header_of(80);
+  // Each waits until both have started.
+  const std::string body = "cd " + folder.path() +
+                           "; : > started.$$; n=0\n"
+                           "while [ $(ls started.* | wc -l) -lt 2 ]; do sleep 0.05; n=$((n+1)); "
+                           "[ $n -gt 200 ] && exit 9; done; cat cubin > \"$5\"";
+  const Target target = target_with(write_script(folder.file("ptxas"), body));
+  std::string stages[2];
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& stage : stages)
+      threads.emplace_back([&] {
+        try {
+          stage = compile(*testing::sample_softmax(64), target).stage;
+        } catch (const Error& error) {
+          stage = error.what();
+        }
+      });
+  }
+  CHECK(stages[0] == "cubin");
+  CHECK(stages[1] == "cubin");
+}
+
+TEST_CASE("ptxas: where it is looked for", "[jit][ptxas]") {
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder.file("home/bin"));
+  std::filesystem::create_directories(folder.file("path"));
+  const std::string in_path = write_script(folder.file("path/ptxas"), "exit 0");
+  const std::string in_home = write_script(folder.file("home/bin/ptxas"), "exit 0");
+  const Variable path("PATH", "/nowhere:" + folder.file("path"));
+  {
+    const Variable home("CUDA_HOME", folder.file("home"));
+    CHECK(nvptx::find_ptxas() == in_home);
+  }
+  const Variable no_home("CUDA_HOME", ""), no_path("CUDA_PATH", "");
+  CHECK(nvptx::find_ptxas() == in_path);
+  {
+    const Variable named("SEQTILE_PTXAS", in_home);
+    CHECK(nvptx::find_ptxas() == in_home);
+    CHECK(assembled(gpu_target("sm_80")).cubin_arch == "sm_80");
+    CHECK(assembled(gpu_target("sm_80"), "sm_89").cubin_arch == "sm_89");
+  }
+  const Variable none("SEQTILE_PTXAS", "none");
+  CHECK_FALSE(nvptx::find_ptxas());
+  CHECK(assembled(gpu_target("sm_80")).cubin_arch.empty());
+  const Variable wrong("SEQTILE_PTXAS", folder.file("absent"));
+  CHECK_THROWS_WITH(nvptx::find_ptxas(), Catch::Contains("absent") && Catch::Contains("there is no such program"));
+}
+
+TEST_CASE("ptxas: another version is another toolchain, for cubins only", "[jit][ptxas]") {
+  const test::TempFolder folder;
+  const Target target = target_with(write_script(folder.file("ptxas"), "exit 0"));
+  const std::string first = toolchain_version(target);
+  CHECK_THAT(first, Catch::StartsWith(std::string(toolchain_version())) && Catch::EndsWith("for sm_80"));
+  CHECK(toolchain_version(target_with(target.ptxas, "sm_89")) != first);
+  write_script(folder.file("ptxas"), "exit 0 # newer");
+  CHECK(toolchain_version(target) != first);
+  CHECK(toolchain_version(gpu_target("sm_80")) == toolchain_version());
+  CHECK_THROWS_WITH(toolchain_version(target_with(folder.file("absent"))), Catch::Contains("is gone"));
+}
+
+TEST_CASE("is_made_for: a binary of another stage or GPU is not what a target asks for", "[jit][ptxas]") {
+  const Target plain = gpu_target("sm_80");
+  Target assembled_80 = plain, assembled_89 = plain;
+  assembled_80.cubin_arch = "sm_80";
+  assembled_89.cubin_arch = "sm_89";
+  KernelBinary binary{.symbol = "k", .target = "sm_80", .stage = "ptx"};
+  CHECK(is_made_for(binary, plain));
+  CHECK(is_made_for(binary, assembled_80));
+  CHECK_FALSE(is_made_for(binary, gpu_target("sm_90a")));
+  CHECK_FALSE(is_made_for(binary, host_target()));
+  binary.stage = "cubin";
+  CHECK_FALSE(is_made_for(binary, assembled_80));  // damaged
+  const std::string code = header_of(80);
+  const auto bytes = std::as_bytes(std::span(code));
+  binary.code.assign(bytes.begin(), bytes.end());
+  CHECK(is_made_for(binary, assembled_80));
+  CHECK_FALSE(is_made_for(binary, assembled_89));
+  CHECK_FALSE(is_made_for(binary, plain));
+}
+
+TEST_CASE("cubin: the architecture is read from old and new headers, damage is none", "[jit][ptxas]") {
+  const auto sm_of = [](const std::string& text) { return cubin_sm(std::as_bytes(std::span(text))); };
+  CHECK(sm_of(header_of(90)) == 90);
+  CHECK(sm_of(header_of(120)) == 120);
+  CHECK(sm_of(header_of(86, false)) == 86);
+  CHECK_FALSE(sm_of(""));
+  CHECK_FALSE(sm_of(header_of(90).substr(0, 63)));
+  CHECK_FALSE(sm_of("x" + header_of(90)));
+  std::string truncated = header_of(90);
+  truncated[offsetof(Elf64_Ehdr, e_shoff) + 1] = 1;
+  CHECK_FALSE(sm_of(truncated));
+  CHECK(sm_number("sm_90a") == 90);
+  CHECK(sm_number("sm_120") == 120);
+  CHECK(sm_number("cpu:avx2") == 0);
+}
+
+TEST_CASE("ptxas: the toolkit's own makes a cubin of every sample kernel", "[jit][ptxas]") {
+  const auto ptxas = nvptx::find_ptxas();
+  if (!ptxas) {
+    WARN("skipped: this machine has no ptxas");
+    return;
+  }
+  for (const char* name : {"sm_80", "sm_90a"}) {
+    const KernelBinary binary = compile(*testing::sample_softmax(64), assembled(gpu_target(name)));
+    CHECK(binary.stage == "cubin");
+    CHECK(cubin_sm(binary.code) == sm_number(name));
+    REQUIRE(binary.resources);
+    CHECK(binary.resources->registers > 0);
+    CHECK(binary.resources->spill_store_bytes == 0);
+  }
+}
+
+}  // namespace seqtile
