@@ -8,9 +8,11 @@
 #include <string_view>
 #include <thread>
 
+#include "jit/base/log.h"
+#include "jit/compiler.h"
 #include "jit/error.h"
 #include "jit/runtime/cpu/cpu_device.h"
-#include "jit/runtime/cuda/cuda_driver.h"
+#include "jit/runtime/cuda/cuda_device.h"
 #include "jit/sim/sim_device.h"
 
 #include <fmt/format.h>
@@ -24,6 +26,44 @@ bool is_kind(std::string_view name, std::string_view kind) {
   return name == kind || (name.substr(0, kind.size()) == kind && name.substr(kind.size(), 1) == ":");
 }
 
+/// The N of "cuda:N"; "cuda" is "cuda:0".
+int gpu_number(const std::string& name) {
+  if (name == "cuda") return 0;
+  const std::string digits = name.substr(std::string_view("cuda:").size());
+  if (digits.empty() || digits.size() > 4 || digits.find_first_not_of("0123456789") != std::string::npos)
+    throw Error(ErrorCode::invalid_argument, fmt::format("device \"{}\": give cuda or cuda:N with a number", name));
+  return std::stoi(digits);
+}
+
+std::unique_ptr<Device> open_gpu(const std::string& name) {
+  const int number = gpu_number(name);
+  const auto driver = cuda::Driver::open();
+  if (!driver)
+    throw Error(ErrorCode::unsupported, fmt::format("device \"{}\": no NVIDIA driver found ({}); use --device cpu",
+                                                    name, cuda::kDriverLibrary));
+  GpuFacts facts = cuda::describe_gpu(*driver, number);
+  Target target = assembled(cuda::target_of(facts), cuda::cubin_arch_of(facts));
+  return cuda::make_cuda_device(driver, number, std::move(facts), std::move(target));
+}
+
+/// Those that run kernels. Where there is none, open_device("cuda") says why.
+std::vector<DeviceInfo> list_gpus() {
+  std::vector<DeviceInfo> gpus;
+  const auto try_to = [](auto action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      log_line(LogLevel::info, error.what());
+    }
+  };
+  try_to([&] {
+    const auto driver = cuda::Driver::open();
+    for (int i = 0; driver && i < cuda::num_gpus(*driver); ++i)
+      try_to([&] { gpus.push_back(cuda::info_of(cuda::describe_gpu(*driver, i))); });
+  });
+  return gpus;
+}
+
 }  // namespace
 
 int cores_available() {
@@ -35,22 +75,19 @@ int cores_available() {
 
 std::unique_ptr<Device> open_device(const std::string& name, int num_threads) {
   if (name == "cpu") return make_cpu_device(num_threads > 0 ? num_threads : cores_available());
-  if (is_kind(name, "cuda"))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("device \"{}\": {}; use --device cpu", name,
-                            cuda::is_driver_present() ? "CUDA devices are not part of this build"
-                                                      : "no NVIDIA driver found (libcuda.so.1)"));
+  if (is_kind(name, "cuda")) return open_gpu(name);
   if (is_kind(name, "sim")) {
     for (const char* target : kSimulated)
       if (name.substr(std::min<size_t>(4, name.size())) == target)
         return sim::make_sim_device(target, num_threads > 0 ? num_threads : cores_available());
   }
-  throw Error(ErrorCode::unsupported, fmt::format("unknown device \"{}\"; this build knows cpu, sim:{}", name,
+  throw Error(ErrorCode::unsupported, fmt::format("unknown device \"{}\"; this build knows cpu, cuda:N, sim:{}", name,
                                                   fmt::join(kSimulated, ", sim:")));
 }
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> devices = {cpu::describe_host()};
+  for (DeviceInfo& gpu : list_gpus()) devices.push_back(std::move(gpu));
   for (const char* target : kSimulated) devices.push_back(sim::make_sim_device(target)->info());
   return devices;
 }

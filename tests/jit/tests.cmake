@@ -8,7 +8,8 @@ seqtile_test(jit
   jit/codegen/nvptx/ptxas_test.cpp
   jit/sim/async_test.cpp jit/sim/execution_test.cpp jit/sim/matrix_test.cpp jit/sim/memory_order_test.cpp
   jit/sim/parser_test.cpp jit/sim/scalar_test.cpp
-  jit/compiler_test.cpp jit/device_test.cpp jit/runtime/cpu/executor_test.cpp)
+  jit/compiler_test.cpp jit/device_test.cpp jit/runtime/cpu/executor_test.cpp
+  jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)
@@ -18,3 +19,9 @@ if(NOT SEQTILE_STATIC_LLVM)
   include(${CMAKE_CURRENT_LIST_DIR}/../support/emulated_device.cmake)
   target_link_libraries(jit_tests PRIVATE seqtile_llvm seqtile_emulated_device)
 endif()
+
+# A library that plays libcuda.so.1 for the tests of the CUDA runtime.
+add_library(seqtile_fake_cuda_driver MODULE support/fake_cuda_driver.cpp)
+target_link_libraries(seqtile_fake_cuda_driver PRIVATE seqtile_flags)
+add_dependencies(jit_tests seqtile_fake_cuda_driver)
+target_compile_definitions(jit_tests PRIVATE FAKE_CUDA_DRIVER="$<TARGET_FILE:seqtile_fake_cuda_driver>")

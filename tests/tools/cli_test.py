@@ -229,6 +229,33 @@ class Json(Cli):
         cpu = run.json()["devices"][0]
         self.assert_fields(cpu, {"name": str, "kind": str, "facts": dict})
         self.assertEqual(cpu["kind"], "cpu")
+        kinds = [device["kind"] for device in run.json()["devices"]]
+        self.assertNotEqual("cuda" in kinds, "no_gpu" in run.json())
+        if "cuda" not in kinds:
+            self.assertRegex(run.out, r"(?m)^cuda: .+")
+
+    def test_compile_for_a_gpu(self):
+        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--target", "sm_80"]
+        none = dict(self.env, SEQTILE_PTXAS="none")
+        run = self.seqtile(*norm, "--json", env=none)
+        self.assertEqual((run.code, run.json()["stage"]), (0, "ptx"))
+        run = self.seqtile(*norm, "--emit", "ptx", "-o", "norm.ptx", env=none)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.out, "KB of PTX, .* threads")
+        self.assertIn(b".entry rms_norm", self.content("norm.ptx"))
+        run = self.seqtile(*norm, "--emit", "cubin", "-o", "norm.cubin", env=none)
+        self.assert_line(run, 2, "no ptxas.*SEQTILE_PTXAS")
+        self.assert_line(self.seqtile(*norm, "--emit", "cubin"), 2, "--output")
+        self.assert_line(self.seqtile(*norm, "--emit", "asm"), 2, "tile, ll, ptx and cubin")
+        run = self.seqtile(*norm, "--json", env=dict(self.env, SEQTILE_PTXAS="/absent"))
+        self.assert_line(run, 2, "no such program")
+        run = self.seqtile(*norm, "--emit", "cubin", "-o", "norm.cubin", "--json")
+        if run.code == 2:
+            return  # this machine has no ptxas
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.out, r"\d+ registers a thread, spills 0 B stored and 0 B loaded")
+        self.assert_fields(run.json(), {"registers": int, "spill_store_bytes": int, "ptxas_warnings": list})
+        self.assertEqual(self.content("norm.cubin")[:4], b"\x7fELF")
 
     def test_compile(self):
         for stage, pattern in (("tile", r"dot"), ("ll", r"define .*"), ("asm", r"ret")):

@@ -3,15 +3,28 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/device.h"
+#include "jit/error.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
 namespace {
 
+/// Why there is no NVIDIA GPU.
+std::string why_no_gpu() {
+  try {
+    open_device("cuda", 1);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none was found";
+}
+
 int run(const Session&, const Options& options) {
   Json devices = Json::array();
+  bool has_gpu = false;
   for (const DeviceInfo& device : list_devices()) {
+    has_gpu = has_gpu || device.kind == "cuda";
     print_line(device.kind + ": " + device.name);
     Table table({"  fact", "value"});
     Json facts = Json::object();
@@ -22,7 +35,11 @@ int run(const Session&, const Options& options) {
     table.print();
     devices.push_back({{"name", device.name}, {"kind", device.kind}, {"facts", std::move(facts)}});
   }
-  if (options.json) print_json({{"devices", std::move(devices)}});
+  const std::string why = has_gpu ? "" : why_no_gpu();
+  if (!has_gpu) print_line("cuda: " + why);
+  Json json{{"devices", std::move(devices)}};
+  if (!has_gpu) json["no_gpu"] = why;
+  if (options.json) print_json(json);
   return kDone;
 }
 

@@ -1,0 +1,31 @@
+// jit/runtime/cuda/cuda_device.h -- NVIDIA GPUs by the interface of every device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/device.h"
+#include "jit/gpu_facts.h"
+#include "jit/runtime/cuda/cuda_driver.h"
+
+namespace seqtile::cuda {
+
+/// Number of GPUs that the process may use.
+int num_gpus(const Driver& driver);
+
+/// What the driver says of a GPU. Errors: driver, also where there is no such GPU.
+GpuFacts describe_gpu(const Driver& driver, int ordinal);
+
+/// What follows for its identity and its code. Errors: unsupported for GPUs before Ampere.
+DeviceInfo info_of(const GpuFacts& facts);
+Target target_of(const GpuFacts& facts);
+/// What ptxas is asked for: "sm_89" for the portable form on such a GPU, "sm_90a" on Hopper.
+std::string cubin_arch_of(const GpuFacts& facts);
+
+/// "cuda:<ordinal>", whose kernels are compiled for `target`.
+/// Errors: driver when its context cannot be made.
+std::unique_ptr<Device> make_cuda_device(std::shared_ptr<const Driver> driver, int ordinal, GpuFacts facts,
+                                         Target target);
+
+}  // namespace seqtile::cuda

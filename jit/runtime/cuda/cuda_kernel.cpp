@@ -1,0 +1,146 @@
+// jit/runtime/cuda/cuda_kernel.cpp -- see cuda_kernel.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/runtime/cuda/cuda_kernel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "jit/base/cubin.h"
+
+#include <fmt/format.h>
+
+namespace seqtile::cuda {
+namespace {
+
+constexpr int64_t kPlainSharedBytes = 48 << 10;  // more needs to be asked for
+
+/// The driver's complaint about PTX on one line: its first line that says anything.
+std::string first_line(const std::string& log) {
+  const size_t start = log.find_first_not_of(" \n\r\t");
+  if (start == std::string::npos) return {};
+  return log.substr(start, std::min<size_t>(log.find('\n', start) - start, 300));
+}
+
+}  // namespace
+
+CudaKernel::CudaKernel(const Context& context, const GpuFacts& facts, KernelBinary binary)
+    : LoadedKernel(std::move(binary)), context_(context) {
+  check_code(facts);
+  const Context::Current current(context_);
+  try {
+    load_module();
+    reserve_shared(facts);
+    int blocks = 0;
+    context_.check(context_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                       &blocks, function_, static_cast<int>(binary_.threads), binary_.shared_bytes),
+                   "ask how many blocks fit");
+    int registers = 0;
+    context_.driver().cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_);
+    if (blocks == 0)
+      throw Error(ErrorCode::out_of_resources,
+                  fmt::format("kernel {}: {} threads of {} registers and {} B of shared memory do not fit a "
+                              "multiprocessor of {} ({} registers); use fewer warps or smaller tiles",
+                              binary_.symbol, binary_.threads, registers, binary_.shared_bytes, context_.name(),
+                              facts.registers_per_multiprocessor));
+    resident_blocks_ = int64_t{blocks} * facts.num_multiprocessors;
+  } catch (...) {
+    if (module_) context_.driver().cuModuleUnload(module_);
+    throw;
+  }
+}
+
+CudaKernel::~CudaKernel() {
+  if (context_.is_lost()) return;
+  // A context that is lost between the two lines takes the module with it.
+  try {
+    const Context::Current current(context_);
+    context_.driver().cuModuleUnload(module_);
+  } catch (const Error&) {
+  }
+}
+
+void CudaKernel::check_code(const GpuFacts& facts) const {
+  const int sm = facts.compute_capability;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {}, {} is an sm_{} ({}); compile it again",
+                                                         binary_.symbol, what, context_.name(), sm, facts.name));
+  };
+  // sm_90a code is for that GPU only; sm_80 PTX is for all from there on.
+  const bool runs_here = binary_.target == "sm_90a" ? sm == 90 : binary_.target == "sm_80" && sm >= 80;
+  if (!runs_here) refuse("code for " + binary_.target);
+  if (binary_.stage == "ptx") return;
+  if (binary_.stage != "cubin") refuse("stage " + binary_.stage + " is not code for a GPU");
+  const auto made_for = cubin_sm(binary_.code);
+  if (!made_for) refuse("a damaged cubin");
+  // A cubin runs on later GPUs of the same major version.
+  if (*made_for / 10 != sm / 10 || *made_for > sm) refuse(fmt::format("a cubin for sm_{}", *made_for));
+}
+
+void CudaKernel::load_module() {
+  std::string image(reinterpret_cast<const char*>(binary_.code.data()), binary_.code.size());  // ends in a 0 byte
+  std::string log(4096, '\0');
+  int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+  const CUresult result = context_.driver().cuModuleLoadDataEx(&module_, image.c_str(), 2, options, values);
+  if (result != CUDA_SUCCESS) {
+    const std::string complaint = first_line(log.c_str());
+    context_.fail(result, fmt::format("load the {} of kernel {}{}{}", binary_.stage, binary_.symbol,
+                                      complaint.empty() ? "" : ": ", complaint));
+  }
+  context_.check(context_.driver().cuModuleGetFunction(&function_, module_, binary_.symbol.c_str()),
+                 "find kernel " + binary_.symbol + " in its code");
+}
+
+void CudaKernel::reserve_shared(const GpuFacts& facts) const {
+  int fixed = 0;
+  const Driver& driver = context_.driver();
+  driver.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_);
+  const int64_t bytes = fixed + int64_t{binary_.shared_bytes};
+  if (bytes > facts.shared_bytes_per_block)
+    throw Error(ErrorCode::out_of_resources,
+                fmt::format("kernel {}: a block needs {} B of shared memory, {} ({}) allows {} B; use smaller tiles or "
+                            "fewer stages",
+                            binary_.symbol, bytes, context_.name(), facts.name, facts.shared_bytes_per_block));
+  if (bytes > kPlainSharedBytes)
+    context_.check(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                             static_cast<int>(binary_.shared_bytes)),
+                   "ask for the shared memory of kernel " + binary_.symbol);
+}
+
+void CudaKernel::check_grid(const Grid& grid) const {
+  constexpr int64_t kMost[] = {INT32_MAX, 65535, 65535};
+  for (size_t axis = 0; axis < 3; ++axis)
+    if (grid[axis] < 0 || grid[axis] > kMost[axis])
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("kernel {}: a grid of {} x {} x {} programs, {} takes at most {} x {} x {}", binary_.symbol,
+                      grid[0], grid[1], grid[2], context_.name(), kMost[0], kMost[1], kMost[2]));
+}
+
+void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const {
+  if (slots.size() != binary_.num_slots)
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
+                                                         binary_.symbol, slots.size(), binary_.num_slots));
+  check_grid(grid);
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
+  const Context::Current current(context_);
+  CUlaunchConfig config{static_cast<unsigned>(grid[0]),
+                        static_cast<unsigned>(grid[1]),
+                        static_cast<unsigned>(grid[2]),
+                        binary_.threads,
+                        1,
+                        1,
+                        binary_.shared_bytes,
+                        static_cast<CUstream>(stream.handle),
+                        nullptr,
+                        0};
+  size_t bytes = slots.size_bytes();
+  void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), const_cast<uint64_t*>(slots.data()),
+                   reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &bytes,
+                   reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};
+  const CUresult result = context_.driver().cuLaunchKernelEx(&config, function_, nullptr, extra);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    context_.fail(result, "launch kernel " + binary_.symbol);
+}
+
+}  // namespace seqtile::cuda

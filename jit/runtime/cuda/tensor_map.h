@@ -1,0 +1,28 @@
+// jit/runtime/cuda/tensor_map.h -- descriptors that the tensor memory accelerator copies tiles by.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A kernel of the Hopper form takes, after its argument slots, one 128-byte descriptor for each view that it copies
+// tiles of. The driver makes one from base, sizes and strides in about a microsecond, which would be seen in a launch;
+// so each thread keeps the last ones. A descriptor depends on nothing but the key here, and so never goes stale.
+#pragma once
+#include <span>
+
+#include "jit/dtype.h"
+#include "jit/runtime/cuda/cuda_context.h"
+
+namespace seqtile::cuda {
+
+/// Tiles of one view: what the kernel's code assumes of a descriptor.
+struct TensorMapSpec {
+  uint32_t slot = 0;  ///< of the view in the argument block: base, sizes, strides (in elements, outermost first)
+  uint32_t rank = 2;
+  DType dtype = DType::bf16;
+  uint32_t box[5] = {};        ///< elements of a tile, outermost first
+  uint32_t swizzle_bytes = 0;  ///< 0, 32, 64 or 128
+};
+
+/// The descriptor of the view in `slots`. The reference holds until the next call on this thread.
+/// Errors: invalid_argument when base or strides are not multiples of 16 bytes, or the driver refuses the tile.
+const CUtensorMap& tensor_map(const Context& context, const TensorMapSpec& spec, std::span<const uint64_t> slots);
+
+}  // namespace seqtile::cuda
