@@ -72,7 +72,8 @@ std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& work
   KernelBuilder builder(kernel_name(op, workload, config, target));
   if (target.is_gpu()) {
     builder.align_rows(16);
-    if (config.values().contains("num_warps")) builder.schedule({{"num_warps", config.get_int("num_warps")}});
+    for (const char* name : {"num_warps", "num_stages"})
+      if (config.values().contains(name)) builder.schedule({{name, config.get_int(name)}});
   }
   op.build(builder, workload, config, target);
   return builder.finish();

@@ -87,7 +87,7 @@ std::string SqliteArtifactDb::mac(const ArtifactKey& key, const KernelBinary& bi
   FieldSum sum(kMacBytes, *mac_key_);
   sum.add("artifact").add(key.hash).add(key.manifest).add(binary.symbol).add(binary.target).add(binary.stage);
   sum.add(static_cast<int64_t>(binary.entry_offset)).add(static_cast<int64_t>(binary.arena_bytes));
-  sum.add(static_cast<int64_t>(binary.num_slots)).add_blob(binary.code);
+  sum.add(static_cast<int64_t>(binary.num_slots)).add(to_text(binary.gpu)).add_blob(binary.code);
   return sum.finish();
 }
 
@@ -96,15 +96,17 @@ SqliteArtifactDb::Answer SqliteArtifactDb::load_row(Connection& connection, cons
   Statement statement = connection.prepare(kSelectArtifact);
   statement.bind(key.hash);
   if (!statement.step()) return Answer::absent;
-  std::string manifest;
+  std::string manifest, gpu;
   int64_t entry_offset = 0, arena_bytes = 0, num_slots = 0, used_us = 0;
   std::span<const std::byte> stored_mac, code;
   const bool is_typed =
       statement.read(0, manifest) && statement.read(1, binary.symbol) && statement.read(2, binary.target) &&
       statement.read(3, binary.stage) && statement.read(4, entry_offset) && statement.read(5, arena_bytes) &&
-      statement.read(6, num_slots) && statement.read(7, used_us) && statement.read_blob(8, stored_mac) &&
-      stored_mac.size() == kMacBytes && statement.read_blob(9, code);
-  if (!is_typed || manifest != key.manifest) return Answer::rejected;
+      statement.read(6, num_slots) && statement.read(7, gpu) && statement.read(8, used_us) &&
+      statement.read_blob(9, stored_mac) && stored_mac.size() == kMacBytes && statement.read_blob(10, code);
+  const auto launch = parse_gpu_launch(gpu);
+  if (!is_typed || !launch || manifest != key.manifest) return Answer::rejected;
+  binary.gpu = *launch;
   binary.entry_offset = static_cast<uint64_t>(entry_offset);
   binary.arena_bytes = static_cast<uint64_t>(arena_bytes);
   binary.num_slots = static_cast<uint32_t>(num_slots);
@@ -152,6 +154,7 @@ void SqliteArtifactDb::insert(Connection& connection, const ArtifactKey& key, co
   statement.bind(static_cast<int64_t>(binary.entry_offset));
   statement.bind(static_cast<int64_t>(binary.arena_bytes));
   statement.bind(static_cast<int64_t>(binary.num_slots));
+  statement.bind(to_text(binary.gpu));
   statement.bind(now);
   statement.bind(now);
   statement.bind_blob(std::as_bytes(std::span(row_mac)));

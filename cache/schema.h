@@ -184,6 +184,7 @@ inline constexpr const char* kArtifactTables[] = {
   entry_offset INTEGER NOT NULL,
   arena_bytes INTEGER NOT NULL,
   num_slots INTEGER NOT NULL,
+  gpu_launch TEXT NOT NULL,            -- JSON: threads, shared memory, cluster, tensor maps; empty for CPUs
   created_us INTEGER NOT NULL,
   used_us INTEGER NOT NULL,            -- written at most once a day; the oldest are evicted first
   mac BLOB NOT NULL,                   -- keyed BLAKE2b over everything but the two times
@@ -199,14 +200,14 @@ SELECT symbol, target, stage, length(code) AS code_bytes, arena_bytes,
 FROM artifact ORDER BY symbol)"};
 
 /// "sqtA" in ASCII.
-inline constexpr Schema kArtifactSchema{0x73717441, 1, kArtifactTables, kArtifactViews};
+inline constexpr Schema kArtifactSchema{0x73717441, 2, kArtifactTables, kArtifactViews};
 
 inline constexpr const char* kSelectArtifact =
-    "SELECT manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, used_us, mac, code "
+    "SELECT manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, gpu_launch, used_us, mac, code "
     "FROM artifact WHERE key_hash = ?1";
 inline constexpr const char* kInsertArtifact =
     "INSERT OR REPLACE INTO artifact(key_hash, manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, "
-    "created_us, used_us, mac, code) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
+    "gpu_launch, created_us, used_us, mac, code) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)";
 inline constexpr const char* kTouchArtifact = "UPDATE artifact SET used_us = ?2 WHERE key_hash = ?1";
 inline constexpr const char* kEvictArtifacts =
     "DELETE FROM artifact WHERE key_hash IN (SELECT key_hash FROM artifact WHERE key_hash <> ?1 "

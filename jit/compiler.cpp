@@ -23,8 +23,7 @@ KernelBinary compile_for_gpu(const ir::Function& function, const Target& target,
   const auto text = std::as_bytes(std::span(kernel.text));
   binary.code.assign(text.begin(), text.end());
   binary.num_slots = static_cast<uint32_t>(ir::num_slots(function));
-  binary.threads = static_cast<uint32_t>(kernel.threads);
-  binary.shared_bytes = static_cast<uint32_t>(kernel.shared_bytes);
+  binary.gpu = kernel.launch;
   if (!target.cubin_arch.empty()) nvptx::assemble(binary, target, dump);
   return binary;
 }

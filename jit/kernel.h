@@ -5,8 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "jit/dtype.h"
 
 namespace seqtile {
 
@@ -18,6 +22,40 @@ struct ResourceUse {
   std::vector<std::string> warnings;  ///< "(C7510) Potential Performance Loss: ..."
 };
 
+/// A kernel parameter of 128 bytes that a launch encodes from a view of the argument block: what one TMA copy moves.
+struct TensorMapSpec {
+  uint32_t first_slot = 0;  ///< of the view: base, sizes, strides
+  DType dtype = DType::bf16;
+  std::vector<uint32_t> box;   ///< elements along each dimension of the view, outermost first; at most 256 each
+  uint32_t swizzle_bytes = 0;  ///< 32, 64, 128, or 0 for none: how the box lies in shared memory
+  bool operator==(const TensorMapSpec&) const = default;
+};
+
+/// What a tensor map is encoded from: the innermost dimension first, as the hardware counts.
+struct TensorMapFacts {
+  int rank = 0;
+  uint64_t base = 0;
+  std::array<uint64_t, 5> sizes{};         ///< elements
+  std::array<uint64_t, 4> stride_bytes{};  ///< of dimensions 1 to rank - 1
+  std::array<uint32_t, 5> box{};
+  bool operator==(const TensorMapFacts&) const = default;
+};
+TensorMapFacts facts_of(const TensorMapSpec& map, std::span<const uint64_t> slots);
+
+/// How a GPU launches a kernel. Parameters: the argument block's slots, then the tensor maps.
+struct GpuLaunch {
+  uint32_t threads = 0;                         ///< of a block
+  uint32_t shared_bytes = 0;                    ///< dynamic shared memory of a block
+  std::array<uint32_t, 3> cluster = {1, 1, 1};  ///< blocks; grids are rounded up to whole clusters
+  std::vector<TensorMapSpec> tensor_maps;
+  bool operator==(const GpuLaunch&) const = default;
+};
+
+/// JSON for the artifact store; empty text for CPU kernels.
+std::string to_text(const GpuLaunch& launch);
+/// The inverse; nothing where the text is not one.
+std::optional<GpuLaunch> parse_gpu_launch(std::string_view text);
+
 /// Machine code of one kernel. For the CPU: one relocation-free block, text and constants laid out together, that
 /// can be mapped anywhere at a page boundary. For GPUs: PTX or cubin (the `stage`).
 struct KernelBinary {
@@ -28,8 +66,7 @@ struct KernelBinary {
   uint64_t entry_offset = 0;             ///< of the program function in `code`
   uint64_t arena_bytes = 0;              ///< scratch memory that one running program needs, 64-byte aligned
   uint32_t num_slots = 0;                ///< 8-byte slots of the argument block
-  uint32_t threads = 0;                  ///< GPUs: of a block
-  uint32_t shared_bytes = 0;             ///< GPUs: dynamic shared memory of a block
+  GpuLaunch gpu;                         ///< GPUs only
   std::optional<ResourceUse> resources;  ///< of a cubin that was just assembled; not kept in stores
 };
 

@@ -167,7 +167,7 @@ Target gpu_target(std::string_view name) {
   target.triple = "nvptx64-nvidia-cuda";
   target.has_fma = target.has_bf16_dot = true;
   if (name == "sm_80") target.features = "+ptx74", target.shared_bytes = 163 << 10;
-  else if (name == "sm_90a") target.features = "+ptx80", target.shared_bytes = 227 << 10;
+  else if (name == "sm_90a") target.features = "+ptx80", target.shared_bytes = 227 << 10, target.has_wgmma = true;
   else
     throw Error(ErrorCode::unsupported,
                 fmt::format("unknown GPU target \"{}\"; the targets are sm_80 and sm_90a", name));

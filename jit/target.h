@@ -28,6 +28,8 @@ struct Target {
   std::string cubin_arch;    ///< GPUs: what the PTX is assembled for, "sm_89"; empty: it stays PTX. See assembled()
   std::string ptxas;         ///< path of the assembler, where there is a cubin_arch
 
+  bool has_wgmma = false;  ///< GPUs: Hopper's asynchronous copies and products
+
   bool is_gpu() const { return shared_bytes > 0; }
   int lanes_f32() const { return vector_bytes / 4; }
 };

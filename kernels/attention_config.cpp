@@ -90,22 +90,36 @@ double predict(const Workload& w, const Shape& s, int64_t first, int64_t block_n
                   : predict_block_us(w, s, first, block_n, length, target);
 }
 
-constexpr int64_t kGpuWarps = 4;
+/// Warps that compute a block of `rows` queries: two of Hopper's warp groups share the large ones.
+int64_t gpu_warps(int64_t rows, const Target& target) { return target.has_wgmma && rows >= 128 ? 8 : 4; }
 
-/// Blocks of queries or splits of keys whose tiles fit the registers of a GPU's threads.
+/// Calls visit(first parameter, block_n, num_warps) for blocks of queries or splits of keys whose tiles fit the
+/// registers of a GPU's threads.
 template <class Visit>
-void for_each_gpu_config(const Shape& s, int64_t length, const Visit& visit) {
+void for_each_gpu_config(const Shape& s, int64_t length, const Target& target, const Visit& visit) {
+  constexpr int64_t kValuesAWarp = 4 * 1024;
   for (const int64_t block_n : {32, 64, 128}) {
     if (block_n > 32 && block_n >= 2 * length) continue;
     if (s.decode) {
       for (const int64_t splits : kSplits)
-        if (splits == 1 || splits * block_n < length + block_n) visit(splits, block_n);
+        if (splits == 1 || splits * block_n < length + block_n) visit(splits, block_n, gpu_warps(1, target));
     } else {
-      for (const int64_t block_m : {16, 32, 64, 128})
-        if ((block_m == 16 || block_m < 2 * length) && block_m * (s.head_dim + block_n) <= 16 * 1024)
-          visit(block_m, block_n);
+      for (const int64_t block_m : {16, 32, 64, 128}) {
+        const int64_t num_warps = gpu_warps(block_m, target);
+        if ((block_m == 16 || block_m < 2 * length) && block_m * (s.head_dim + block_n) <= kValuesAWarp * num_warps)
+          visit(block_m, block_n, num_warps);
+      }
     }
   }
+}
+
+/// Queries, keys and values of all stages, and room to exchange weights and results between threads.
+int64_t shared_bytes(const Workload& w, const Shape& s, int64_t first, int64_t block_n, int64_t num_stages) {
+  constexpr int64_t kPadding = 16, kBarriers = 1024;
+  const int64_t rows = s.decode ? 16 : first;
+  const int64_t operands = (rows + 2 * num_stages * block_n) * s.head_dim,
+                exchanged = rows * std::max(block_n, s.head_dim);
+  return (operands + exchanged) * dtype_bytes(w.dtype) + rows * kPadding + kBarriers;
 }
 
 Config make_config(const Shape& s, int64_t first, int64_t block_n) {
@@ -118,10 +132,13 @@ ConfigSpace config_space(const Workload& w, int64_t length, const Target& target
   const Shape s(w);
   ConfigSpace space;
   if (target.is_gpu()) {
-    for_each_gpu_config(s, length, [&](int64_t first, int64_t block_n) {
+    for_each_gpu_config(s, length, target, [&](int64_t first, int64_t block_n, int64_t num_warps) {
       Config config = make_config(s, first, block_n);
-      config.set("num_warps", kGpuWarps);
-      space.add(config);
+      config.set("num_warps", num_warps);
+      for (const int64_t num_stages : {3, 2}) {  // the default is the last
+        config.set("num_stages", num_stages);
+        if (shared_bytes(w, s, first, block_n, num_stages) <= target.shared_bytes) space.add(config);
+      }
     });
     return space;
   }

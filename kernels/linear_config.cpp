@@ -70,7 +70,8 @@ class Collector {
   Collector(const Shape& s, int threads, const Target& target) : s_(s), threads_(threads), target_(target) {}
   void add(const Tile& t) {
     if (refusal(s_, t, threads_, target_)) return;
-    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps}).second) tiles_.push_back(t);
+    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps, t.num_stages}).second)
+      tiles_.push_back(t);
   }
   std::vector<Tile> take() { return std::move(tiles_); }
 
@@ -78,7 +79,7 @@ class Collector {
   const Shape& s_;
   int threads_;
   const Target& target_;
-  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
   std::vector<Tile> tiles_;
 };
 
@@ -211,16 +212,25 @@ double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, in
   return *std::max_element(ends.begin(), ends.end());
 }
 
-void collect_mma(int64_t length, Collector& collector) {
+/// Buffers of x and w of all stages, and room to give the results another layout.
+int64_t shared_bytes(const Shape& s, const Tile& t) {
+  constexpr int64_t kPadding = 16, kBarriers = 1024;
+  const int64_t bytes = dtype_bytes(s.dtype);
+  return (t.block_m + t.block_n * s.weights_per_loop()) * t.kc * bytes * t.num_stages +
+         t.block_m * (t.block_n * bytes + kPadding) + kBarriers;
+}
+
+void collect_mma(const Shape& s, int64_t length, Collector& collector) {
   const int64_t cover = round_up(length, 16);
   for (const int64_t num_warps : {4, 8})
     for (const int64_t block_m : {16, 32, 64, 128})
-      for (const int64_t block_n : {32, 64, 128})
-        for (const int64_t block_k : {32, 64}) {
-          const int64_t sums = block_m * block_n / (32 * num_warps);
-          if ((block_m > 16 && block_m / 2 >= cover) || sums < 4 || sums > 64) continue;
-          collector.add({"mma", block_m, block_n, 16, 8, block_k, num_warps});
-        }
+      for (const int64_t block_n : {32, 64, 128, 256})
+        for (const int64_t block_k : {32, 64})
+          for (const int64_t num_stages : {2, 3, 4}) {
+            const int64_t sums = block_m * block_n * s.weights_per_loop() / (32 * num_warps);
+            if ((block_m > 16 && block_m / 2 >= cover) || sums < 4 || sums > 128) continue;
+            collector.add({"mma", block_m, block_n, 16, 8, block_k, num_warps, num_stages});
+          }
 }
 
 /// On a GPU: waves of blocks, each as long as its multiply-adds or its loads.
@@ -240,19 +250,28 @@ double predict_gpu_us(const Shape& s, const Tile& t, int64_t length) {
 
 Tile Tile::from(const autotune::Config& c) {
   if (c.values().contains("block_k"))
-    return {"mma", c.get_int("block_m"), c.get_int("block_n"), 16, 8, c.get_int("block_k"), c.get_int("num_warps")};
+    return {"mma", c.get_int("block_m"), c.get_int("block_n"),   16,
+            8,     c.get_int("block_k"), c.get_int("num_warps"), c.get_int("num_stages")};
   return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"),
           c.get_int("mr"),      c.get_int("nr"),      c.get_int("kc")};
 }
 
 autotune::Config Tile::config() const {
-  if (form == "mma") return {{"block_m", block_m}, {"block_n", block_n}, {"block_k", kc}, {"num_warps", num_warps}};
+  if (form == "mma")
+    return {{"block_m", block_m},
+            {"block_n", block_n},
+            {"block_k", kc},
+            {"num_warps", num_warps},
+            {"num_stages", num_stages}};
   return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
 }
 
 std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {
   if (t.form == "mma") {
     if (s.packed) return "packed weights are for CPUs";
+    if (const int64_t needed = shared_bytes(s, t); needed > target.shared_bytes)
+      return fmt::format("{} stages take {} B of shared memory, {} has {} B", t.num_stages, needed, target.name,
+                         target.shared_bytes);
     return std::nullopt;
   }
   if (const int64_t needed = registers(s, t, target); needed > target.num_vector_registers)
@@ -272,7 +291,7 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
 std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const Target& target) {
   Collector collector(s, threads, target);
   if (target.is_gpu()) {
-    collect_mma(length, collector);
+    collect_mma(s, length, collector);
     return collector.take();
   }
   collect_outer(s, threads, length, target, collector);

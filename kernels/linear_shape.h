@@ -33,7 +33,7 @@ struct Shape {
 struct Tile {
   std::string form;  ///< "dot" | "outer" | "transposed", "mma" on GPUs
   int64_t block_m, block_n, mr, nr, kc;
-  int64_t num_warps = 0;  ///< GPUs
+  int64_t num_warps = 0, num_stages = 0;  ///< GPUs
 
   static Tile from(const autotune::Config& config);
   autotune::Config config() const;

@@ -31,7 +31,7 @@ std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 Json describe(const KernelBinary& binary) {
   return {{"symbol", binary.symbol},      {"target", binary.target},     {"stage", binary.stage},
           {"entry", binary.entry_offset}, {"arena", binary.arena_bytes}, {"slots", binary.num_slots},
-          {"bytes", binary.code.size()}};
+          {"gpu", to_text(binary.gpu)},   {"bytes", binary.code.size()}};
 }
 
 Verdict verdict_of(const Json& reply) {
@@ -120,8 +120,10 @@ void ProcessRunner::compile_entry(Slot& slot, Entry& entry, char& needs_problem)
   entry.verdict = verdict_of(json);
   if (entry.verdict.outcome == "error") entry.verdict.outcome = "compile_error";
   if (!entry.verdict.ok()) return;
-  entry.binary = {json.at("symbol"), json.at("target"), json.at("stage"), std::move(reply.payload),
-                  json.at("entry"),  json.at("arena"),  json.at("slots")};
+  entry.binary = {json.at("symbol"), json.at("target"),
+                  json.at("stage"),  std::move(reply.payload),
+                  json.at("entry"),  json.at("arena"),
+                  json.at("slots"),  parse_gpu_launch(json.at("gpu").get<std::string>()).value_or(GpuLaunch{})};
 }
 
 std::vector<Verdict> ProcessRunner::compile(std::span<const Config> candidates) {

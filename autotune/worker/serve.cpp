@@ -96,15 +96,23 @@ nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::b
   const auto function = build_kernel(*state_->op, state_->workload, config, target);
   KernelBinary binary = compile(*function, target);
   payload = std::move(binary.code);
-  return {{"outcome", "ok"},          {"symbol", binary.symbol},      {"target", binary.target},
-          {"stage", binary.stage},    {"entry", binary.entry_offset}, {"arena", binary.arena_bytes},
+  return {{"outcome", "ok"},
+          {"symbol", binary.symbol},
+          {"target", binary.target},
+          {"stage", binary.stage},
+          {"gpu", to_text(binary.gpu)},
+          {"entry", binary.entry_offset},
+          {"arena", binary.arena_bytes},
           {"slots", binary.num_slots}};
 }
 
 nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> code) {
   if (state_->candidates.empty()) limit_memory(kRunHeadroom);
-  KernelBinary binary{request.at("symbol"), request.at("target"), request.at("stage"), std::move(code),
-                      request.at("entry"),  request.at("arena"),  request.at("slots")};
+  KernelBinary binary{
+      request.at("symbol"), request.at("target"),
+      request.at("stage"),  std::move(code),
+      request.at("entry"),  request.at("arena"),
+      request.at("slots"),  parse_gpu_launch(request.at("gpu").get<std::string>()).value_or(GpuLaunch{})};
   const Config config = Fields::parse(request.at("config").get<std::string>());
   const OpDef& op = *state_->op;
   LoadedCandidate candidate{config, state_->device->load(std::move(binary)), op.grid(state_->workload, config),

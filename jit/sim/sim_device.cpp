@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "jit/error.h"
+#include "jit/sim/tensor_map.h"
 #include "jit/sim/sim_memory.h"
 
 #include <fmt/format.h>
@@ -81,10 +82,40 @@ LaunchShape PtxDevice::shape_of(const KernelBinary& binary, const Grid& grid) co
                               binary.symbol, grid[0], grid[1], grid[2], kMost[0], kMost[1], kMost[2]));
     shape.grid[axis] = static_cast<int>(grid[axis]);
   }
-  shape.threads = static_cast<int>(binary.threads);
-  shape.shared_bytes = binary.shared_bytes;
+  shape.threads = static_cast<int>(binary.gpu.threads);
+  shape.shared_bytes = binary.gpu.shared_bytes;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const auto side = static_cast<int>(binary.gpu.cluster[axis]);
+    shape.cluster[axis] = side;
+    shape.grid[axis] = (shape.grid[axis] + side - 1) / side * side;
+  }
   return shape;
 }
+
+namespace {
+
+/// The parameter block: the slots, then the tensor maps that are made of them.
+std::vector<std::byte> parameters(const KernelBinary& binary, std::span<const uint64_t> slots) {
+  std::vector<std::byte> block;
+  for (const uint64_t slot : slots) append_param(block, slot);
+  for (const TensorMapSpec& map : binary.gpu.tensor_maps) {
+    const TensorMapFacts facts = facts_of(map, slots);
+    const auto rank = static_cast<size_t>(facts.rank);
+    const Swizzle swizzle = map.swizzle_bytes == 128  ? Swizzle::b128
+                            : map.swizzle_bytes == 64 ? Swizzle::b64
+                            : map.swizzle_bytes == 32 ? Swizzle::b32
+                                                      : Swizzle::none;
+    const TensorElement element = map.dtype == DType::bf16  ? TensorElement::bf16
+                                  : map.dtype == DType::f16 ? TensorElement::f16
+                                                            : TensorElement::f32;
+    append_param(block, encode_tensor_map(
+                            element, reinterpret_cast<const void*>(facts.base), std::span(facts.sizes).first(rank),
+                            std::span(facts.stride_bytes).first(rank - 1), std::span(facts.box).first(rank), swizzle));
+  }
+  return block;
+}
+
+}  // namespace
 
 void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
                        GridRange range) {
@@ -105,7 +136,7 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
 
 void PtxDevice::run(const SimKernel& kernel, const LaunchShape& shape, std::span<const uint64_t> slots) {
   const std::lock_guard lock(mutex_);
-  last_ = machine_.launch(kernel.program(), shape, std::as_bytes(slots), options_);
+  last_ = machine_.launch(kernel.program(), shape, parameters(kernel.binary(), slots), options_);
   if (!last_.ok())
     throw Error(ErrorCode::driver, fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
                                                last_.reports.front().message, last_.num_reports));

@@ -24,14 +24,16 @@ KernelBinary sample_binary(int number = 1, size_t bytes = 3000) {
                       .stage = "blob",
                       .entry_offset = 64,
                       .arena_bytes = 1 << 16,
-                      .num_slots = 12};
+                      .num_slots = 12,
+                      .gpu = {128, 4096, {2, 1, 1}, {{4, DType::bf16, {1, 64, 64}, 128}}}};
   for (size_t i = 0; i < bytes; ++i) binary.code.push_back(static_cast<std::byte>(i * 7 + static_cast<size_t>(number)));
   return binary;
 }
 
 bool same_binary(const KernelBinary& a, const KernelBinary& b) {
   return a.symbol == b.symbol && a.target == b.target && a.stage == b.stage && a.code == b.code &&
-         a.entry_offset == b.entry_offset && a.arena_bytes == b.arena_bytes && a.num_slots == b.num_slots;
+         a.entry_offset == b.entry_offset && a.arena_bytes == b.arena_bytes && a.num_slots == b.num_slots &&
+         a.gpu == b.gpu;
 }
 
 struct Paths {
@@ -107,8 +109,8 @@ TEST_CASE("artifact store: every changed column of a row is a rejected miss", "[
   const std::string intact = read_bytes(paths.database);
   for (const std::string change :
        {"manifest = manifest||' '", "symbol = 'other'", "target = 'cpu:avx2'", "stage = 'ptx'", "entry_offset = 0",
-        "arena_bytes = 0", "num_slots = 99", "mac = zeroblob(32)", "mac = substr(mac, 1, 31)", "mac = x''",
-        "code = substr(code, 1, 2999)", "code = CAST(code||x'00' AS BLOB)", "code = x''",
+        "arena_bytes = 0", "num_slots = 99", "gpu_launch = '{}'", "mac = zeroblob(32)", "mac = substr(mac, 1, 31)",
+        "mac = x''", "code = substr(code, 1, 2999)", "code = CAST(code||x'00' AS BLOB)", "code = x''",
         "code = CAST(substr(code, 1, 1500)||x'fe'||substr(code, 1502) AS BLOB)"}) {
     INFO(change);
     write_bytes(paths.database, intact);

@@ -115,10 +115,9 @@ TEST_CASE("simulated: faults in the text are reported for what they are", "[kern
   };
   const std::string none = "// ";
   const std::vector<Fault> faults = {
-      {"a reduction's barrier dropped", kSoftmax, "bar.sync", none + "bar.sync", 1, "uninitialised"},
-      {"the next reduction's barrier dropped", kSoftmax, "bar.sync", none + "bar.sync", 2, "race"},
-      {"the barrier behind staging dropped", kLinear, "bar.sync", none + "bar.sync", 1, "uninitialised"},
-      {"the barrier before the next stage dropped", kLinear, "bar.sync", none + "bar.sync", 0, "race"},
+      {"a reduction's barrier dropped", kSoftmax, "bar.sync", none + "bar.sync", 0, "uninitialised"},
+      {"the next reduction's barrier dropped", kSoftmax, "bar.sync", none + "bar.sync", 1, "race"},
+      {"the barrier behind a turn's copies dropped", kLinear, "bar.sync", none + "bar.sync", 0, "uninitialised"},
       {"a misaligned matrix", kLinear, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "$LDM", 0, "misaligned"},
       {"a store past the tensor", kNorm, "st.global.v4.b32 [", "$STORE", -1, "out of bounds"},
       {"half a warp in a shuffle", kSoftmax, "shfl.sync.bfly.b32", "$SHFL", 0, "uninitialised"},

@@ -153,7 +153,7 @@ void check_on(SimDevice& device, const KernelCase& test_case, DType dtype, const
 }  // namespace
 
 void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
-  static const std::unique_ptr<SimDevice> devices[] = {sim::make_sim_device("sm_80")};
+  static const std::unique_ptr<SimDevice> devices[] = {sim::make_sim_device("sm_80"), sim::make_sim_device("sm_90a")};
   for (const auto& device : devices) check_on(*device, test_case, dtype, lengths);
 }
 

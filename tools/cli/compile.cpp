@@ -136,8 +136,8 @@ void print_summary(const KernelBinary& binary, const Target& target, const autot
                            size, format_bytes(static_cast<double>(binary.arena_bytes)), ms));
   } else {
     print_line(fmt::format("  target {}, {} of {}, {} threads and {} of shared memory a program, compiled in {:.1f} ms",
-                           binary.target, size, binary.stage == "cubin" ? "cubin" : "PTX", binary.threads,
-                           format_bytes(binary.shared_bytes), ms));
+                           binary.target, size, binary.stage == "cubin" ? "cubin" : "PTX", binary.gpu.threads,
+                           format_bytes(binary.gpu.shared_bytes), ms));
   }
   if (const auto& use = binary.resources) {
     print_line(fmt::format("  {} registers a thread, spills {} B stored and {} B loaded, stack {} B ({} for {})",
@@ -155,8 +155,8 @@ Json summary_json(const std::string& operation, const KernelBinary& binary, cons
             {"stage", binary.stage},
             {"code_bytes", binary.code.size()},
             {"arena_bytes", binary.arena_bytes},
-            {"threads", binary.threads},
-            {"shared_bytes", binary.shared_bytes},
+            {"threads", binary.gpu.threads},
+            {"shared_bytes", binary.gpu.shared_bytes},
             {"compile_ms", ms},
             {"config", fields_json(config)}};
   if (const auto& use = binary.resources) {

@@ -112,6 +112,8 @@ std::vector<LinearLayout> Program::carried_layouts(const std::vector<ir::Value*>
 
 void Program::lower_for(const Op& op) {
   pin_loads_for(op);
+  if (const auto pipeline = pipelines_.find(&op); pipeline != pipelines_.end())
+    return &op == tma_.loop ? lower_consumed(op, pipeline->second) : lower_pipelined(op, pipeline->second);
   const ir::Block& body = *op.regions[0];
   const std::vector<ir::Value*> carried(body.arguments.begin() + 1, body.arguments.end());
   const std::vector<ir::Value*> inits(op.operands.begin() + 3, op.operands.end());
@@ -171,12 +173,14 @@ void Program::lower_while(const Op& op) {
     phi->addIncoming(value, before);
     carried.push_back(phi);
   }
+  e_.enter_loop();
   auto tested = lower_region(test, layouts, test.arguments, carried);
   Value* goes_on = tested.front();
   const std::vector<Value*> values(tested.begin() + 1, tested.end());
   e_.b.CreateCondBr(goes_on, inside, after);
   e_.b.SetInsertPoint(inside);
   const auto next = lower_region(body, layouts, body.arguments, values);
+  e_.leave_loop();
   for (size_t i = 0; i < carried.size(); ++i)
     llvm::cast<llvm::PHINode>(carried[i])->addIncoming(next[i], e_.b.GetInsertBlock());
   e_.b.CreateBr(head);

@@ -1,10 +1,11 @@
 // jit/codegen/nvptx/dot.cpp -- products of tiles: operands staged in shared memory, ldmatrix, mma.sync m16n8.
 // SPDX-License-Identifier: Apache-2.0
 //
-// a lies in shared memory as rows of m, b as rows of n where it is the transpose of a tile (its k are neighbours then)
-// and as rows of k otherwise; both end in zeros up to whole instructions. One ldmatrix.x4 gives the fragment of a for
-// 16 rows, and of b for two groups of 8 columns. Of f32 it moves words instead of pairs; the product is then the sum of
-// three tf32 products of the operands' upper and lower halves (tf32x3), which is as good as f32.
+// Operands lie in shared memory (staging.cpp), where loads of a pipelined loop or the product itself have put them; a
+// of 16-bit elements that the same warp has computed, as in the second product of attention, goes from register to
+// register. One ldmatrix.x4 gives the fragment of a for 16 rows, and of b for two groups of 8 columns. Of f32 it moves
+// words instead of pairs; the product is then the sum of three tf32 products of the operands' upper and lower halves
+// (tf32x3), which is as good as f32.
 #include <algorithm>
 
 #include "jit/codegen/nvptx/program.h"
@@ -18,84 +19,39 @@ using llvm::Value;
 
 namespace {
 
-constexpr int kStepM = 16;          // rows of one instruction
-constexpr int64_t kStepBytes = 32;  // of k in one instruction: two 16-byte chunks
+constexpr int kStepM = 16;  // rows of one instruction
 
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
-
-bool is_transposed(const ir::Value* tile) {
-  if (!tile->def || tile->def->kind != OpKind::trans) return false;
-  return std::get<std::vector<int64_t>>(tile->def->attributes.at("perm")) == std::vector<int64_t>{1, 0};
+/// Whether `tile` is computed, element by element, from `source`.
+bool follows_from(const ir::Value* tile, const ir::Value* source, int depth = 0) {
+  constexpr int kDeepest = 24;
+  if (tile == source) return true;
+  if (!tile->def || depth > kDeepest || tile->def->parent != source->def->parent) return false;
+  const auto group = tile->def->info().group;
+  if (group != ir::OpGroup::unary && group != ir::OpGroup::binary) return false;
+  return std::any_of(tile->def->operands.begin(), tile->def->operands.end(), [&](const ir::Value* operand) {
+    return operand->type.is_tile() && follows_from(operand, source, depth + 1);
+  });
 }
 
 }  // namespace
 
-/// A tile in shared memory.
-struct Program::Staged {
-  SharedLayout layout;
-  int64_t rows, columns;  ///< with the zeros
-  int64_t element_bytes;
-  int64_t first = 0;  ///< byte of the shared memory
-  int64_t bytes() const { return rows * layout.row_bytes(); }
-};
+// Whether another product's operand a is computed from this one's result, or this one's from another's.
+bool Program::is_chained(const Op& dot) const {
+  return std::any_of(dot.parent->ops.begin(), dot.parent->ops.end(), [&](const Op* other) {
+    return other != &dot && other->kind == OpKind::dot &&
+           (follows_from(other->operands[0], dot.results[0]) || follows_from(dot.operands[0], other->results[0]));
+  });
+}
 
-LinearLayout Program::dot_layout(const ir::Type& type) const {
+LinearLayout Program::dot_layout(const Op& dot) const {
+  const ir::Type& type = dot.results[0]->type;
   int warps_m = e_.num_warps, warps_n = 1;
+  if (is_in_tma_loop(dot)) return mma_layout(type.shape[0], type.shape[1], warps_m, warps_n);
   while (warps_m > 1 && warps_m * kStepM > type.shape[0]) warps_m /= 2, warps_n *= 2;
-  // Square pieces read the fewest operands.
-  while (warps_m > 1 && type.shape[0] / warps_m * 2 <= type.shape[1] / warps_n) warps_m /= 2, warps_n *= 2;
+  // Square pieces read the fewest operands; whole rows keep what one product hands to the next within a warp.
+  while (warps_m > 1 && !is_chained(dot) && type.shape[0] / warps_m * 2 <= type.shape[1] / warps_n)
+    warps_m /= 2, warps_n *= 2;
   return mma_layout(type.shape[0], type.shape[1], warps_m, warps_n);
-}
-
-// Address of an element of a staged tile.
-Value* Program::staged_pointer(const Staged& at, Value* row, Value* column) {
-  Value* phase = e_.b.CreateShl(e_.b.CreateLShr(row, e_.i32(at.layout.row_shift())), e_.i32(at.layout.byte_shift()));
-  phase = e_.b.CreateAnd(phase, e_.i32(at.layout.byte_mask()));
-  Value* byte = e_.b.CreateXor(e_.b.CreateMul(column, e_.i32(at.element_bytes)), phase);
-  Value* offset = e_.b.CreateAdd(e_.b.CreateMul(row, e_.i32(at.layout.row_bytes())), byte);
-  return e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), e_.scratch(at.first + at.bytes()),
-                                e_.b.CreateAdd(offset, e_.i32(at.first)));
-}
-
-// Writes a tile and the zeros around it.
-void Program::stage(const ir::Value* tile, const Staged& to) {
-  const LinearLayout layout = preferred(tile);
-  const std::vector<Value*> values = pull(tile, layout);
-  const int width = std::min(layout.widest_vector(1), static_cast<int>(16 / to.element_bytes));
-  const Coordinates covered = layout.shape();
-  Value* zero = llvm::Constant::getNullValue(e_.type_of(tile->type.dtype));
-  for (int reg = 0; reg < layout.num_registers(); reg += width) {
-    if (layout.representative(reg) != reg) continue;
-    std::vector<Value*> written(values.begin() + reg, values.begin() + reg + width);
-    for (int i = 0; i < width; ++i)
-      if (Value* inside = is_inside(layout, tile->type, reg + i))
-        written[static_cast<size_t>(i)] = e_.b.CreateSelect(inside, written[static_cast<size_t>(i)], zero);
-    Value *row = coordinate(layout, reg, 0), *column = coordinate(layout, reg, 1);
-    // A layout may cover more than the staged tile.
-    Value* fits = is_writer(layout);
-    if (covered[0] > to.rows) fits = both(fits, e_.b.CreateICmpSLT(row, e_.i32(to.rows)));
-    if (covered[1] > to.columns) fits = both(fits, e_.b.CreateICmpSLT(column, e_.i32(to.columns)));
-    e_.store(tile->type.dtype, staged_pointer(to, row, column), written, fits);
-  }
-  zero_beyond(to, tile->type.dtype, std::min<int64_t>(covered[0], to.rows), std::min<int64_t>(covered[1], to.columns));
-}
-
-// The rows and columns of a staged tile that its layout does not reach, an element at a time: there are few.
-void Program::zero_beyond(const Staged& to, DType dtype, int64_t rows, int64_t columns) {
-  const int64_t threads = int64_t{e_.num_warps} * kLanes;
-  Value* zero = llvm::Constant::getNullValue(e_.type_of(dtype));
-  const auto clear = [&](int64_t first_row, int64_t count_rows, int64_t first_column, int64_t count_columns) {
-    const int64_t elements = count_rows * count_columns;
-    for (int64_t first = 0; first < elements; first += threads) {
-      Value* index = e_.b.CreateAdd(e_.thread, e_.i32(first));
-      Value* fits = first + threads <= elements ? nullptr : e_.b.CreateICmpSLT(index, e_.i32(elements));
-      Value* row = e_.b.CreateAdd(e_.b.CreateUDiv(index, e_.i32(count_columns)), e_.i32(first_row));
-      Value* column = e_.b.CreateAdd(e_.b.CreateURem(index, e_.i32(count_columns)), e_.i32(first_column));
-      e_.store(dtype, staged_pointer(to, row, column), {zero}, fits);
-    }
-  };
-  if (columns < to.columns) clear(0, rows, columns, to.columns - columns);
-  if (rows < to.rows) clear(rows, to.rows - rows, 0, to.columns);
 }
 
 // Four matrices of eight rows of 16 bytes: lane i gives the row and chunk of row i % 8 of matrix i / 8.
@@ -173,44 +129,68 @@ std::vector<Value*> Program::load_columns(const Staged& right, bool by_columns, 
   return words;
 }
 
+// The words of a for `rows` = repetition i and step kk that the warp holds itself.
+std::vector<Value*> Program::packed_fragment(const LinearLayout& layout, const std::vector<Value*>& values, int i,
+                                             int64_t step) {
+  constexpr int kValues = 8;
+  const auto first = values.begin() + (int64_t{i} * layout.repeats()[1] + step) * kValues;
+  return e_.repacked({first, first + kValues}, e_.b.getInt32Ty(), kValues / 2);
+}
+
+// Operands that are not where the instructions take them from are staged in the scratch memory.
+Program::DotOperands Program::prepare_operands(const Op& op, const LinearLayout& layout) {
+  const ir::Value *a = op.operands[0], *b = passes::stored_operand(op, 1);
+  DotOperands operands{staged_operand(op, 0), staged_operand(op, 1), {}, {}};
+  const int64_t step_k = kMmaStepBytes / dtype_bytes(a->type.dtype);
+  if (const Staged* ready = in_shared(a)) operands.left = *ready;
+  else if (is_chained(op) && dtype_bytes(a->type.dtype) == 2 && a->type.shape[1] % step_k == 0 &&
+           layout.core_shape()[0] == e_.num_warps * kStepM) {
+    operands.fragment_layout = mma_operand_layout(a->type.shape[0], a->type.shape[1], e_.num_warps, 1);
+    operands.fragments = pull(a, operands.fragment_layout);
+  }
+  if (const Staged* ready = in_shared(b)) operands.right = *ready;
+  const bool stages_left = operands.fragments.empty() && !in_shared(a), stages_right = !in_shared(b);
+  if (!stages_left && !stages_right) return operands;
+  if (stages_left) pull(a);  // conversions on the way use the scratch memory too
+  if (stages_right) pull(b);
+  e_.sync_before_scratch();
+  if (stages_left && stages_right) operands.right.first = (operands.left.bytes() + 127) / 128 * 128;
+  if (stages_left) stage(a, operands.left);
+  if (stages_right) stage(b, operands.right);
+  e_.sync();
+  return operands;
+}
+
 void Program::lower_dot(const Op& op) {
-  const ir::Value *a = op.operands[0], *b = op.operands[1], *c = op.operands[2], *result = op.results[0];
-  const DType dtype = a->type.dtype;
-  const int64_t bytes = dtype_bytes(dtype), step_k = kStepBytes / bytes;
+  if (is_in_tma_loop(op)) return lower_wgmma(op);
+  const ir::Value* result = op.results[0];
+  const DType dtype = op.operands[0]->type.dtype;
+  const int64_t bytes = dtype_bytes(dtype), step_k = kMmaStepBytes / bytes;
   if (!is_float(dtype) || bytes > 4) fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");
   const LinearLayout layout = preferred(result);
   const Coordinates core = layout.core_shape(), repeats = layout.repeats();
-  const int64_t k = round_up(a->type.shape[1], step_k), m = layout.shape()[0], n = round_up(layout.shape()[1], 16);
-  const bool by_columns = is_transposed(b);
-  const ir::Value* source = by_columns ? b->def->operands[0] : b;
-  const Staged left{SharedLayout(k * bytes), m, k, bytes};
-  // Words of b in rows of k are read four rows and two chunks at a time, everything else by ldmatrix.
-  const int chunks = bytes == 4 && !by_columns ? 2 : 1;
-  Staged right{SharedLayout((by_columns ? k : n) * bytes, chunks), by_columns ? n : k, by_columns ? k : n, bytes};
-  right.first = round_up(left.bytes(), 128);
-
-  std::vector<Value*> sums = pull(c, layout);
-  pull(a), pull(source);  // conversions on the way use the scratch memory too
-  e_.sync();
-  stage(a, left), stage(source, right);
-  e_.sync();
+  const bool by_columns = passes::is_transposed(op.operands[1]);
+  std::vector<Value*> sums = pull(op.operands[2], layout);
+  const DotOperands operands = prepare_operands(op, layout);
 
   Value *warp_row = warp_share(layout, 0), *warp_column = warp_share(layout, 1);
   Value* row_in_block = e_.b.CreateAdd(warp_row, e_.b.CreateAnd(e_.lane, e_.i32(15)));
   Value* half = e_.b.CreateLShr(e_.lane, e_.i32(4));
-  for (int64_t kk = 0; kk < k; kk += step_k) {
+  for (int64_t kk = 0; kk < operands.left.columns; kk += step_k) {
     std::vector<std::vector<Value*>> columns;
     for (int j = 0; j < repeats[1]; j += 2) {
       // The second group of the pair is one repetition on; past the end it repeats the first.
       const int64_t step = j + 1 < repeats[1] ? core[1] : 0;
       const auto words =
-          load_columns(right, by_columns, e_.b.CreateAdd(warp_column, e_.i32(int64_t{j} * core[1])), step, kk);
+          load_columns(operands.right, by_columns, e_.b.CreateAdd(warp_column, e_.i32(int64_t{j} * core[1])), step, kk);
       columns.push_back({words[0], words[1]});
       columns.push_back({words[2], words[3]});
     }
     for (int i = 0; i < repeats[0]; ++i) {
       Value* row = e_.b.CreateAdd(row_in_block, e_.i32(int64_t{i} * core[0]));
-      const auto rows = load_matrices(left, row, e_.b.CreateAdd(half, e_.i32(kk * bytes / 16)), false);
+      const auto rows = operands.fragments.empty()
+                            ? load_matrices(operands.left, row, e_.b.CreateAdd(half, e_.i32(kk * bytes / 16)), false)
+                            : packed_fragment(operands.fragment_layout, operands.fragments, i, kk / step_k);
       for (int j = 0; j < repeats[1]; ++j)
         multiply(dtype, rows, columns[static_cast<size_t>(j)], &sums[static_cast<size_t>((i * repeats[1] + j) * 4)]);
     }

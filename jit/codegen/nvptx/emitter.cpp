@@ -23,15 +23,41 @@ void annotate(llvm::Function* function, const char* name, int value) {
                     llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(type, static_cast<uint64_t>(value)))}));
 }
 
+/// Tensor maps are used where they lie, in the parameters: by value and constant for the grid.
+void add_tensor_maps(llvm::Function* function, const KernelShape& shape) {
+  if (shape.num_maps == 0) return;
+  llvm::LLVMContext& context = function->getContext();
+  auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(context), 128);
+  std::vector<llvm::Metadata*> numbers;  // from 1
+  for (int i = shape.num_slots; i < shape.num_slots + shape.num_maps; ++i) {
+    function->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithByValType(context, bytes));
+    function->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
+    numbers.push_back(llvm::ConstantAsMetadata::get(
+        llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<uint64_t>(i + 1))));
+  }
+  function->getParent()
+      ->getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(
+          context, {llvm::ValueAsMetadata::get(function), llvm::MDString::get(context, "grid_constant"),
+                    llvm::MDNode::get(context, numbers)}));
+}
+
 }  // namespace
 
-Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, int num_slots, int warps)
-    : module(m), context(m.getContext()), target(t), num_warps(warps), b(context) {
-  const std::vector<llvm::Type*> params(static_cast<size_t>(num_slots), b.getInt64Ty());
+Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, const KernelShape& shape)
+    : module(m),
+      context(m.getContext()),
+      target(t),
+      num_warps(shape.num_warps),
+      b(context),
+      num_slots_(shape.num_slots) {
+  std::vector<llvm::Type*> params(static_cast<size_t>(shape.num_slots), b.getInt64Ty());
+  params.resize(params.size() + static_cast<size_t>(shape.num_maps), b.getPtrTy());
   function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false),
                                     llvm::Function::ExternalLinkage, symbol, module);
   annotate(function, "kernel", 1);
-  annotate(function, "reqntidx", 32 * warps);
+  annotate(function, "reqntidx", 32 * (shape.num_warps + shape.num_more_warps));
+  add_tensor_maps(function, shape);
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
   thread = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
   lane = b.CreateAnd(thread, i32(31));
@@ -39,7 +65,7 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, in
   auto* bytes = llvm::ArrayType::get(b.getInt8Ty(), 0);
   shared_ = new llvm::GlobalVariable(module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,
                                      symbol + "_shared", nullptr, llvm::GlobalVariable::NotThreadLocal, kSharedSpace);
-  shared_->setAlignment(llvm::Align(128));
+  shared_->setAlignment(llvm::Align(1024));  // as TMA's widest swizzle asks for
 }
 
 llvm::Type* Emitter::type_of(DType dtype) {
@@ -55,6 +81,11 @@ llvm::Type* Emitter::type_of(DType dtype) {
     case DType::f64: return b.getDoubleTy();
   }
   return nullptr;
+}
+
+Value* Emitter::warp_group() {
+  Value* group = b.CreateLShr(warp, i32(2));
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {}, {i32(-1), group, i32(0), i32(31)});
 }
 
 Value* Emitter::program_id(int axis) {
@@ -89,7 +120,9 @@ std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector
   }
   b.CreateCondBr(b.CreateICmpSLT(index, hi), inside, after);
   b.SetInsertPoint(inside);
+  enter_loop();
   const std::vector<Value*> next = body(index, carried);
+  leave_loop();
   index->addIncoming(b.CreateAdd(index, step), b.GetInsertBlock());
   for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], b.GetInsertBlock());
   b.CreateBr(head);
@@ -118,15 +151,34 @@ Value* Emitter::assembly(llvm::Type* result, const std::string& text, const std:
   return call;
 }
 
-void Emitter::sync() { b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+Value* Emitter::tensor_map(int index) {
+  return b.CreatePtrToInt(function->getArg(static_cast<unsigned>(num_slots_ + index)), b.getInt64Ty());
+}
+
+void Emitter::sync() {
+  if (syncs_all_) b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+  else assembly(b.getVoidTy(), "bar.sync 1, " + std::to_string(32 * num_warps) + ";", "~{memory}", {});
+}
+
+void Emitter::reserve(int64_t bytes) { reserved_bytes_ = std::max(reserved_bytes_, bytes); }
+
+Value* Emitter::reserved(int64_t offset, Value* more) {
+  Value* at = more ? b.CreateAdd(more, i32(offset)) : i32(offset);
+  return b.CreateInBoundsGEP(b.getInt8Ty(), shared_, at);
+}
 
 Value* Emitter::scratch(int64_t bytes) {
   scratch_bytes_ = std::max(scratch_bytes_, bytes);
-  return shared_;
+  return reserved_bytes_ == 0 ? shared_ : reserved(reserved_bytes_, nullptr);
+}
+
+void Emitter::sync_before_scratch(bool is_needed) {
+  if (is_needed || is_scratch_used_ || loop_depth_ > 0) sync();
+  is_scratch_used_ = true;
 }
 
 void Emitter::finish_shared() {
-  if (scratch_bytes_ == 0) shared_->eraseFromParent(), shared_ = nullptr;
+  if (shared_bytes() == 0) shared_->eraseFromParent(), shared_ = nullptr;
 }
 
 Value* Emitter::element_pointer(Value* base, Value* index, DType dtype) {

@@ -17,10 +17,15 @@ namespace seqtile::nvptx {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
+/// What a kernel function takes and runs on.
+struct KernelShape {
+  int num_slots, num_maps;        ///< parameters: 64 bits each, then tensor maps of 128 bytes each
+  int num_warps, num_more_warps;  ///< those that layouts know, and those beyond
+};
+
 class Emitter {
  public:
-  /// Starts the kernel function `symbol` with `num_slots` parameters of 64 bits.
-  Emitter(llvm::Module& module, const Target& target, const std::string& symbol, int num_slots, int num_warps);
+  Emitter(llvm::Module& module, const Target& target, const std::string& symbol, const KernelShape& shape);
 
   llvm::Module& module;
   llvm::LLVMContext& context;
@@ -36,6 +41,8 @@ class Emitter {
   llvm::Type* type_of(DType dtype);
   llvm::Type* memory_type(DType dtype) { return dtype == DType::i1 ? b.getInt8Ty() : type_of(dtype); }
 
+  /// Number of the warp group, known to be the same in all threads of a warp.
+  llvm::Value* warp_group();
   llvm::Value* program_id(int axis);
   llvm::Value* num_programs(int axis);
 
@@ -43,17 +50,31 @@ class Emitter {
   using Body = std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>;
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
                                  const Body& body);
+  /// Around code that is emitted once and runs many times.
+  void enter_loop() { ++loop_depth_; }
+  void leave_loop() { --loop_depth_; }
   void if_then(llvm::Value* condition, const std::function<void()>& body);
 
   /// Inline PTX with side effects; `result` is void for none.
   llvm::Value* assembly(llvm::Type* result, const std::string& text, const std::string& constraints,
                         const std::vector<llvm::Value*>& operands);
 
+  /// The generic address (i64) of a tensor map parameter.
+  llvm::Value* tensor_map(int index);
+
   /// Waits for all threads of the block; their writes to shared memory are visible afterwards.
   void sync();
-  /// Shared memory that is free between two sync()s; every user of it syncs before and after writing.
+  /// From here on sync() is about the first num_warps warps.
+  void sync_consumers_only() { syncs_all_ = false; }
+  /// Sets the first `bytes` of the shared memory aside for the whole kernel. Requires: no scratch() before.
+  void reserve(int64_t bytes);
+  /// Byte `offset` of the reserved memory, plus `more` (i32; null: none).
+  llvm::Value* reserved(int64_t offset, llvm::Value* more);
+  /// Shared memory that is free between two barriers: every user calls sync_before_scratch(), writes, and sync()s.
   llvm::Value* scratch(int64_t bytes);
-  int64_t shared_bytes() const { return scratch_bytes_; }
+  /// A sync(), left out where nobody can have used the scratch memory before and `is_needed` does not hold anyway.
+  void sync_before_scratch(bool is_needed = false);
+  int64_t shared_bytes() const { return reserved_bytes_ + scratch_bytes_; }
   /// Fixes the size of the shared memory; nothing may ask for more afterwards.
   void finish_shared();
 
@@ -73,7 +94,10 @@ class Emitter {
 
  private:
   llvm::GlobalVariable* shared_ = nullptr;
-  int64_t scratch_bytes_ = 0;
+  int num_slots_;
+  bool syncs_all_ = true, is_scratch_used_ = false;
+  int loop_depth_ = 0;
+  int64_t reserved_bytes_ = 0, scratch_bytes_ = 0;
 };
 
 }  // namespace seqtile::nvptx

@@ -227,6 +227,17 @@ LinearLayout mma_layout(int64_t m, int64_t n, int warps_m, int warps_n) {
   return layout.repeat({static_cast<int32_t>(ceil_div(m, row)), static_cast<int32_t>(ceil_div(n, column)), 1});
 }
 
+LinearLayout mma_operand_layout(int64_t m, int64_t k, int warps_m, int warps_n) {
+  LinearLayout layout(2);
+  layout.add(LinearLayout::registers, {0, 1}).add(LinearLayout::registers, {8, 0}).add(LinearLayout::registers, {0, 8});
+  layout.add(LinearLayout::lanes, {0, 2}).add(LinearLayout::lanes, {0, 4});
+  layout.add(LinearLayout::lanes, {1, 0}).add(LinearLayout::lanes, {2, 0}).add(LinearLayout::lanes, {4, 0});
+  int32_t row = 16;
+  for (; warps_n > 1; warps_n /= 2) layout.add(LinearLayout::warps, {});
+  for (; warps_m > 1; warps_m /= 2, row *= 2) layout.add(LinearLayout::warps, {row, 0});
+  return layout.repeat({static_cast<int32_t>(ceil_div(m, row)), static_cast<int32_t>(ceil_div(k, 16)), 1});
+}
+
 std::vector<int> register_sources(const LinearLayout& from, const LinearLayout& to) {
   // Thread shares that differ only by registers' bits are the same elements in another order.
   std::map<Coordinates, int> holder;
@@ -246,8 +257,6 @@ Conversion conversion(const LinearLayout& from, const LinearLayout& to) {
     const auto a = from.bases(input), b = to.bases(input);
     if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) return Conversion::shared_memory;
   }
-  // Repetitions are added, not combined: the permutation must hold for every thread, so the cores must be alike.
-  if (from.core_shape() != to.core_shape()) return Conversion::shared_memory;
   return register_sources(from, to).empty() ? Conversion::shared_memory : Conversion::permute_registers;
 }
 

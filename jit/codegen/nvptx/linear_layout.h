@@ -97,6 +97,10 @@ LinearLayout blocked_layout(std::span<const int64_t> shape, int vector, int num_
 /// 16 x 8 pieces. Requires: n a multiple of 8 * warps_n; m may overhang.
 LinearLayout mma_layout(int64_t m, int64_t n, int warps_m, int warps_n);
 
+/// Operand a of mma.sync m16n8k16, of 16-bit elements: the threads of mma_layout(m, k, warps_m, warps_n) that have the
+/// same rows, with all of k each; what an accumulator holds is what the next product's operand needs.
+LinearLayout mma_operand_layout(int64_t m, int64_t k, int warps_m, int warps_n);
+
 /// How a tile gets from one layout into another.
 enum class Conversion : uint8_t { none, permute_registers, shared_memory };
 /// Requires: the same rank and number of warps.

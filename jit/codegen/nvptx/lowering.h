@@ -9,8 +9,7 @@ namespace seqtile::nvptx {
 
 struct PtxKernel {
   std::string text;
-  int threads = 0;           ///< of a block
-  int64_t shared_bytes = 0;  ///< dynamic shared memory of a block
+  GpuLaunch launch;
 };
 
 /// Errors: compile_failed, naming the operation that has no lowering, or what a block needs and the GPU has not.

@@ -102,16 +102,25 @@ int whole_vectors(int width, const ir::Type& tile, const ir::Type& view, bool is
 
 }  // namespace
 
+int Program::access_width(const Op& op, const ir::Type& tile, const LinearLayout& layout) const {
+  const ir::Value* view = op.operands[0];
+  const auto last = static_cast<size_t>(tile.rank - 1);
+  const ir::Value* offset = op.operands[1 + last];
+  return whole_vectors(vector_width(view, offset, layout), tile, view->type, may_leave(tile, view->type, last, offset));
+}
+
+Program::Access Program::access_of(const Op& op, const ir::Type& tile, const LinearLayout& layout) {
+  Access access{access_width(op, tile, layout), {}, {}};
+  for (size_t d = 0; d < static_cast<size_t>(tile.rank); ++d) {
+    access.position.push_back(scalars_.at(op.operands[1 + d]));
+    access.is_checked.push_back(may_leave(tile, op.operands[0]->type, d, op.operands[1 + d]));
+  }
+  return access;
+}
+
 std::vector<Value*> Program::load(const Op& op, const LinearLayout& layout) {
   const ir::Value *tile = op.results[0], *view = op.operands[0];
-  std::vector<Value*> position;
-  std::vector<bool> is_checked;
-  for (size_t d = 1; d < op.operands.size(); ++d) {
-    position.push_back(scalars_.at(op.operands[d]));
-    is_checked.push_back(may_leave(tile->type, view->type, d - 1, op.operands[d]));
-  }
-  const int width =
-      whole_vectors(vector_width(view, op.operands.back(), layout), tile->type, view->type, is_checked.back());
+  const auto [width, is_checked, position] = access_of(op, tile->type, layout);
   Value* fill = is_float(tile->type.dtype)
                     ? llvm::ConstantFP::get(e_.type_of(tile->type.dtype), op.float_attr("fill"))
                     : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype),
@@ -190,18 +199,16 @@ void Program::pin_loads_before(const Op& write) {
 
 void Program::store(const Op& op) {
   const ir::Value *view = op.operands[0], *tile = op.operands.back();
-  const size_t rank = op.operands.size() - 2;
-  const LinearLayout layout = preferred(tile);
-  const std::vector<Value*> values = pull(tile, layout);
-  pin_loads_before(op);
-  std::vector<Value*> position;
-  std::vector<bool> is_checked;
-  for (size_t d = 0; d < rank; ++d) {
-    position.push_back(scalars_.at(op.operands[1 + d]));
-    is_checked.push_back(may_leave(tile->type, view->type, d, op.operands[1 + d]));
+  LinearLayout layout = preferred(tile);
+  std::vector<Value*> values = pull(tile, layout);
+  // Accumulators hold few neighbours: 16-byte stores are worth an exchange in shared memory.
+  if (const LinearLayout wide = default_layout(tile->type);
+      access_width(op, tile->type, wide) > access_width(op, tile->type, layout)) {
+    values = pull_converted(tile, layout, wide);
+    layout = wide;
   }
-  const int width =
-      whole_vectors(vector_width(view, op.operands[rank], layout), tile->type, view->type, is_checked.back());
+  pin_loads_before(op);
+  const auto [width, is_checked, position] = access_of(op, tile->type, layout);
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (layout.representative(reg) != reg) continue;
     Address at = address(view, position, tile->type, layout, reg, width, is_checked);

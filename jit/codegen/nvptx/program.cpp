@@ -26,17 +26,21 @@ int vector_elements(const ir::Function& function) {
   return static_cast<int>(16 / bytes);
 }
 
-int warps_of(const ir::Function& function) {
-  const auto found = function.attributes.find("num_warps");
-  const auto* count = found == function.attributes.end() ? nullptr : std::get_if<int64_t>(&found->second);
-  return count ? static_cast<int>(*count) : kDefaultWarps;
-}
-
 }  // namespace
 
+int schedule_of(const ir::Function& function, std::string_view name, int fallback) {
+  const auto found = function.attributes.find(name);
+  const auto* count = found == function.attributes.end() ? nullptr : std::get_if<int64_t>(&found->second);
+  return count ? static_cast<int>(*count) : fallback;
+}
+
 Program::Program(llvm::Module& module, const Target& target, const ir::Function& function)
-    : e_(module, target, function.name(), ir::num_slots(function), warps_of(function)),
-      function_(function),
+    : function_(function),
+      users_(passes::users_of(function)),
+      tma_(plan_tma(function, target, users_, schedule_of(function, "num_warps", kDefaultWarps))),
+      e_(module, target, function.name(),
+         {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
+          schedule_of(function, "num_warps", kDefaultWarps), tma_.loop ? kGroupWarps : 0}),
       vector_(vector_elements(function)) {}
 
 void Program::fail(const Op& op, const std::string& why) const {
@@ -46,10 +50,20 @@ void Program::fail(const Op& op, const std::string& why) const {
 
 void Program::lower() {
   bind_parameters();
-  note_users(function_.body());
-  lower_block(function_.body());
+  note_positions(function_.body());
+  plan_pipelines(function_.body());
+  if (tma_.loop) lower_specialised();
+  else lower_block(function_.body());
   e_.b.CreateRetVoid();
   e_.finish_shared();
+}
+
+GpuLaunch Program::launch() const {
+  GpuLaunch launch;
+  launch.threads = static_cast<uint32_t>((e_.num_warps + (tma_.loop ? kGroupWarps : 0)) * kLanes);
+  launch.shared_bytes = static_cast<uint32_t>(e_.shared_bytes());
+  if (tma_.loop) launch.tensor_maps = tma_.maps;
+  return launch;
 }
 
 void Program::bind_parameters() {
@@ -80,11 +94,10 @@ void Program::bind_parameters() {
   }
 }
 
-void Program::note_users(const ir::Block& block) {
+void Program::note_positions(const ir::Block& block) {
   for (const Op* op : block.ops) {
     position_.emplace(op, static_cast<int>(position_.size()));
-    for (const ir::Value* operand : op->operands) users_[operand].push_back(op);
-    for (const ir::Block* region : op->regions) note_users(*region);
+    for (const ir::Block* region : op->regions) note_positions(*region);
   }
 }
 
@@ -103,7 +116,9 @@ void Program::lower_op(const Op& op) {
     case OpKind::slice:
     case OpKind::at: return lower_view(op);
     case OpKind::load:
-    case OpKind::gather: open_loads_.push_back(&op); return;
+    case OpKind::gather:
+      if (!in_shared(op.results[0])) open_loads_.push_back(&op);
+      return;
     case OpKind::store:
     case OpKind::store_add: return store(op);
     case OpKind::scatter: return scatter(op);

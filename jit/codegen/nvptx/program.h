@@ -11,13 +11,18 @@
 #pragma once
 #include <array>
 #include <deque>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "jit/codegen/nvptx/emitter.h"
 #include "jit/codegen/nvptx/linear_layout.h"
+#include "jit/codegen/nvptx/tma_plan.h"
 #include "jit/ir/function.h"
+#include "jit/kernel.h"
+#include "jit/passes/streams.h"
 
 namespace seqtile::nvptx {
 
@@ -33,17 +38,43 @@ struct Held {
   std::vector<llvm::Value*> registers;
 };
 
+constexpr int64_t kMmaStepBytes = 32;  ///< of k in one mma.sync: two 16-byte chunks
+
+/// A tile in shared memory, where products read it: rows one after the other, or panels of neighbouring columns.
+struct Staged {
+  SharedLayout layout;    ///< of the whole rows, or of a panel's
+  int64_t rows, columns;  ///< with the zeros up to whole instructions
+  int64_t element_bytes;
+  int64_t first = 0;  ///< byte of the scratch or of the reserved shared memory
+  bool is_reserved = false;
+  llvm::Value* slot = nullptr;  ///< of reserved memory: i32 bytes more, at run time
+  int64_t num_panels() const { return columns * element_bytes / layout.row_bytes(); }
+  int64_t panel_stride() const { return rows * layout.row_bytes(); }
+  int64_t bytes() const { return rows * columns * element_bytes; }
+};
+
+/// An integer of the function's schedule: "num_warps", "num_stages".
+int schedule_of(const ir::Function& function, std::string_view name, int fallback);
+
+/// A loop whose streams are copied to shared memory turns ahead: `slots` buffers each, one region of shared memory.
+struct Pipeline {
+  passes::StreamedLoop loop;
+  std::vector<Staged> streams, residents;  ///< in slot 0
+  int64_t slot_bytes = 0, bytes = 0;
+  int64_t barriers = 0;  ///< byte of the first one, where TMA copies
+  int slots = 0;
+};
+
 class Program {
  public:
   Program(llvm::Module& module, const Target& target, const ir::Function& function);
   void lower();
-  int num_warps() const { return e_.num_warps; }
-  int64_t shared_bytes() const { return e_.shared_bytes(); }
+  GpuLaunch launch() const;
 
  private:
   // program.cpp: parameters, blocks, scalars, views
   void bind_parameters();
-  void note_users(const ir::Block& block);
+  void note_positions(const ir::Block& block);
   void lower_block(const ir::Block& block);
   void lower_op(const ir::Op& op);
   void lower_scalar(const ir::Op& op);
@@ -77,6 +108,7 @@ class Program {
   // tiles.cpp: pulling tiles
   const std::vector<llvm::Value*>& pull(const ir::Value* tile, const LinearLayout& layout);
   const Held& pull(const ir::Value* tile);
+  std::vector<llvm::Value*> pull_converted(const ir::Value* tile, const LinearLayout& from, const LinearLayout& to);
   std::vector<llvm::Value*> compute(const ir::Value* tile, const LinearLayout& layout);
   std::vector<llvm::Value*> elementwise(const ir::Op& op, const LinearLayout& layout);
   std::vector<llvm::Value*> broadcast(const ir::Op& op, const LinearLayout& layout);
@@ -116,13 +148,65 @@ class Program {
   Address address(const ir::Value* view, const std::vector<llvm::Value*>& position, const ir::Type& tile,
                   const LinearLayout& layout, int reg, int width, const std::vector<bool>& is_checked);
   int vector_width(const ir::Value* view, const ir::Value* offset, const LinearLayout& layout) const;
+  /// What one access of a load or store moves, and which dimensions need a check against the view's size.
+  struct Access {
+    int width;
+    std::vector<bool> is_checked;
+    std::vector<llvm::Value*> position;
+  };
+  int access_width(const ir::Op& op, const ir::Type& tile, const LinearLayout& layout) const;
+  Access access_of(const ir::Op& op, const ir::Type& tile, const LinearLayout& layout);
 
-  // dot.cpp
-  struct Staged;
-  LinearLayout dot_layout(const ir::Type& type) const;
+  // staging.cpp: tiles in shared memory
+  Staged staged_operand(const ir::Op& dot, size_t operand);
+  const Staged* in_shared(const ir::Value* tile) const;
   void stage(const ir::Value* tile, const Staged& to);
   llvm::Value* staged_pointer(const Staged& at, llvm::Value* row, llvm::Value* column);
   void zero_beyond(const Staged& to, DType dtype, int64_t rows, int64_t columns);
+
+  // pipeline.cpp: loops whose operands are copied to shared memory turns ahead
+  void plan_pipelines(const ir::Block& block);
+  std::optional<Pipeline> plan_pipeline(const ir::Op& loop);
+  LinearLayout copy_layout(const ir::Type& tile) const;
+  void copy_async(const ir::Op& load, const Staged& to, llvm::Value* is_wanted);
+  void fetch_turn(const Pipeline& pipeline, llvm::Value* index, llvm::Value* slot);
+  void stage_residents(const Pipeline& pipeline);
+  void find_in_shared(const Pipeline& pipeline, llvm::Value* slot);
+  void clear_slots(const Pipeline& pipeline);
+  void lower_pipelined(const ir::Op& op, const Pipeline& pipeline);
+
+  // specialised.cpp: Hopper's loop
+  Pipeline plan_specialised();
+  llvm::Value* barrier(int kind, int group, llvm::Value* slot);
+  void init_barriers();
+  void lower_specialised();
+  void produce(const ir::Block& block);
+  void produce_turns(const ir::Op& op);
+  void copy_group(int group, llvm::Value* slot);
+  /// Coordinates of a view's first element in a tensor map, and which of its dimensions are the view's.
+  struct MapPlace {
+    llvm::Value* map;
+    std::vector<llvm::Value*> origin;
+    std::vector<size_t> open;
+  };
+  MapPlace map_place(const ir::Value* view, const TmaStream& stream);
+  std::vector<llvm::Value*> next_turn(llvm::Value* slot, llvm::Value* parity);
+  int group_of(const ir::Value* tile) const;
+  void clear_overhang(const TmaStream& stream, const Staged& tile);
+  void await_group(int group);
+  void release_group(int group);
+  void await_operands(const ir::Op& dot);
+  void release_operands(const ir::Op& dot);
+  void lower_consumed(const ir::Op& op, const Pipeline& pipeline);
+
+  // wgmma.cpp
+  bool is_in_tma_loop(const ir::Op& dot) const { return tma_.loop && dot.parent == tma_.loop->regions[0]; }
+  llvm::Value* descriptor(const Staged& tile, llvm::Value* row, bool is_n_major);
+  void lower_wgmma(const ir::Op& op);
+
+  // dot.cpp
+  bool is_chained(const ir::Op& dot) const;
+  LinearLayout dot_layout(const ir::Op& dot) const;
   std::vector<llvm::Value*> load_matrices(const Staged& from, llvm::Value* row, llvm::Value* chunk, bool is_transposed);
   std::vector<llvm::Value*> load_columns(const Staged& right, bool by_columns, llvm::Value* first, int64_t step,
                                          int64_t k);
@@ -130,6 +214,14 @@ class Program {
   void multiply(DType dtype, const std::vector<llvm::Value*>& a, const std::vector<llvm::Value*>& b,
                 llvm::Value** sums);
   llvm::Value* warp_share(const LinearLayout& layout, int axis);
+  std::vector<llvm::Value*> packed_fragment(const LinearLayout& layout, const std::vector<llvm::Value*>& values, int i,
+                                            int64_t step);
+  struct DotOperands {
+    Staged left, right;
+    LinearLayout fragment_layout;  ///< of `fragments`: a from registers; else it is `left`
+    std::vector<llvm::Value*> fragments;
+  };
+  DotOperands prepare_operands(const ir::Op& op, const LinearLayout& layout);
   void lower_dot(const ir::Op& op);
 
   // reductions.cpp
@@ -138,8 +230,10 @@ class Program {
   std::vector<llvm::Value*> reduce_across_warps(const ir::Op& op, const LinearLayout& whole,
                                                 std::vector<llvm::Value*> partial);
 
-  Emitter e_;
   const ir::Function& function_;
+  passes::Users users_;
+  TmaPlan tma_;
+  Emitter e_;
   std::unordered_map<const ir::Value*, llvm::Value*> scalars_;
   std::unordered_map<const ir::Value*, ViewRef> views_;
   /// Deques keep references valid; entries of an inner block are dropped at its end.
@@ -148,9 +242,13 @@ class Program {
   std::unordered_map<const ir::Value*, LinearLayout> preferred_;  ///< what preferred() has answered, or was told
   int vector_ = 1;  ///< neighbours that a thread holds in default layouts: 16 bytes of the narrowest float
   std::vector<std::pair<LinearLayout, std::array<llvm::Value*, kMaxRank>>> shares_;
-  std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
-  std::unordered_map<const ir::Op*, int> position_;  ///< in the text
-  std::vector<const ir::Op*> open_loads_;            ///< loads that may still happen, of the blocks around
+  std::unordered_map<const ir::Op*, int> position_;         ///< in the text
+  std::vector<const ir::Op*> open_loads_;                   ///< loads that may still happen, of the blocks around
+  std::unordered_map<const ir::Op*, Pipeline> pipelines_;   ///< by loop
+  std::pair<llvm::Value*, llvm::Value*> turn_;              ///< number and parity of the slot that consumers read
+  bool is_reserved_used_ = false;                           ///< by a loop before
+  std::set<int> arrived_;                                   ///< groups of streams that this turn has waited for
+  std::unordered_map<const ir::Value*, Staged> in_shared_;  ///< tiles that products find in shared memory now
 };
 
 }  // namespace seqtile::nvptx

@@ -119,7 +119,7 @@ PtxKernel emit_ptx(const ir::Function& function, const Target& target, const Sta
   const bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile, true);
   SEQTILE_ASSERT(!refused);
   passes.run(module);
-  PtxKernel kernel{std::string(bytes.data(), bytes.size()), program.num_warps() * kLanes, program.shared_bytes()};
+  PtxKernel kernel{std::string(bytes.data(), bytes.size()), program.launch()};
   if (dump) dump("ptx", kernel.text);
   return kernel;
 }

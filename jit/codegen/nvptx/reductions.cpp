@@ -124,7 +124,7 @@ std::vector<Value*> Program::reduce_across_warps(const Op& op, const LinearLayou
   const auto pointer = [&](size_t i, Value* thread) {
     return e_.element_pointer(base, e_.b.CreateAdd(thread, e_.i32(static_cast<int64_t>(i) * threads)), dtype);
   };
-  e_.sync();
+  e_.sync_before_scratch();
   for (size_t i = 0; i < distinct.size(); ++i) e_.store(dtype, pointer(i, e_.thread), {partial[distinct[i]]}, nullptr);
   e_.sync();
   std::vector<Value*> sums(distinct.size());

@@ -26,7 +26,7 @@ std::string suffix_of(DType dtype, char letter) { return letter + std::to_string
 // What the block's first thread got, in all threads.
 Value* Program::from_first_thread(DType dtype, const std::function<Value*()>& act) {
   Value* place = e_.scratch(dtype_bytes(dtype));
-  e_.sync();
+  e_.sync_before_scratch(true);  // what other threads have written is ordered before
   e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(0)), [&] { e_.store(dtype, place, {act()}, nullptr); });
   e_.sync();
   return e_.load(dtype, place, 1, nullptr, nullptr)[0];

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "jit/codegen/nvptx/program.h"
 #include "jit/error.h"
@@ -111,6 +112,11 @@ std::vector<Value*> Program::compute(const ir::Value* tile, const LinearLayout& 
   return convert(found->second.front(), layout, tile->type);
 }
 
+// The tile in layout `to` by way of `from`, in which it is computed.
+std::vector<Value*> Program::pull_converted(const ir::Value* tile, const LinearLayout& from, const LinearLayout& to) {
+  return convert({from, pull(tile, from)}, to, tile->type);
+}
+
 std::vector<Value*> Program::elementwise(const Op& op, const LinearLayout& layout) {
   std::vector<const std::vector<Value*>*> operands;
   for (const ir::Value* operand : op.operands)
@@ -196,7 +202,7 @@ std::vector<Value*> Program::rearrange(const Op& op, const LinearLayout& layout)
   std::vector<Held> sources;  // conversions on the way to them use the scratch memory too
   for (const ir::Value* operand : op.operands) sources.push_back({preferred(operand), pull(operand).registers});
   Value* base = e_.scratch(type.num_elements() * dtype_bytes(type.dtype));
-  e_.sync();
+  e_.sync_before_scratch();
   int64_t first = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
     const ir::Type& from = op.operands[i]->type;
@@ -326,20 +332,26 @@ std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, c
   const auto width_of = [&](const LinearLayout& layout) {
     return std::min<int>(layout.widest_vector(last), static_cast<int>(16 / bytes));
   };
-  e_.sync();
+  e_.sync_before_scratch();
   for (int reg = 0, width = width_of(from.layout); reg < from.layout.num_registers(); reg += width) {
     if (from.layout.representative(reg) != reg) continue;
     const auto first = from.registers.begin() + reg;
     e_.store(type.dtype, pointer(from.layout, reg), {first, first + width}, is_writer(from.layout));
   }
   e_.sync();
+  // What only the result's overhang covers was not written.
+  bool is_covered = true;
+  for (int d = 0; d < type.rank; ++d) is_covered &= b[d] <= a[d];
+  Value* none = llvm::Constant::getNullValue(e_.type_of(type.dtype));
   std::vector<Value*> result;
-  for (int reg = 0, width = width_of(to); reg < to.num_registers(); reg += width) {
+  for (int reg = 0, width = is_covered ? width_of(to) : std::gcd(width_of(to), static_cast<int>(type.shape[last]));
+       reg < to.num_registers(); reg += width) {
     if (const int same = to.representative(reg); same != reg) {
       for (int i = 0; i < width; ++i) result.push_back(result[static_cast<size_t>(same + i)]);
       continue;
     }
-    for (Value* value : e_.load(type.dtype, pointer(to, reg), width, nullptr, nullptr)) result.push_back(value);
+    Value* inside = is_covered ? nullptr : is_inside(to, type, reg);
+    for (Value* value : e_.load(type.dtype, pointer(to, reg), width, inside, none)) result.push_back(value);
   }
   return result;
 }

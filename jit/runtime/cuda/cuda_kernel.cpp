@@ -32,7 +32,7 @@ CudaKernel::CudaKernel(const Context& context, const GpuFacts& facts, KernelBina
     reserve_shared(facts);
     int blocks = 0;
     context_.check(context_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                       &blocks, function_, static_cast<int>(binary_.threads), binary_.shared_bytes),
+                       &blocks, function_, static_cast<int>(binary_.gpu.threads), binary_.gpu.shared_bytes),
                    "ask how many blocks fit");
     int registers = 0;
     context_.driver().cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_);
@@ -40,7 +40,7 @@ CudaKernel::CudaKernel(const Context& context, const GpuFacts& facts, KernelBina
       throw Error(ErrorCode::out_of_resources,
                   fmt::format("kernel {}: {} threads of {} registers and {} B of shared memory do not fit a "
                               "multiprocessor of {} ({} registers); use fewer warps or smaller tiles",
-                              binary_.symbol, binary_.threads, registers, binary_.shared_bytes, context_.name(),
+                              binary_.symbol, binary_.gpu.threads, registers, binary_.gpu.shared_bytes, context_.name(),
                               facts.registers_per_multiprocessor));
     resident_blocks_ = int64_t{blocks} * facts.num_multiprocessors;
   } catch (...) {
@@ -95,7 +95,7 @@ void CudaKernel::reserve_shared(const GpuFacts& facts) const {
   int fixed = 0;
   const Driver& driver = context_.driver();
   driver.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_);
-  const int64_t bytes = fixed + int64_t{binary_.shared_bytes};
+  const int64_t bytes = fixed + int64_t{binary_.gpu.shared_bytes};
   if (bytes > facts.shared_bytes_per_block)
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("kernel {}: a block needs {} B of shared memory, {} ({}) allows {} B; use smaller tiles or "
@@ -103,7 +103,7 @@ void CudaKernel::reserve_shared(const GpuFacts& facts) const {
                             binary_.symbol, bytes, context_.name(), facts.name, facts.shared_bytes_per_block));
   if (bytes > kPlainSharedBytes)
     context_.check(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                             static_cast<int>(binary_.shared_bytes)),
+                                             static_cast<int>(binary_.gpu.shared_bytes)),
                    "ask for the shared memory of kernel " + binary_.symbol);
 }
 
@@ -127,10 +127,10 @@ void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Strea
   CUlaunchConfig config{static_cast<unsigned>(grid[0]),
                         static_cast<unsigned>(grid[1]),
                         static_cast<unsigned>(grid[2]),
-                        binary_.threads,
+                        binary_.gpu.threads,
                         1,
                         1,
-                        binary_.shared_bytes,
+                        binary_.gpu.shared_bytes,
                         static_cast<CUstream>(stream.handle),
                         nullptr,
                         0};

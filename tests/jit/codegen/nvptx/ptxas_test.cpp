@@ -188,7 +188,7 @@ TEST_CASE("ptxas: it is given the text and the architecture, and its cubin is ta
   });
   CHECK(binary.stage == "cubin");
   CHECK(binary.target == "sm_80");
-  CHECK(binary.threads == sample_ptx().threads);
+  CHECK(binary.gpu.threads == sample_ptx().gpu.threads);
   REQUIRE(binary.resources);
   CHECK(binary.resources->registers == 40);
   CHECK(dumped == header_of(89));

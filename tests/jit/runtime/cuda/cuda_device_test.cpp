@@ -170,8 +170,8 @@ TEST_CASE("cuda device: a launch hands over grid, block, shared memory, stream a
     const auto gpu = open_gpu();
     const OwnedStream stream(gpu->streams());
     KernelBinary binary = sample();
-    binary.shared_bytes = 100 << 10;
-    const uint32_t threads = binary.threads;
+    binary.gpu.shared_bytes = 100 << 10;
+    const uint32_t threads = binary.gpu.threads;
     const auto kernel = gpu->load(std::move(binary));
     CHECK_THAT(fake.state().image, Catch::Contains(".entry " + kernel->binary().symbol));
     CHECK(fake.state().dynamic_shared_limit == 100 << 10);
@@ -244,7 +244,7 @@ TEST_CASE("cuda device: what loading a kernel is refused for", "[jit][cuda][faul
   expect_error([&] { gpu->load(sample()); }, ErrorCode::driver, "find kernel " + symbol + " in its code");
   fake.now("static_shared=232440");
   KernelBinary large = sample();
-  large.shared_bytes = 1000;
+  large.gpu.shared_bytes = 1000;
   expect_error([&] { gpu->load(large); }, ErrorCode::out_of_resources,
                "a block needs 233440 B of shared memory, cuda:0 (Fake GPU) allows 232448 B");
   fake.now("blocks=0");

@@ -1,0 +1,46 @@
+// jit/codegen/nvptx/hopper.h -- sm_90a's asynchronous instructions: barriers in shared memory, TMA copies, wgmma.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The text of each instruction is here and nowhere else; LLVM 19 has intrinsics for few of them. Shared addresses are
+// i32, tensor maps generic pointers.
+#pragma once
+#include <span>
+
+#include "jit/codegen/nvptx/emitter.h"
+
+namespace seqtile::nvptx::hopper {
+
+void init_barrier(Emitter& e, llvm::Value* barrier, int64_t arrivals);
+/// Makes the initialised barriers visible to the asynchronous proxy and the cluster.
+void fence_barriers(Emitter& e);
+/// Waits for the end of the phase with this parity (i32).
+void await(Emitter& e, llvm::Value* barrier, llvm::Value* parity);
+/// One arrival that also announces `bytes` of copies.
+void expect(Emitter& e, llvm::Value* barrier, int64_t bytes);
+void arrive(Emitter& e, llvm::Value* barrier);
+/// Copies the box at `coordinates` (i32, innermost first) to `to`; what lies outside of the tensor becomes zero.
+void copy_box(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<llvm::Value*>& coordinates,
+              llvm::Value* barrier);
+/// What this thread wrote to shared memory is visible to wgmma and TMA.
+void fence_proxy(Emitter& e);
+
+/// Before the first wgmma of a batch, and wherever registers that it takes were written.
+void fence_wgmma(Emitter& e);
+void commit_wgmma(Emitter& e);
+/// Waits until at most `pending` batches are in flight. `sums` come out of it; `kept` stay in their registers until
+/// then.
+void wait_wgmma(Emitter& e, int pending, std::vector<llvm::Value*>& sums, const std::vector<llvm::Value*>& kept = {});
+
+/// The part of a matrix descriptor that does not depend on the address.
+uint64_t descriptor_bits(int64_t leading_bytes, int64_t stride_bytes, int64_t panel_bytes);
+/// sums [64, n] (+)= a b for 16 of k. `a` is one descriptor (i64), or four words of registers.
+struct Wgmma {
+  DType dtype;
+  int64_t n;
+  bool is_first;      ///< the sums start from zero; `sums` are results only
+  bool b_is_n_major;  ///< b lies as rows of k
+};
+void multiply(Emitter& e, const Wgmma& form, const std::vector<llvm::Value*>& a, llvm::Value* b,
+              std::span<llvm::Value*> sums);
+
+}  // namespace seqtile::nvptx::hopper

@@ -1,0 +1,198 @@
+// jit/codegen/nvptx/tma_plan.cpp -- see tma_plan.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/codegen/nvptx/tma_plan.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace seqtile::nvptx {
+
+using ir::Op;
+using ir::OpKind;
+
+namespace {
+
+constexpr int64_t kGroupRows = 64, kMostRows = 256, kMostColumns = 256, kStep = 16;
+constexpr int64_t kTmaAlignment = 16;
+constexpr int kMostGroups = 3;
+
+/// What a view is of: its parameters (several where views are selected), and for each of their dimensions the view's
+/// own, or -1 where an index fixes it.
+struct Origin {
+  std::vector<const ir::Value*> params;
+  std::vector<int> dims;
+  bool is_whole_rows = true;  ///< no slice cuts the innermost dimension
+};
+
+std::optional<Origin> origin_of(const ir::Value* view) {
+  const Op* op = view->def;
+  if (!op) {
+    Origin origin{{view}, {}, true};
+    for (int d = 0; d < view->type.rank; ++d) origin.dims.push_back(d);
+    return origin;
+  }
+  if (op->kind == OpKind::select) {
+    auto a = origin_of(op->operands[1]);
+    const auto b = origin_of(op->operands[2]);
+    if (!a || !b || a->dims != b->dims) return std::nullopt;
+    a->params.insert(a->params.end(), b->params.begin(), b->params.end());
+    a->is_whole_rows &= b->is_whole_rows;
+    return a;
+  }
+  auto origin = origin_of(op->operands[0]);
+  if (!origin) return std::nullopt;
+  if (op->kind == OpKind::at) {
+    const auto axis = static_cast<int>(op->int_attr("axis"));
+    for (int& dim : origin->dims)
+      if (dim == axis) dim = -1;
+      else if (dim > axis) --dim;
+  } else if (op->kind == OpKind::slice) {
+    const ir::Type &whole = op->operands[0]->type, &part = view->type;
+    origin->is_whole_rows &=
+        part.shape[part.rank - 1] != ir::kDynamic && part.shape[part.rank - 1] == whole.shape[whole.rank - 1];
+  } else {
+    return std::nullopt;
+  }
+  return origin;
+}
+
+/// Whether the producer can compute `value` again: scalars and views from parameters, by pure operations and loads of
+/// elements, outside of any region.
+bool is_recomputable(const ir::Value* value, const ir::Block& body) {
+  if (!value->def) return value->block == &body;
+  if (value->type.is_tile() || value->def->parent != &body) return false;
+  if (value->def->info().effects != ir::OpEffects::pure && value->def->kind != OpKind::load_scalar) return false;
+  return std::all_of(value->def->operands.begin(), value->def->operands.end(),
+                     [&](const ir::Value* operand) { return is_recomputable(operand, body); });
+}
+
+std::string refuse_dot(const Op& dot, int num_warps, const passes::StreamedLoop& loop) {
+  const ir::Type &a = dot.operands[0]->type, &c = dot.results[0]->type;
+  if (dtype_bytes(a.dtype) != 2) return fmt::format("wgmma takes no {} operands", dtype_name(a.dtype));
+  if (c.shape[0] % (kGroupRows * num_warps / kGroupWarps) != 0)
+    return fmt::format("{} rows are not {} for each of {} warp groups", c.shape[0], kGroupRows,
+                       num_warps / kGroupWarps);
+  if (c.shape[1] % 8 != 0 || c.shape[1] > kMostColumns)
+    return fmt::format("{} columns are no multiple of 8 up to {}", c.shape[1], kMostColumns);
+  if (a.shape[1] % kStep != 0) return fmt::format("k = {} is no multiple of {}", a.shape[1], kStep);
+  const ir::Value* b = passes::stored_operand(dot, 1);
+  if (std::none_of(loop.streams.begin(), loop.streams.end(),
+                   [&](const passes::Stream& s) { return s.load->results[0] == b; }))
+    return "operand b is not loaded in the loop";
+  return "";
+}
+
+/// Fills in a stream's panels and maps; the reason why TMA cannot copy it, or nothing.
+std::string plan_stream(const ir::Function& function, TmaStream& stream, TmaPlan& plan) {
+  const Op& load = *stream.stream.load;
+  const ir::Type& tile = load.results[0]->type;
+  const auto origin = origin_of(load.operands[0]);
+  if (!origin || !origin->is_whole_rows) return "a view does not have whole rows";
+  stream.rows = tile.shape[0], stream.columns = tile.shape[1];
+  stream.panel_bytes = panel_bytes_of(tile.shape[1] * dtype_bytes(tile.dtype));
+  if (stream.panel_bytes == 0) return fmt::format("rows of {} elements are no panels of 32 bytes", tile.shape[1]);
+  if (stream.rows % 8 != 0 || stream.rows > kMostRows) return fmt::format("a copy of {} rows", stream.rows);
+  for (const ir::Value* param : origin->params) {
+    const ir::Type& type = param->type;
+    if (!type.contiguous || type.alignment < kTmaAlignment) return "rows are not aligned to 16 bytes";
+    TensorMapSpec map{0, type.dtype, {}, static_cast<uint32_t>(stream.panel_bytes)};
+    for (const ir::Value* other : function.body().arguments) {
+      if (other == param) break;
+      map.first_slot += static_cast<uint32_t>(ir::num_slots(other->type));
+    }
+    const int64_t sides[] = {stream.rows, stream.panel_bytes / dtype_bytes(type.dtype)};
+    for (const int dim : origin->dims) map.box.push_back(dim < 0 ? 1 : static_cast<uint32_t>(sides[dim]));
+    const auto known = std::find(plan.maps.begin(), plan.maps.end(), map);
+    stream.maps[param] = static_cast<int>(known - plan.maps.begin());
+    if (known == plan.maps.end()) plan.maps.push_back(map);
+  }
+  return "";
+}
+
+/// Streams that one product reads belong together.
+void group_streams(TmaPlan& plan) {
+  const auto index_of = [&](const ir::Value* tile) {
+    for (size_t i = 0; i < plan.streams.size(); ++i)
+      if (plan.streams[i].stream.load->results[0] == tile) return static_cast<int>(i);
+    return -1;
+  };
+  for (size_t i = 0; i < plan.streams.size(); ++i) plan.streams[i].group = static_cast<int>(i);
+  for (const Op* op : plan.loop->regions[0]->ops) {
+    if (op->kind != OpKind::dot) continue;
+    const int a = index_of(op->operands[0]), b = index_of(passes::stored_operand(*op, 1));
+    if (a < 0 || b < 0) continue;
+    const int from = plan.streams[static_cast<size_t>(b)].group, to = plan.streams[static_cast<size_t>(a)].group;
+    for (TmaStream& stream : plan.streams)
+      if (stream.group == from) stream.group = to;
+  }
+  std::map<int, int> numbers;
+  for (TmaStream& stream : plan.streams)
+    stream.group = numbers.emplace(stream.group, static_cast<int>(numbers.size())).first->second;
+  plan.num_groups = static_cast<int>(numbers.size());
+}
+
+std::string plan_loop(const ir::Function& function, const Op& loop, const passes::Users& users, int num_warps,
+                      TmaPlan& plan) {
+  plan.found = passes::find_streams(loop, users);
+  if (plan.found.streams.empty()) return "no loop streams operands of products";
+  for (size_t i = 0; i < 3; ++i)
+    if (!is_recomputable(loop.operands[i], function.body())) return "the loop's bounds are not known to the producer";
+  const auto is_known = [&](const ir::Value* value) {
+    const ir::Block* block = value->def ? value->def->parent : value->block;
+    return block == loop.regions[0] || is_recomputable(value, function.body());
+  };
+  std::vector<const Op*> computed = plan.found.indices;
+  for (const passes::Stream& stream : plan.found.streams) computed.push_back(stream.load);
+  for (const Op* op : computed)
+    if (!std::all_of(op->operands.begin(), op->operands.end(), is_known))
+      return "an address is not known to the producer";
+  for (const Op* op : loop.regions[0]->ops) {
+    if (op->kind != OpKind::dot) continue;
+    if (std::string why = refuse_dot(*op, num_warps, plan.found); !why.empty()) return why;
+  }
+  for (const passes::Stream& stream : plan.found.streams) {
+    TmaStream planned{stream};
+    if (std::string why = plan_stream(function, planned, plan); !why.empty()) return why;
+    plan.streams.push_back(std::move(planned));
+  }
+  plan.loop = &loop;
+  group_streams(plan);
+  return "";
+}
+
+bool has_sync(const ir::Block& block) {
+  return std::any_of(block.ops.begin(), block.ops.end(), [](const Op* op) {
+    return op->info().effects == ir::OpEffects::sync ||
+           std::any_of(op->regions.begin(), op->regions.end(), [](const auto* r) { return has_sync(*r); });
+  });
+}
+
+}  // namespace
+
+int64_t panel_bytes_of(int64_t row_bytes) {
+  for (const int64_t bytes : {128, 64, 32})
+    if (row_bytes % bytes == 0) return bytes;
+  return 0;
+}
+
+TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps) {
+  TmaPlan none;
+  if (!target.has_wgmma) none.refusal = target.name + " has no wgmma";
+  else if (num_warps % kGroupWarps != 0 || num_warps > kMostGroups * kGroupWarps)
+    none.refusal = fmt::format("{} warps are no 1 to {} warp groups", num_warps, kMostGroups);
+  else if (has_sync(function.body())) none.refusal = "the kernel talks to other programs";
+  if (!none.refusal.empty()) return none;
+  none.refusal = "no loop streams operands of products";
+  for (const Op* op : function.body().ops) {
+    if (op->kind != OpKind::for_loop) continue;
+    TmaPlan plan;
+    plan.refusal = plan_loop(function, *op, users, num_warps, plan);
+    if (plan.refusal.empty()) return plan;
+    none.refusal = plan.refusal;
+  }
+  return none;
+}
+
+}  // namespace seqtile::nvptx

@@ -1,0 +1,45 @@
+// jit/codegen/nvptx/tma_plan.h -- which loop of a function takes Hopper's form: copies by TMA, products by wgmma.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The form needs tiles that the instructions take as they are: 16-bit elements, rows of the result in whole warp
+// groups, views whose rows start at multiples of 16 bytes and are whole in their innermost dimension. Every other loop
+// keeps the portable form, and `refusal` says why. A tile lies in shared memory as panels: all rows of 32, 64 or 128
+// neighbouring bytes, swizzled, one panel after the other; one TMA copy moves one panel. No LLVM here.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "jit/kernel.h"
+#include "jit/passes/streams.h"
+#include "jit/target.h"
+
+namespace seqtile::nvptx {
+
+/// A warp group: four warps, 64 rows of a wgmma.
+constexpr int kGroupWarps = 4;
+
+struct TmaStream {
+  passes::Stream stream;
+  int64_t rows = 0, columns = 0;
+  int64_t panel_bytes = 0;               ///< 32, 64 or 128
+  int group = 0;                         ///< streams of a group arrive together: the same products read them
+  std::map<const ir::Value*, int> maps;  ///< the tensor map of each parameter that the view may be of
+};
+
+struct TmaPlan {
+  const ir::Op* loop = nullptr;  ///< null: `refusal` says why
+  std::string refusal;
+  passes::StreamedLoop found;
+  std::vector<TmaStream> streams;
+  int num_groups = 0;
+  std::vector<TensorMapSpec> maps;
+};
+
+/// Bytes of a panel of a tile whose rows have `row_bytes`: the widest that divides them; 0: none does.
+int64_t panel_bytes_of(int64_t row_bytes);
+
+/// Requires: num_warps, those that compute.
+TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps);
+
+}  // namespace seqtile::nvptx

@@ -1,0 +1,40 @@
+// jit/passes/streams.h -- loads of a loop that may be fetched turns ahead, because only products read them.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A stream is a load in a loop's body whose tile is used by products of that body alone and whose address follows from
+// the loop's index and values from outside: what a pipelined loop copies to shared memory while earlier turns compute.
+// Nothing in the loop may write or synchronise, so the copies may be early. An analysis: the IR stays as it is.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "jit/ir/function.h"
+
+namespace seqtile::passes {
+
+/// Every use of every value of a function.
+using Users = std::unordered_map<const ir::Value*, std::vector<const ir::Op*>>;
+Users users_of(const ir::Function& function);
+
+/// The operand of `dot` as it lies in memory: `b` without its transposition.
+const ir::Value* stored_operand(const ir::Op& dot, size_t operand);
+/// Whether operand b is the transpose of a tile.
+bool is_transposed(const ir::Value* tile);
+
+struct Stream {
+  const ir::Op* load;
+  const ir::Op* dot;  ///< the first product that reads it
+  size_t operand;     ///< 0: a, 1: b
+};
+struct StreamedLoop {
+  const ir::Op* loop;
+  std::vector<Stream> streams;
+  /// Tiles from outside that products of the body read: worth keeping where products find them.
+  std::vector<Stream> residents;       ///< `load` is what defines the tile; any operation
+  std::vector<const ir::Op*> indices;  ///< operations of the body that the streams' addresses are computed by, in order
+};
+
+/// The loop's streams; none where a part of it forbids early copies.
+StreamedLoop find_streams(const ir::Op& loop, const Users& users);
+
+}  // namespace seqtile::passes
