@@ -237,8 +237,10 @@ class Json(Cli):
     def test_compile_for_a_gpu(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--target", "sm_80"]
         none = dict(self.env, SEQTILE_PTXAS="none")
-        run = self.seqtile(*norm, "--json", env=none)
+        run = self.seqtile(*norm, "--json", "--repeat", "2", env=none)
         self.assertEqual((run.code, run.json()["stage"]), (0, "ptx"))
+        self.assertEqual(list(run.json()["repeat"]), ["ptx"])
+        self.assertGreater(run.json()["repeat"]["ptx"]["ms"], 0)
         run = self.seqtile(*norm, "--emit", "ptx", "-o", "norm.ptx", env=none)
         self.assertEqual(run.code, 0, run.err)
         self.assertRegex(run.out, "KB of PTX, .* threads")

@@ -1,6 +1,7 @@
 // tools/cli/compile.cpp -- `seqtile compile`: one kernel through the compiler, every stage to be seen.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +20,7 @@ namespace {
 
 struct CompileOptions : Options {
   std::string emit, target, output;
+  int repeat = 0;
   std::vector<std::string> config;
 };
 
@@ -170,6 +172,40 @@ Json summary_json(const std::string& operation, const KernelBinary& binary, cons
   return json;
 }
 
+/// Processor time of this process and of the children that it has waited for.
+double processor_ms() {
+  double ms = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage = {};
+    getrusage(who, &usage);
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime}) ms += 1e3 * time.tv_sec + 1e-3 * time.tv_usec;
+  }
+  return ms;
+}
+
+/// Adds the median times of `repeat` further compilations, to PTX and on to a cubin where the target has one.
+void time_again(const ir::Function& function, const Target& target, int repeat, Json& json) {
+  const auto time = [&](const std::string& stage, const Target& wanted) {
+    std::vector<double> wall, processor;
+    for (int i = 0; i < repeat; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      const double before = processor_ms();
+      compile(function, wanted);
+      wall.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+      processor.push_back(processor_ms() - before);
+    }
+    const auto median = [](std::vector<double> times) {
+      std::sort(times.begin(), times.end());
+      return times[times.size() / 2];
+    };
+    json["repeat"][stage] = {{"ms", median(wall)}, {"processor_ms", median(processor)}};
+  };
+  Target without = target;
+  without.cubin_arch.clear();
+  time(target.is_gpu() ? "ptx" : "blob", without);
+  if (!target.cubin_arch.empty()) time("cubin", target);
+}
+
 int run(const Session& session, const CompileOptions& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
@@ -190,7 +226,9 @@ int run(const Session& session, const CompileOptions& options) {
                                                     target.ptxas, target.cubin_arch));
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (options.emit.empty() || !options.output.empty()) print_summary(binary, target, config, ms);
-  if (options.json) print_json(summary_json(op.name, binary, config, ms));
+  Json json = summary_json(op.name, binary, config, ms);
+  if (options.repeat > 0) time_again(*function, target, options.repeat, json);
+  if (options.json) print_json(json);
   return kDone;
 }
 
@@ -217,6 +255,11 @@ void add_compile(CLI::App& app, Session& session) {
   command
       .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
       ->type_name("NAME");
+  command
+      .add_option("--repeat", options->repeat,
+                  "With --json: also the median times of N more compilations in this process")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
   command
       .add_option("--config", options->config, "A parameter of the configuration (default: the operation's default)")
       ->type_name("KEY=VALUE");
