@@ -3,6 +3,7 @@
 #include "jit/runtime/cuda/cuda_kernel.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "jit/base/cubin.h"
@@ -13,6 +14,8 @@ namespace seqtile::cuda {
 namespace {
 
 constexpr int64_t kPlainSharedBytes = 48 << 10;  // more needs to be asked for
+constexpr uint32_t kPortableCluster = 8;         // likewise
+constexpr size_t kMaxParameterBytes = 4096;
 
 /// The driver's complaint about PTX on one line: its first line that says anything.
 std::string first_line(const std::string& log) {
@@ -30,19 +33,7 @@ CudaKernel::CudaKernel(const Context& context, const GpuFacts& facts, KernelBina
   try {
     load_module();
     reserve_shared(facts);
-    int blocks = 0;
-    context_.check(context_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                       &blocks, function_, static_cast<int>(binary_.gpu.threads), binary_.gpu.shared_bytes),
-                   "ask how many blocks fit");
-    int registers = 0;
-    context_.driver().cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_);
-    if (blocks == 0)
-      throw Error(ErrorCode::out_of_resources,
-                  fmt::format("kernel {}: {} threads of {} registers and {} B of shared memory do not fit a "
-                              "multiprocessor of {} ({} registers); use fewer warps or smaller tiles",
-                              binary_.symbol, binary_.gpu.threads, registers, binary_.gpu.shared_bytes, context_.name(),
-                              facts.registers_per_multiprocessor));
-    resident_blocks_ = int64_t{blocks} * facts.num_multiprocessors;
+    check_occupancy(facts);
   } catch (...) {
     if (module_) context_.driver().cuModuleUnload(module_);
     throw;
@@ -65,6 +56,11 @@ void CudaKernel::check_code(const GpuFacts& facts) const {
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {}, {} is an sm_{} ({}); compile it again",
                                                          binary_.symbol, what, context_.name(), sm, facts.name));
   };
+  if (8 * size_t{binary_.num_slots} + 192 * binary_.gpu.tensor_maps.size() > kMaxParameterBytes)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("kernel {}: {} slots and {} tensor maps are more than the {} bytes "
+                            "of parameters that a GPU takes",
+                            binary_.symbol, binary_.num_slots, binary_.gpu.tensor_maps.size(), kMaxParameterBytes));
   // sm_90a code is for that GPU only; sm_80 PTX is for all from there on.
   const bool runs_here = binary_.target == "sm_90a" ? sm == 90 : binary_.target == "sm_80" && sm >= 80;
   if (!runs_here) refuse("code for " + binary_.target);
@@ -91,6 +87,21 @@ void CudaKernel::load_module() {
                  "find kernel " + binary_.symbol + " in its code");
 }
 
+void CudaKernel::check_occupancy(const GpuFacts& facts) const {
+  const Driver& driver = context_.driver();
+  int blocks = 0, registers = 0;
+  context_.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                     &blocks, function_, static_cast<int>(binary_.gpu.threads), binary_.gpu.shared_bytes),
+                 "ask how many blocks fit");
+  if (blocks > 0) return;
+  driver.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_);
+  throw Error(ErrorCode::out_of_resources,
+              fmt::format("kernel {}: {} threads of {} registers and {} B of shared memory do not fit a multiprocessor "
+                          "of {} ({} registers); use fewer warps or smaller tiles",
+                          binary_.symbol, binary_.gpu.threads, registers, binary_.gpu.shared_bytes, context_.name(),
+                          facts.registers_per_multiprocessor));
+}
+
 void CudaKernel::reserve_shared(const GpuFacts& facts) const {
   int fixed = 0;
   const Driver& driver = context_.driver();
@@ -105,6 +116,10 @@ void CudaKernel::reserve_shared(const GpuFacts& facts) const {
     context_.check(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                              static_cast<int>(binary_.gpu.shared_bytes)),
                    "ask for the shared memory of kernel " + binary_.symbol);
+  const auto& cluster = binary_.gpu.cluster;
+  if (cluster[0] * cluster[1] * cluster[2] > kPortableCluster)
+    context_.check(driver.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                   "ask for the cluster of kernel " + binary_.symbol);
 }
 
 void CudaKernel::check_grid(const Grid& grid) const {
@@ -117,6 +132,18 @@ void CudaKernel::check_grid(const Grid& grid) const {
                       grid[0], grid[1], grid[2], context_.name(), kMost[0], kMost[1], kMost[2]));
 }
 
+size_t CudaKernel::write_parameters(std::span<const uint64_t> slots, std::byte* block) const {
+  constexpr size_t kMapAlignment = 64;
+  std::memcpy(block, slots.data(), slots.size_bytes());
+  size_t bytes = slots.size_bytes();
+  for (const TensorMapSpec& spec : binary_.gpu.tensor_maps) {
+    bytes = (bytes + kMapAlignment - 1) / kMapAlignment * kMapAlignment;
+    std::memcpy(block + bytes, &tensor_map(context_, spec, slots), sizeof(CUtensorMap));
+    bytes += sizeof(CUtensorMap);
+  }
+  return bytes;
+}
+
 void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const {
   if (slots.size() != binary_.num_slots)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
@@ -124,18 +151,26 @@ void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Strea
   check_grid(grid);
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   const Context::Current current(context_);
-  CUlaunchConfig config{static_cast<unsigned>(grid[0]),
-                        static_cast<unsigned>(grid[1]),
-                        static_cast<unsigned>(grid[2]),
+  const auto& cluster = binary_.gpu.cluster;
+  const auto blocks = [&](size_t axis) {
+    return (static_cast<unsigned>(grid[axis]) + cluster[axis] - 1) / cluster[axis] * cluster[axis];
+  };
+  CUlaunchAttribute attribute{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, {}, {}};
+  attribute.value.clusterDim = {cluster[0], cluster[1], cluster[2]};
+  const bool has_cluster = cluster[0] * cluster[1] * cluster[2] > 1;
+  CUlaunchConfig config{blocks(0),
+                        blocks(1),
+                        blocks(2),
                         binary_.gpu.threads,
                         1,
                         1,
                         binary_.gpu.shared_bytes,
                         static_cast<CUstream>(stream.handle),
-                        nullptr,
-                        0};
-  size_t bytes = slots.size_bytes();
-  void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), const_cast<uint64_t*>(slots.data()),
+                        &attribute,
+                        has_cluster ? 1u : 0u};
+  alignas(64) std::byte block[kMaxParameterBytes];
+  size_t bytes = write_parameters(slots, block);
+  void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), block,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &bytes,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};
   const CUresult result = context_.driver().cuLaunchKernelEx(&config, function_, nullptr, extra);

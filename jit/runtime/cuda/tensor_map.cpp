@@ -10,21 +10,19 @@
 namespace seqtile::cuda {
 namespace {
 
-constexpr size_t kMaxRank = 5, kEntries = 64;
+constexpr size_t kEntries = 64;
 
-/// All that a descriptor is made from, innermost dimension first as the driver wants it. Unused places are 0.
+/// All that a descriptor is made from. A default one, of rank 0, stands for an empty place.
 struct Key {
-  uint64_t base = 0;
-  uint64_t sizes[kMaxRank] = {}, stride_bytes[kMaxRank] = {};
-  uint32_t box[kMaxRank] = {};
-  uint32_t rank = 0;
-  int32_t type = 0, swizzle = 0;
+  TensorMapFacts facts;
+  int type = 0, swizzle = 0;
   bool operator==(const Key&) const = default;
 
   uint64_t hash() const {
-    uint64_t value = base ^ swizzle;
+    uint64_t value = facts.base;
     const auto mix = [&](uint64_t word) { value = (value ^ word) * 0x9e3779b97f4a7c15u; };
-    for (size_t d = 0; d < rank; ++d) mix(sizes[d]), mix(stride_bytes[d]), mix(box[d]);
+    for (int d = 0; d < facts.rank; ++d) mix(facts.sizes[d]), mix(facts.box[d]);
+    for (int d = 0; d + 1 < facts.rank; ++d) mix(facts.stride_bytes[d]);
     return value >> 32;
   }
 };
@@ -50,41 +48,32 @@ int driver_swizzle(uint32_t bytes) {
 }
 
 Key key_of(const TensorMapSpec& spec, std::span<const uint64_t> slots) {
-  SEQTILE_ASSERT(spec.rank >= 1 && spec.rank <= kMaxRank && spec.slot + 1 + 2 * spec.rank <= slots.size());
-  const uint64_t* view = slots.data() + spec.slot;
-  const auto bytes = static_cast<uint64_t>(dtype_bytes(spec.dtype));
-  Key key{.base = view[0], .rank = spec.rank};
-  key.type = driver_type(spec.dtype);
-  key.swizzle = driver_swizzle(spec.swizzle_bytes);
-  for (uint32_t d = 0; d < spec.rank; ++d) {
-    const uint32_t outer = spec.rank - 1 - d;
-    key.sizes[d] = view[1 + outer];
-    key.stride_bytes[d] = view[1 + spec.rank + outer] * bytes;
-    key.box[d] = spec.box[outer];
-  }
-  if (key.stride_bytes[0] != bytes && key.sizes[0] > 1)
+  const size_t rank = spec.box.size();
+  SEQTILE_ASSERT(rank >= 1 && rank <= 5 && spec.first_slot + 1 + 2 * rank <= slots.size());
+  Key key{facts_of(spec, slots), driver_type(spec.dtype), driver_swizzle(spec.swizzle_bytes)};
+  const uint64_t step = slots[spec.first_slot + 2 * rank];
+  if (step != 1 && key.facts.sizes[0] > 1)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a tensor whose neighbours in a row are {} elements apart: the "
                             "kernel takes contiguous rows",
-                            key.stride_bytes[0] / bytes));
-  key.stride_bytes[0] = 0;
+                            step));
   return key;
 }
 
 void encode(const Context& context, const Key& key, CUtensorMap& map) {
-  constexpr uint32_t kSteps[kMaxRank] = {1, 1, 1, 1, 1};
-  // The innermost dimension is contiguous: its stride is not given.
+  constexpr uint32_t kSteps[5] = {1, 1, 1, 1, 1};
+  const TensorMapFacts& facts = key.facts;
   const CUresult result = context.driver().cuTensorMapEncodeTiled(
-      &map, key.type, key.rank, reinterpret_cast<void*>(key.base), key.sizes, key.stride_bytes + 1, key.box, kSteps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, key.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      &map, key.type, static_cast<uint32_t>(facts.rank), reinterpret_cast<void*>(facts.base), facts.sizes.data(),
+      facts.stride_bytes.data(), facts.box.data(), kSteps, CU_TENSOR_MAP_INTERLEAVE_NONE, key.swizzle,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) return;
   throw Error(
       ErrorCode::invalid_argument,
       fmt::format("{}: describe tiles of {} x {} of a tensor of {} x {} at {:#x}, rows {} bytes apart: {}; base "
                   "and rows have to be multiples of 16 bytes",
-                  context.name(), key.box[1], key.box[0], key.sizes[1], key.sizes[0], key.base, key.stride_bytes[1],
-                  context.driver().describe(result)));
+                  context.name(), facts.box[1], facts.box[0], facts.sizes[1], facts.sizes[0], facts.base,
+                  facts.stride_bytes[0], context.driver().describe(result)));
 }
 
 }  // namespace

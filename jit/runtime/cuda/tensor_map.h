@@ -7,19 +7,10 @@
 #pragma once
 #include <span>
 
-#include "jit/dtype.h"
+#include "jit/kernel.h"
 #include "jit/runtime/cuda/cuda_context.h"
 
 namespace seqtile::cuda {
-
-/// Tiles of one view: what the kernel's code assumes of a descriptor.
-struct TensorMapSpec {
-  uint32_t slot = 0;  ///< of the view in the argument block: base, sizes, strides (in elements, outermost first)
-  uint32_t rank = 2;
-  DType dtype = DType::bf16;
-  uint32_t box[5] = {};        ///< elements of a tile, outermost first
-  uint32_t swizzle_bytes = 0;  ///< 0, 32, 64 or 128
-};
 
 /// The descriptor of the view in `slots`. The reference holds until the next call on this thread.
 /// Errors: invalid_argument when base or strides are not multiples of 16 bytes, or the driver refuses the tile.

@@ -190,6 +190,34 @@ TEST_CASE("cuda device: a launch hands over grid, block, shared memory, stream a
   expect_nothing_left(fake.state());
 }
 
+TEST_CASE("cuda device: clusters and tensor maps go with a launch", "[jit][cuda]") {
+  FakeCuda fake;
+  const auto gpu = open_gpu();
+  KernelBinary binary = sample("sm_90a");
+  binary.gpu.cluster = {2, 1, 1};
+  binary.gpu.tensor_maps = {{.first_slot = 0, .dtype = DType::f32, .box = {1, 64}, .swizzle_bytes = 128},
+                            {.first_slot = 5, .dtype = DType::f32, .box = {1, 32}}};
+  const auto kernel = gpu->load(std::move(binary));
+  for (int repeat = 0; repeat < 3; ++repeat) gpu->launch(*kernel, {5, 1, 1}, kSlots);
+  CHECK(fake.calls("cuTensorMapEncodeTiled") == 2);
+  const test::FakeLaunch& launch = fake.state().launches.back();
+  CHECK(launch.grid[0] == 6);  // whole clusters
+  CHECK(launch.attributes == std::vector<int>{4});
+  CHECK(launch.cluster == 2);
+  REQUIRE(launch.parameters.size() == 128 + 2 * 128);  // 80 bytes of slots, then maps at multiples of 64
+  CHECK(std::memcmp(launch.parameters.data(), kSlots.data(), 80) == 0);
+  const auto word = [&](size_t map, size_t index) {
+    uint64_t value = 0;
+    std::memcpy(&value, launch.parameters.data() + 128 + 128 * map + 8 * index, 8);
+    return value;
+  };
+  CHECK(word(0, 2) == 0x1000);
+  CHECK(word(0, 8) == 3);  // swizzle of 128 bytes
+  CHECK(word(1, 2) == 0x2000);
+  CHECK(word(1, 6) == 32);
+  CHECK(word(1, 8) == 0);
+}
+
 TEST_CASE("cuda device: what a launch is refused for", "[jit][cuda][fault]") {
   FakeCuda fake;
   const auto gpu = open_gpu();

@@ -11,7 +11,7 @@ namespace {
 
 using test::FakeCuda;
 
-constexpr TensorMapSpec kSpec{.slot = 2, .rank = 2, .dtype = DType::bf16, .box = {128, 64}, .swizzle_bytes = 128};
+const TensorMapSpec kSpec{.first_slot = 2, .dtype = DType::bf16, .box = {128, 64}, .swizzle_bytes = 128};
 
 /// Two slots of something else, then a view of [rows, 512] at `base`.
 std::vector<uint64_t> slots_of(uint64_t base, uint64_t rows = 100, uint64_t stride = 512) {
