@@ -93,6 +93,22 @@ void find_residents(const Op& loop, StreamedLoop& found) {
 
 }  // namespace
 
+bool follows_from(const ir::Value* tile, const ir::Value* source) {
+  std::unordered_set<const ir::Value*> seen;
+  std::vector<const ir::Value*> open = {tile};
+  while (!open.empty()) {
+    const ir::Value* value = open.back();
+    open.pop_back();
+    if (value == source) return true;
+    if (!value->def || !seen.insert(value).second) continue;
+    const auto group = value->def->info().group;
+    if (group != ir::OpGroup::unary && group != ir::OpGroup::binary) continue;
+    for (const ir::Value* operand : value->def->operands)
+      if (operand->type.is_tile()) open.push_back(operand);
+  }
+  return false;
+}
+
 Users users_of(const ir::Function& function) {
   Users users;
   note_users(function.body(), users);

@@ -72,10 +72,17 @@ void Program::bind(const std::vector<ir::Value*>& values, const std::vector<Line
   }
 }
 
+void Program::close_scope(const Scope& scope) {
+  while (held_order_.size() > scope.mark) {
+    held_[held_order_.back()].pop_back();
+    held_order_.pop_back();
+  }
+  open_loads_ = scope.open_loads;
+}
+
 std::vector<Value*> Program::lower_region(const ir::Block& block, const std::vector<LinearLayout>& layouts,
                                           const std::vector<ir::Value*>& arguments, const std::vector<Value*>& flat) {
-  const size_t mark = held_order_.size();
-  const std::vector<const Op*> open_before = open_loads_;
+  const Scope scope = open_scope();
   bind(arguments, layouts, flat);
   lower_block(block);
   const ir::Op* last = block.ops.empty() ? nullptr : block.ops.back();
@@ -88,12 +95,7 @@ std::vector<Value*> Program::lower_region(const ir::Block& block, const std::vec
     const auto rest = flattened(yielded, layouts);
     result.insert(result.end(), rest.begin(), rest.end());
   }
-  // What was computed inside does not reach the code behind.
-  while (held_order_.size() > mark) {
-    held_[held_order_.back()].pop_back();
-    held_order_.pop_back();
-  }
-  open_loads_ = open_before;
+  close_scope(scope);
   return result;
 }
 

@@ -20,26 +20,14 @@ using llvm::Value;
 namespace {
 
 constexpr int kStepM = 16;  // rows of one instruction
-
-/// Whether `tile` is computed, element by element, from `source`.
-bool follows_from(const ir::Value* tile, const ir::Value* source, int depth = 0) {
-  constexpr int kDeepest = 24;
-  if (tile == source) return true;
-  if (!tile->def || depth > kDeepest || tile->def->parent != source->def->parent) return false;
-  const auto group = tile->def->info().group;
-  if (group != ir::OpGroup::unary && group != ir::OpGroup::binary) return false;
-  return std::any_of(tile->def->operands.begin(), tile->def->operands.end(), [&](const ir::Value* operand) {
-    return operand->type.is_tile() && follows_from(operand, source, depth + 1);
-  });
-}
-
 }  // namespace
 
 // Whether another product's operand a is computed from this one's result, or this one's from another's.
 bool Program::is_chained(const Op& dot) const {
   return std::any_of(dot.parent->ops.begin(), dot.parent->ops.end(), [&](const Op* other) {
     return other != &dot && other->kind == OpKind::dot &&
-           (follows_from(other->operands[0], dot.results[0]) || follows_from(dot.operands[0], other->results[0]));
+           (passes::follows_from(other->operands[0], dot.results[0]) ||
+            passes::follows_from(dot.operands[0], other->results[0]));
   });
 }
 

@@ -130,6 +130,27 @@ std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector
   return carried;
 }
 
+std::vector<Value*> Emitter::choose(Value* condition, const std::function<std::vector<Value*>()>& body,
+                                    const std::vector<Value*>& otherwise) {
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  auto* inside = llvm::BasicBlock::Create(context, "then", function);
+  auto* after = llvm::BasicBlock::Create(context, "endif", function);
+  b.CreateCondBr(condition, inside, after);
+  b.SetInsertPoint(inside);
+  const std::vector<Value*> values = body();
+  llvm::BasicBlock* end = b.GetInsertBlock();
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  std::vector<Value*> merged;
+  for (size_t i = 0; i < values.size(); ++i) {
+    auto* phi = b.CreatePHI(values[i]->getType(), 2);
+    phi->addIncoming(otherwise[i], before);
+    phi->addIncoming(values[i], end);
+    merged.push_back(phi);
+  }
+  return merged;
+}
+
 void Emitter::if_then(Value* condition, const std::function<void()>& body) {
   auto* inside = llvm::BasicBlock::Create(context, "then", function);
   auto* after = llvm::BasicBlock::Create(context, "endif", function);

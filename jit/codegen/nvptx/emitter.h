@@ -53,6 +53,9 @@ class Emitter {
   /// Around code that is emitted once and runs many times.
   void enter_loop() { ++loop_depth_; }
   void leave_loop() { --loop_depth_; }
+  /// What `body` returns where `condition` holds, else `otherwise`.
+  std::vector<llvm::Value*> choose(llvm::Value* condition, const std::function<std::vector<llvm::Value*>()>& body,
+                                   const std::vector<llvm::Value*>& otherwise);
   void if_then(llvm::Value* condition, const std::function<void()>& body);
 
   /// Inline PTX with side effects; `result` is void for none.

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/program.h"
 
+#include "jit/codegen/nvptx/overlap.h"
+
 #include <algorithm>
 
 #include "jit/error.h"
@@ -42,6 +44,8 @@ Program::Program(llvm::Module& module, const Target& target, const ir::Function&
          {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
           schedule_of(function, "num_warps", kDefaultWarps), tma_.loop ? kGroupWarps : 0}),
       vector_(vector_elements(function)) {}
+
+Program::~Program() = default;
 
 void Program::fail(const Op& op, const std::string& why) const {
   throw Error(ErrorCode::compile_failed,

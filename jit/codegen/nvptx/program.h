@@ -11,6 +11,7 @@
 #pragma once
 #include <array>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -68,6 +69,7 @@ struct Pipeline {
 class Program {
  public:
   Program(llvm::Module& module, const Target& target, const ir::Function& function);
+  ~Program();
   void lower();
   GpuLaunch launch() const;
 
@@ -89,6 +91,13 @@ class Program {
   std::vector<llvm::Value*> lower_region(const ir::Block& block, const std::vector<LinearLayout>& layouts,
                                          const std::vector<ir::Value*>& arguments = {},
                                          const std::vector<llvm::Value*>& flat = {});
+  /// What is computed between the two does not reach the code behind.
+  struct Scope {
+    size_t mark;
+    std::vector<const ir::Op*> open_loads;
+  };
+  Scope open_scope() const { return {held_order_.size(), open_loads_}; }
+  void close_scope(const Scope& scope);
   std::vector<llvm::Value*> flattened(const std::vector<ir::Value*>& values, const std::vector<LinearLayout>& layouts);
   /// Gives `values` their registers from a flat list, in the layouts that flattened() used.
   void bind(const std::vector<ir::Value*>& values, const std::vector<LinearLayout>& layouts,
@@ -194,7 +203,7 @@ class Program {
   int group_of(const ir::Value* tile) const;
   void clear_overhang(const TmaStream& stream, const Staged& tile);
   void await_group(int group);
-  void release_group(int group);
+  void release_group(int group, llvm::Value* slot);
   void await_operands(const ir::Op& dot);
   void release_operands(const ir::Op& dot);
   void lower_consumed(const ir::Op& op, const Pipeline& pipeline);
@@ -202,7 +211,25 @@ class Program {
   // wgmma.cpp
   bool is_in_tma_loop(const ir::Op& dot) const { return tma_.loop && dot.parent == tma_.loop->regions[0]; }
   llvm::Value* descriptor(const Staged& tile, llvm::Value* row, bool is_n_major);
+  std::vector<llvm::Value*> wgmma_words(const ir::Op& op);
+  std::vector<llvm::Value*> wgmma_sums(const ir::Op& op);
+  void issue_wgmma(const ir::Op& op, const std::vector<llvm::Value*>& words, const Staged& right,
+                   std::vector<llvm::Value*>& sums);
   void lower_wgmma(const ir::Op& op);
+
+  // overlapped.cpp: attention's two products
+  struct Overlap;
+  std::optional<Overlap> plan_overlap(const ir::Op& loop) const;
+  void lower_first(const ir::Op& dot);
+  void lower_second(const ir::Op& dot);
+  void finish_second();
+  std::vector<llvm::Value*> lower_turn(const ir::Op& op, const Pipeline& pipeline,
+                                       const std::vector<LinearLayout>& layouts, llvm::Value* index,
+                                       const std::vector<llvm::Value*>& others);
+  std::vector<llvm::Value*> lower_turns(const ir::Op& op, const Pipeline& pipeline,
+                                        const std::vector<LinearLayout>& layouts,
+                                        const std::array<llvm::Value*, 3>& bounds, std::vector<llvm::Value*> others);
+  void lower_overlapped(const ir::Op& op, const Pipeline& pipeline);
 
   // dot.cpp
   bool is_chained(const ir::Op& dot) const;
@@ -247,6 +274,7 @@ class Program {
   std::unordered_map<const ir::Op*, Pipeline> pipelines_;   ///< by loop
   std::pair<llvm::Value*, llvm::Value*> turn_;              ///< number and parity of the slot that consumers read
   bool is_reserved_used_ = false;                           ///< by a loop before
+  std::unique_ptr<Overlap> overlap_;                        ///< of the loop that is being lowered
   std::set<int> arrived_;                                   ///< groups of streams that this turn has waited for
   std::unordered_map<const ir::Value*, Staged> in_shared_;  ///< tiles that products find in shared memory now
 };

@@ -16,7 +16,7 @@
 #include <algorithm>
 
 #include "jit/codegen/nvptx/hopper.h"
-#include "jit/codegen/nvptx/program.h"
+#include "jit/codegen/nvptx/overlap.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace seqtile::nvptx {
@@ -227,8 +227,8 @@ void Program::await_group(int group) {
       clear_overhang(tma_.streams[i], in_shared_.at(tma_.streams[i].stream.load->results[0]));
 }
 
-void Program::release_group(int group) {
-  e_.if_then(e_.b.CreateICmpEQ(e_.lane, e_.i32(0)), [&] { hopper::arrive(e_, barrier(1, group, turn_.first)); });
+void Program::release_group(int group, Value* slot) {
+  e_.if_then(e_.b.CreateICmpEQ(e_.lane, e_.i32(0)), [&] { hopper::arrive(e_, barrier(1, group, slot)); });
 }
 
 // Waits for the streams that a product is the first to read.
@@ -242,10 +242,11 @@ void Program::await_operands(const Op& dot) {
 void Program::release_operands(const Op& dot) {
   const auto last = last_readers(tma_);
   for (int group = 0; group < tma_.num_groups; ++group)
-    if (last[static_cast<size_t>(group)] == &dot) release_group(group);
+    if (last[static_cast<size_t>(group)] == &dot) release_group(group, turn_.first);
 }
 
 void Program::lower_consumed(const Op& op, const Pipeline& pipeline) {
+  if (plan_overlap(op)) return lower_overlapped(op, pipeline);
   const ir::Block& body = *op.regions[0];
   const std::vector<ir::Value*> carried(body.arguments.begin() + 1, body.arguments.end());
   const std::vector<ir::Value*> inits(op.operands.begin() + 3, op.operands.end());

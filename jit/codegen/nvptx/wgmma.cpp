@@ -6,7 +6,7 @@
 // units of 16, the distance between groups of eight rows (stride) and, of tiles with neighbouring n, the distance
 // between panels (leading).
 #include "jit/codegen/nvptx/hopper.h"
-#include "jit/codegen/nvptx/program.h"
+#include "jit/codegen/nvptx/overlap.h"
 
 namespace seqtile::nvptx {
 
@@ -36,26 +36,38 @@ Value* Program::descriptor(const Staged& tile, Value* row, bool is_n_major) {
   return e_.b.CreateOr(e_.b.CreateZExt(low, e_.b.getInt64Ty()), e_.b.getInt64(bits));
 }
 
-void Program::lower_wgmma(const Op& op) {
-  const ir::Value *a = op.operands[0], *b = passes::stored_operand(op, 1);
-  const LinearLayout layout = preferred(op.results[0]);
-  const int64_t n = layout.shape()[1], k = a->type.shape[1];
-  const auto per_tile = static_cast<size_t>(n / 2);
-  const bool is_fresh = is_zero(op.operands[2]), is_n_major = !passes::is_transposed(op.operands[1]);
-  std::vector<Value*> sums =
-      is_fresh ? std::vector<Value*>(static_cast<size_t>(layout.num_registers())) : pull(op.operands[2], layout);
-  const Staged* left = in_shared(a);
-  const LinearLayout fragments = mma_operand_layout(a->type.shape[0], k, e_.num_warps, 1);
+// Operand a where it comes from registers, four words for every 64 rows and 16 of k; none where it is in shared memory.
+std::vector<Value*> Program::wgmma_words(const Op& op) {
+  const ir::Value* a = op.operands[0];
   std::vector<Value*> words;
-  if (!left)
-    for (int i = 0; i < layout.repeats()[0]; ++i)
-      for (int64_t step = 0; step < k / kStep; ++step)
-        for (Value* word : packed_fragment(fragments, pull(a, fragments), i, step)) words.push_back(word);
-  await_operands(op);
-  const Staged& right = *in_shared(b);
-  hopper::fence_wgmma(e_);
-  const hopper::Wgmma form{a->type.dtype, n, false, is_n_major};
+  if (in_shared(a)) return words;
+  const int64_t k = a->type.shape[1];
+  const LinearLayout fragments = mma_operand_layout(a->type.shape[0], k, e_.num_warps, 1);
+  for (int i = 0; i < fragments.repeats()[0]; ++i)
+    for (int64_t step = 0; step < k / kStep; ++step)
+      for (Value* word : packed_fragment(fragments, pull(a, fragments), i, step)) words.push_back(word);
+  return words;
+}
+
+std::vector<Value*> Program::wgmma_sums(const Op& op) {
+  const LinearLayout layout = preferred(op.results[0]);
+  if (!is_zero(op.operands[2])) return pull(op.operands[2], layout);
+  return std::vector<Value*>(static_cast<size_t>(layout.num_registers()));
+}
+
+// Issues one product as one batch; `sums` hold its results when the batch has been waited for.
+void Program::issue_wgmma(const Op& op, const std::vector<Value*>& words, const Staged& right,
+                          std::vector<Value*>& sums) {
+  const LinearLayout layout = preferred(op.results[0]);
+  const Staged* left = words.empty() ? in_shared(op.operands[0]) : nullptr;
+  const int64_t n = layout.shape()[1], steps = op.operands[0]->type.shape[1] / kStep;
+  const bool is_fresh = is_zero(op.operands[2]), is_n_major = !passes::is_transposed(op.operands[1]);
+  const auto moved = [&](Value* first, const Staged& tile, int64_t step) {  // along rows, and on to the next panel
+    const int64_t byte = step * kStepBytes, panel = tile.layout.row_bytes();
+    return e_.b.CreateAdd(first, e_.i64((byte / panel * tile.panel_stride() + byte % panel) / kUnit));
+  };
   Value* b_first = descriptor(right, nullptr, is_n_major);
+  hopper::fence_wgmma(e_);
   for (int i = 0; i < layout.repeats()[0]; ++i) {
     Value* a_first = nullptr;
     if (left) {
@@ -63,27 +75,30 @@ void Program::lower_wgmma(const Op& op) {
                                   e_.i32(int64_t{i} * layout.core_shape()[0]));
       a_first = descriptor(*left, row, false);
     }
-    for (int64_t step = 0; step < k / kStep; ++step) {
-      const auto moved = [&](Value* first, const Staged& tile) {  // along k within rows, and on to the next panel
-        const int64_t byte = step * kStepBytes, panel = tile.layout.row_bytes();
-        return e_.b.CreateAdd(first, e_.i64((byte / panel * tile.panel_stride() + byte % panel) / kUnit));
-      };
-      Value* b_step = is_n_major ? e_.b.CreateAdd(b_first, e_.i64(step * kStep * right.layout.row_bytes() / kUnit))
-                                 : moved(b_first, right);
-      std::vector<Value*> from = left ? std::vector<Value*>{moved(a_first, *left)} : std::vector<Value*>();
-      if (!left) {
-        const auto first = words.begin() + (i * (k / kStep) + step) * 4;
-        from.assign(first, first + 4);
-      }
-      hopper::Wgmma each = form;
-      each.is_first = is_fresh && step == 0;
-      hopper::multiply(e_, each, from, b_step, std::span(sums).subspan(static_cast<size_t>(i) * per_tile, per_tile));
+    for (int64_t step = 0; step < steps; ++step) {
+      std::vector<Value*> a;
+      if (left) a = {moved(a_first, *left, step)};
+      else a.assign(words.begin() + (i * steps + step) * 4, words.begin() + (i * steps + step + 1) * 4);
+      Value* b = is_n_major ? e_.b.CreateAdd(b_first, e_.i64(step * kStep * right.layout.row_bytes() / kUnit))
+                            : moved(b_first, right, step);
+      const auto count = static_cast<size_t>(n / 2);
+      hopper::multiply(e_, {op.operands[0]->type.dtype, n, is_fresh && step == 0, is_n_major}, a, b,
+                       std::span(sums).subspan(static_cast<size_t>(i) * count, count));
     }
   }
   hopper::commit_wgmma(e_);
+}
+
+void Program::lower_wgmma(const Op& op) {
+  if (overlap_ && &op == overlap_->first) return lower_first(op);
+  if (overlap_ && &op == overlap_->second) return lower_second(op);
+  std::vector<Value*> sums = wgmma_sums(op);
+  const std::vector<Value*> words = wgmma_words(op);
+  await_operands(op);
+  issue_wgmma(op, words, *in_shared(passes::stored_operand(op, 1)), sums);
   hopper::wait_wgmma(e_, 0, sums, words);
   release_operands(op);
-  hold(op.results[0], layout, std::move(sums));
+  hold(op.results[0], preferred(op.results[0]), std::move(sums));
 }
 
 }  // namespace seqtile::nvptx
