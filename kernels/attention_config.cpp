@@ -97,7 +97,8 @@ int64_t gpu_warps(int64_t rows, const Target& target) { return target.has_wgmma 
 /// registers of a GPU's threads.
 template <class Visit>
 void for_each_gpu_config(const Shape& s, int64_t length, const Target& target, const Visit& visit) {
-  constexpr int64_t kValuesAWarp = 4 * 1024;
+  // Sums, scores, and weights of half their size. Hopper's copies need no registers for addresses.
+  const int64_t values_a_warp = target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
   for (const int64_t block_n : {32, 64, 128}) {
     if (block_n > 32 && block_n >= 2 * length) continue;
     if (s.decode) {
@@ -106,7 +107,8 @@ void for_each_gpu_config(const Shape& s, int64_t length, const Target& target, c
     } else {
       for (const int64_t block_m : {16, 32, 64, 128}) {
         const int64_t num_warps = gpu_warps(block_m, target);
-        if ((block_m == 16 || block_m < 2 * length) && block_m * (s.head_dim + block_n) <= kValuesAWarp * num_warps)
+        if ((block_m == 16 || block_m < 2 * length) &&
+            block_m * (s.head_dim + block_n * 3 / 2) <= values_a_warp * num_warps)
           visit(block_m, block_n, num_warps);
       }
     }

@@ -161,6 +161,11 @@ void Emitter::if_then(Value* condition, const std::function<void()>& body) {
   b.SetInsertPoint(after);
 }
 
+Value* Emitter::opaque(Value* value) {
+  auto* type = llvm::FunctionType::get(b.getInt64Ty(), {b.getInt64Ty()}, false);
+  return b.CreateCall(llvm::InlineAsm::get(type, "", "=l,0", false), {value});
+}
+
 Value* Emitter::assembly(llvm::Type* result, const std::string& text, const std::string& constraints,
                          const std::vector<Value*>& operands) {
   std::vector<llvm::Type*> types;

@@ -58,6 +58,8 @@ class Emitter {
                                    const std::vector<llvm::Value*>& otherwise);
   void if_then(llvm::Value* condition, const std::function<void()>& body);
 
+  /// The same i64, of which LLVM knows nothing.
+  llvm::Value* opaque(llvm::Value* value);
   /// Inline PTX with side effects; `result` is void for none.
   llvm::Value* assembly(llvm::Type* result, const std::string& text, const std::string& constraints,
                         const std::vector<llvm::Value*>& operands);

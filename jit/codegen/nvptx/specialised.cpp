@@ -29,13 +29,10 @@ namespace {
 
 constexpr int64_t kBarrierBytes = 8;
 
-/// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: as they are.
+/// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: a single consumer group
+/// has all that a thread can have anyway.
 std::pair<int, int> register_split(int num_warps) {
-  switch (num_warps / kGroupWarps) {
-    case 2: return {24, 240};
-    case 3: return {32, 160};
-    default: return {0, 0};
-  }
+  return num_warps == 2 * kGroupWarps ? std::pair(24, 240) : std::pair(0, 0);
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ namespace {
 
 constexpr int64_t kGroupRows = 64, kMostRows = 256, kMostColumns = 256, kStep = 16;
 constexpr int64_t kTmaAlignment = 16;
-constexpr int kMostGroups = 3;
 
 /// What a view is of: its parameters (several where views are selected), and for each of their dimensions the view's
 /// own, or -1 where an index fixes it.
@@ -180,8 +179,8 @@ int64_t panel_bytes_of(int64_t row_bytes) {
 TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps) {
   TmaPlan none;
   if (!target.has_wgmma) none.refusal = target.name + " has no wgmma";
-  else if (num_warps % kGroupWarps != 0 || num_warps > kMostGroups * kGroupWarps)
-    none.refusal = fmt::format("{} warps are no 1 to {} warp groups", num_warps, kMostGroups);
+  else if (num_warps != kGroupWarps && num_warps != 2 * kGroupWarps)  // layouts know powers of two, three do not fit
+    none.refusal = fmt::format("{} warps are not 1 or 2 warp groups", num_warps);
   else if (has_sync(function.body())) none.refusal = "the kernel talks to other programs";
   if (!none.refusal.empty()) return none;
   none.refusal = "no loop streams operands of products";

@@ -186,4 +186,22 @@ TEST_CASE("linear layout: bank conflicts are counted per group of lanes", "[jit]
   CHECK(bank_conflicts(offsets, 4) == 31);
 }
 
+TEST_CASE("linear layout: what an accumulator holds is what the next product's operand needs", "[jit][nvptx]") {
+  for (const int warps : {1, 4, 8})
+    for (const int64_t m : {16 * warps, 32 * warps})
+      for (const int64_t k : {16, 64, 128}) {
+        const LinearLayout sums = mma_layout(m, k, warps, 1), operand = mma_operand_layout(m, k, warps, 1);
+        INFO(sums.text() << " to " << operand.text());
+        REQUIRE(conversion(sums, operand) == Conversion::permute_registers);
+        const std::vector<int> sources = register_sources(sums, operand);
+        for (int warp = 0; warp < warps; ++warp)
+          for (int lane = 0; lane < kLanes; ++lane)
+            for (int reg = 0; reg < operand.num_registers(); ++reg)
+              REQUIRE(operand.coordinates(reg, lane, warp) ==
+                      sums.coordinates(sources[static_cast<size_t>(reg)], lane, warp));
+      }
+  // Warps side by side hold different columns: every one needs all of them.
+  CHECK(conversion(mma_layout(32, 64, 2, 2), mma_operand_layout(32, 64, 2, 2)) == Conversion::shared_memory);
+}
+
 }  // namespace seqtile::nvptx
