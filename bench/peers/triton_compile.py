@@ -4,8 +4,8 @@
 """python triton_compile.py --seqtile PROGRAM [--rounds N] [--out FILE.json], with a python that has Triton.
 
 Triton compiles ahead of time for cuda:90 in a process of its own with an empty cache; seqtile compiles for sm_90a with
-`compile --repeat`. Neither loads anything. Times of the first kernel of a process (imports, page faults) are left out on
-both sides: every process compiles one kernel before those that count. One round asks both for every kernel.
+`compile --repeat`. Neither loads anything. Times of the first kernel of a process (imports, page faults) are left out
+on both sides: every process compiles one kernel before those that count. One round asks both for every kernel.
 """
 import argparse
 import json
@@ -65,8 +65,9 @@ def triton_jobs():
             values = tl.load(v + place, mask=(key < length)[:, None], other=0.0)
             total = tl.dot(share.to(tl.bfloat16), values, total * rescale[:, None])
             top = new_top
-        tl.store(out + row[:, None] * out_stride + head * DIM + column[None, :], (total / weight[:, None]).to(tl.bfloat16),
-                 mask=(row < length)[:, None])
+        result = (total / weight[:, None]).to(tl.bfloat16)
+        place = row[:, None] * out_stride + head * DIM + column[None, :]
+        tl.store(out + place, result, mask=(row < length)[:, None])
 
     @triton.jit
     def rms_norm(x, w, y, columns, stride, epsilon, TILE: tl.constexpr):
@@ -81,7 +82,8 @@ def triton_jobs():
         return ("rms_norm", f"{tile}.w{warps}", rms_norm, {"epsilon": "fp32"}, {"TILE": tile}, {"num_warps": warps})
 
     yield ("warm-up", "", *row(1024, 4)[2:])
-    for m, n, k, stages, warps in ((128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 32, 4, 4), (64, 128, 64, 4, 4)):
+    tiles = (128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 32, 4, 4), (64, 128, 64, 4, 4)
+    for m, n, k, stages, warps in tiles:
         yield ("linear", f"{m}x{n}x{k}.s{stages}.w{warps}", linear, {}, {"TILE_M": m, "TILE_N": n, "TILE_K": k},
                {"num_warps": warps, "num_stages": stages})
     for q_rows, kv_rows, stages, warps in ((128, 128, 2, 8), (128, 64, 3, 8), (64, 64, 3, 4)):
@@ -107,8 +109,8 @@ def triton_child(only_first):
         pointers = [n for n in function.arg_names if n in ("x", "w", "y", "q", "k", "v", "out")]
         signature = {n: "*bf16" if n in pointers else "constexpr" if n in constants else types.get(n, "i32")
                      for n in function.arg_names}
-        aligned = {(function.arg_names.index(n),): [["tt.divisibility", 16]]
-                   for n in [*pointers, *(n for n in function.arg_names if n.endswith("stride") or n in ("depth", "columns"))]}
+        whole = [n for n in function.arg_names if n.endswith("stride") or n in ("depth", "columns")]
+        aligned = {(function.arg_names.index(n),): [["tt.divisibility", 16]] for n in pointers + whole}
         before = os.times()
         triton.compile(ASTSource(function, signature, constants, aligned), target=GPUTarget("cuda", 90, 32),
                        options=options)
@@ -135,7 +137,8 @@ def run_triton(cache, *more):
 
 SEQTILE_JOBS = {
     "linear": ["--set", "n=4096", "--set", "k=4096"],
-    "attention_forward": ["--set", "heads=32", "--set", "kv_heads=8", "--set", "head_dim=128", "--set", "phase=prefill"],
+    "attention_forward": ["--set", "heads=32", "--set", "kv_heads=8", "--set", "head_dim=128",
+                          "--set", "phase=prefill"],
     "rms_norm": ["--set", "n=4096"],
 }
 

@@ -243,7 +243,7 @@ class Json(Cli):
         self.assertGreater(run.json()["repeat"]["ptx"]["ms"], 0)
         run = self.seqtile(*norm, "--emit", "ptx", "-o", "norm.ptx", env=none)
         self.assertEqual(run.code, 0, run.err)
-        self.assertRegex(run.out, "KB of PTX, .* threads")
+        self.assertRegex(run.out, "kB of PTX, .* threads")
         self.assertIn(b".entry rms_norm", self.content("norm.ptx"))
         run = self.seqtile(*norm, "--emit", "cubin", "-o", "norm.cubin", env=none)
         self.assert_line(run, 2, "no ptxas.*SEQTILE_PTXAS")
