@@ -7,6 +7,7 @@
 #include "jit/codegen/cpu/object.h"
 #include "jit/codegen/nvptx/lowering.h"
 #include "jit/codegen/nvptx/ptxas.h"
+#include "jit/codegen/stages.h"
 
 #include <fmt/format.h>
 #include <llvm/Config/llvm-config.h>
@@ -42,7 +43,7 @@ KernelBinary compile(const ir::Function& function, const Target& target, const S
   return binary;
 }
 
-bool can_compile_for(const Target& target) { return target.is_gpu() || cpu::has_code_generator(target); }
+bool can_compile_for(const Target& target) { return codegen::has_code_generator(target); }
 
 Target assembled(Target target, std::string_view arch) {
   const auto ptxas = nvptx::find_ptxas();

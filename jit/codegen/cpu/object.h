@@ -9,7 +9,6 @@
 
 namespace llvm {
 class Module;
-class TargetMachine;
 }  // namespace llvm
 
 namespace seqtile::cpu {
@@ -18,7 +17,5 @@ namespace seqtile::cpu {
 /// relocation inside one block. Calls `dump` with "ll" (after the passes) and "asm" when it is not empty.
 /// Errors: compile_failed naming an external symbol or a relocation that cannot be resolved at compile time.
 KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDump& dump);
-
-bool has_code_generator(const Target& target);
 
 }  // namespace seqtile::cpu

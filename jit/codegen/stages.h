@@ -1,0 +1,40 @@
+// jit/codegen/stages.h -- what every backend does with LLVM: target machines, checks, passes, code.
+// SPDX-License-Identifier: Apache-2.0
+//
+// LLVM is initialised once, for all targets of the build and before any of them compiles: some of its switches belong
+// to the process. A target machine serves one thread.
+#pragma once
+#include <string>
+
+#include "jit/target.h"
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/Support/CodeGen.h>
+
+namespace llvm {
+class Module;
+class TargetMachine;
+}  // namespace llvm
+
+namespace seqtile::codegen {
+
+bool has_code_generator(const Target& target);
+
+/// One per thread and target: making it computes tables for every subtarget that it meets.
+/// Errors: unsupported where this build's LLVM has no code generator for the target.
+llvm::TargetMachine& target_machine(const Target& target);
+
+/// LLVM crashes on IR that breaks its rules; finding out takes a hundredth of the compilation.
+/// Errors: internal, naming `kernel`.
+void verify(const llvm::Module& module, const std::string& kernel);
+
+/// Runs a pipeline in LLVM's text form; the passes may assume no library function.
+void run_passes(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline);
+
+/// LLVM IR as text.
+std::string print(const llvm::Module& module);
+
+/// Assembly text or an object file. Rewrites the module.
+llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type);
+
+}  // namespace seqtile::codegen
