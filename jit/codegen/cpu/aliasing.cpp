@@ -69,18 +69,25 @@ bool overtakes(const Op& store, const Op& load, bool is_moved) {
 }  // namespace
 
 bool Program::has_later_use(const ir::Value* value) const {
-  const auto it = users_.find(value);
-  if (it == users_.end()) return false;
-  for (const Op* user : it->second) {
-    if (is_lazy(*user)) {
-      for (const ir::Value* result : user->results)
-        if (has_later_use(result)) return true;
-      continue;
-    }
-    if (position_.at(user) >= position_.at(current_) + is_after_current_) return true;
-    for (const ir::Block* block : scope_) {  // the next iteration of a loop around us
+  const auto is_used_by = [&](const Op& user, const ir::Value* used) {
+    if (position_.at(&user) >= position_.at(current_) + is_after_current_) return true;
+    return std::any_of(scope_.begin(), scope_.end(), [&](const ir::Block* block) {  // the next turn of a loop around us
       const bool loops = block->parent && block->parent->kind != OpKind::if_then;
-      if (loops && is_inside(user, block) && value->def && !is_inside(value->def, block)) return true;
+      return loops && is_inside(&user, block) && used->def && !is_inside(used->def, block);
+    });
+  };
+  std::vector<const ir::Value*> open{value};
+  std::set<const ir::Value*> seen{value};
+  while (!open.empty()) {
+    const ir::Value* used = open.back();
+    open.pop_back();
+    const auto users = users_.find(used);
+    if (users == users_.end()) continue;
+    for (const Op* user : users->second) {
+      if (!is_lazy(*user) && is_used_by(*user, used)) return true;
+      if (!is_lazy(*user)) continue;
+      for (const ir::Value* result : user->results)
+        if (seen.insert(result).second) open.push_back(result);
     }
   }
   return false;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <unordered_set>
 
 #include "jit/codegen/nvptx/program.h"
 
@@ -172,15 +173,20 @@ std::vector<Value*> Program::gather(const Op& op, const LinearLayout& layout) {
 
 // Whether something behind `op` asks for the tile: pure operations pass the question on, as they happen when asked.
 bool Program::is_needed_after(const ir::Value* tile, const Op& op) const {
-  const auto users = users_.find(tile);
-  if (users == users_.end()) return false;
-  for (const Op* user : users->second) {
-    const bool is_lazy =
-        user->info().effects == ir::OpEffects::pure && user->kind != OpKind::reduce && user->kind != OpKind::dot;
-    if (!is_lazy && position_.at(user) > position_.at(&op)) return true;
-    if (!is_lazy) continue;
-    for (const ir::Value* result : user->results)
-      if (is_needed_after(result, op)) return true;
+  std::vector<const ir::Value*> open{tile};
+  std::unordered_set<const ir::Value*> seen{tile};
+  while (!open.empty()) {
+    const auto users = users_.find(open.back());
+    open.pop_back();
+    if (users == users_.end()) continue;
+    for (const Op* user : users->second) {
+      const bool is_lazy = user->info().effects == ir::OpEffects::pure && user->info().group != ir::OpGroup::reduce &&
+                           user->kind != OpKind::dot;
+      if (!is_lazy && position_.at(user) > position_.at(&op)) return true;
+      if (!is_lazy) continue;
+      for (const ir::Value* result : user->results)
+        if (seen.insert(result).second) open.push_back(result);
+    }
   }
   return false;
 }

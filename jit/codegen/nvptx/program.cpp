@@ -28,6 +28,15 @@ int vector_elements(const ir::Function& function) {
   return static_cast<int>(16 / bytes);
 }
 
+int warps_of(const ir::Function& function) {
+  const int warps = schedule_of(function, "num_warps", kDefaultWarps);
+  if (warps < 1 || warps > 32 || (warps & (warps - 1)) != 0)
+    throw Error(ErrorCode::compile_failed,
+                fmt::format("kernel {}: num_warps is {}; a block of threads has 1, 2, 4, 8, 16 or 32 warps",
+                            function.name(), warps));
+  return warps;
+}
+
 }  // namespace
 
 int schedule_of(const ir::Function& function, std::string_view name, int fallback) {
@@ -39,10 +48,10 @@ int schedule_of(const ir::Function& function, std::string_view name, int fallbac
 Program::Program(llvm::Module& module, const Target& target, const ir::Function& function)
     : function_(function),
       users_(passes::users_of(function)),
-      tma_(plan_tma(function, target, users_, schedule_of(function, "num_warps", kDefaultWarps))),
+      tma_(plan_tma(function, target, users_, warps_of(function))),
       e_(module, target, function.name(),
-         {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
-          schedule_of(function, "num_warps", kDefaultWarps), tma_.loop ? kGroupWarps : 0}),
+         {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0), warps_of(function),
+          tma_.loop ? kGroupWarps : 0}),
       vector_(vector_elements(function)) {}
 
 Program::~Program() = default;
@@ -106,8 +115,20 @@ void Program::note_positions(const ir::Block& block) {
 }
 
 void Program::lower_block(const ir::Block& block) {
-  for (const Op* op : block.ops)
-    if (op->kind != OpKind::yield) lower_op(*op);
+  for (const Op* op : block.ops) {
+    if (op->kind == OpKind::yield) continue;
+    lower_op(*op);
+    check_shared(*op);
+  }
+}
+
+// Before LLVM runs: what does not fit would fail at the launch.
+void Program::check_shared(const Op& op) const {
+  if (e_.shared_bytes() <= e_.target.shared_bytes) return;
+  throw Error(ErrorCode::compile_failed,
+              fmt::format("kernel {}: operation {} needs {} B of shared memory, a block on {} has {} B; take smaller "
+                          "tiles or fewer stages",
+                          function_.name(), op.info().name, e_.shared_bytes(), e_.target.name, e_.target.shared_bytes));
 }
 
 void Program::lower_op(const Op& op) {

@@ -87,6 +87,7 @@ class Program {
   void lower_for(const ir::Op& op);
   void lower_if(const ir::Op& op);
   void lower_while(const ir::Op& op);
+  void check_shared(const ir::Op& op) const;
   /// Binds the block's arguments, lowers its operations and returns what its yield hands on, flattened.
   std::vector<llvm::Value*> lower_region(const ir::Block& block, const std::vector<LinearLayout>& layouts,
                                          const std::vector<ir::Value*>& arguments = {},

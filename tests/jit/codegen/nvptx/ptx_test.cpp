@@ -110,3 +110,46 @@ TEST_CASE("ptx: unknown GPU targets are named with those that exist", "[jit][nvp
 }
 
 }  // namespace seqtile
+TEST_CASE("ptx: what needs more shared memory than a block has is refused before the compiler runs", "[jit][nvptx]") {
+  const auto product = [](const char* target) {
+    KernelBuilder b("deep");
+    b.schedule({{"num_warps", int64_t{8}}});
+    Var x = b.view("x", DType::bf16, {64, 768}), w = b.view("w", DType::bf16, {64, 768});
+    Var y = b.view("y", DType::f32, {64, 64});
+    b.store(y, {0, 0},
+            b.dot(b.load(x, {0, 0}, {64, 768}), b.trans(b.load(w, {0, 0}, {64, 768})), b.full({64, 64}, 0.0)));
+    return ptx_of(b, target);
+  };
+  CHECK(count(product("sm_90a"), "mma.sync") > 0);
+  CHECK_THROWS_WITH(product("sm_80"),
+                    "kernel deep: operation dot needs 196608 B of shared memory, a block on sm_80 has 166912 B; take "
+                    "smaller tiles or fewer stages");
+}
+
+TEST_CASE("ptx: a block has a power of two of warps", "[jit][nvptx]") {
+  for (const int64_t warps : {-1, 0, 3, 64}) {
+    KernelBuilder b("block");
+    b.schedule({{"num_warps", warps}});
+    b.store(b.view("y", DType::f32, {32}), {0}, b.full({32}, 1.0));
+    try {
+      ptx_of(b);
+      FAIL("not refused");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::compile_failed);
+      CHECK(error.what() == "kernel block: num_warps is " + std::to_string(warps) +
+                                "; a block of threads has 1, 2, 4, 8, 16 or 32 warps");
+    }
+  }
+}
+
+TEST_CASE("ptx: values that are used twice at every step do not double the time to compile", "[jit][nvptx]") {
+  KernelBuilder b("doubling");
+  b.align_rows(16);
+  Var x = b.view("x", DType::f32, {128}), y = b.view("y", DType::f32, {128});
+  Var before = b.load(x, {0}, {128}), value = before;
+  for (int i = 0; i < 60; ++i) value = value + value;
+  b.store(y, {0}, before);  // asks whether the load is needed later
+  b.store(x, {0}, value);
+  CHECK(count(ptx_of(b), "ld.global") == 1);
+}
+
