@@ -8,6 +8,7 @@
 // digits, minimising the relative error of the function, each coefficient rounded to f32 before the next is fitted.
 #include "jit/codegen/math.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 #include <llvm/IR/IRBuilder.h>
@@ -160,5 +161,25 @@ Value* emit_erf(llvm::IRBuilderBase& builder, Value* x) {
 
 Value* emit_sin(llvm::IRBuilderBase& b, Value* x) { return emit_sine(b, x, false); }
 Value* emit_cos(llvm::IRBuilderBase& b, Value* x) { return emit_sine(b, x, true); }
+
+Value* emit_philox(llvm::IRBuilderBase& b, Value* seed, Value* counter) {
+  constexpr uint32_t kMultipliers[2] = {0xD2511F53, 0xCD9E8D57}, kSteps[2] = {0x9E3779B9, 0xBB67AE85};
+  llvm::Type *word = b.getInt32Ty(), *wide = b.getInt64Ty();
+  Value* x[4] = {counter, b.getInt32(0), b.getInt32(0), b.getInt32(0)};
+  Value* key[2] = {b.CreateTrunc(seed, word), b.CreateTrunc(b.CreateLShr(seed, 32), word)};
+  for (int round = 0; round < 10; ++round) {
+    Value *low[2], *high[2];
+    for (int j = 0; j < 2; ++j) {
+      Value* product = b.CreateMul(b.CreateZExt(x[2 * j], wide), b.getInt64(kMultipliers[j]));
+      low[j] = b.CreateTrunc(product, word), high[j] = b.CreateTrunc(b.CreateLShr(product, 32), word);
+    }
+    Value* next[4] = {b.CreateXor(b.CreateXor(high[1], x[1]), key[0]), low[1],
+                      b.CreateXor(b.CreateXor(high[0], x[3]), key[1]), low[0]};
+    std::copy(next, next + 4, x);
+    for (int j = 0; j < 2; ++j) key[j] = b.CreateAdd(key[j], b.getInt32(kSteps[j]));
+  }
+  Value* bits = b.CreateUIToFP(b.CreateLShr(x[0], 8), b.getFloatTy());
+  return b.CreateFMul(bits, llvm::ConstantFP::get(b.getFloatTy(), 0x1p-24));
+}
 
 }  // namespace seqtile::codegen

@@ -19,4 +19,8 @@ llvm::Value* emit_erf(llvm::IRBuilderBase& b, llvm::Value* x);
 llvm::Value* emit_sin(llvm::IRBuilderBase& b, llvm::Value* x);  ///< |x| up to 2^20 (angles of rotary embeddings)
 llvm::Value* emit_cos(llvm::IRBuilderBase& b, llvm::Value* x);
 
+/// A float in [0, 1) of 24 random bits: Philox 4x32-10 with the counter (counter, 0, 0, 0) and an i64 seed as its key.
+/// Scalars. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3.
+llvm::Value* emit_philox(llvm::IRBuilderBase& b, llvm::Value* seed, llvm::Value* counter);
+
 }  // namespace seqtile::codegen

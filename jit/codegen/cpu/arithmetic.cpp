@@ -49,7 +49,9 @@ Value* compare(Emitter& e, std::string_view predicate, bool real, Value* a, Valu
       {"eq", {P::ICMP_EQ, P::FCMP_OEQ}},  {"ne", {P::ICMP_NE, P::FCMP_UNE}},  {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
       {"le", {P::ICMP_SLE, P::FCMP_OLE}}, {"gt", {P::ICMP_SGT, P::FCMP_OGT}}, {"ge", {P::ICMP_SGE, P::FCMP_OGE}}};
   const auto& [integer, floating] = kPredicates.at(predicate);
-  return real ? e.b.CreateFCmp(floating, a, b) : e.b.CreateICmp(integer, a, b);
+  if (real) return e.b.CreateFCmp(floating, a, b);
+  const bool is_bit = a->getType()->isIntOrIntVectorTy(1);  // true is 1, not -1
+  return e.b.CreateICmp(is_bit ? llvm::ICmpInst::getUnsignedPredicate(integer) : integer, a, b);
 }
 
 Value* integer_unary(Emitter& e, OpKind kind, Value* a) {

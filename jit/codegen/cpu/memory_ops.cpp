@@ -1,6 +1,7 @@
 // jit/codegen/cpu/memory_ops.cpp -- element accesses, scatter, atomics and flags, random numbers.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/math.h"
 
 namespace seqtile::cpu {
 
@@ -113,8 +114,6 @@ void Program::lower_sync(const Op& op) {
   }
 }
 
-// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the counter is (index, 0, 0,
-// 0), the key the seed; the first of the four words gives 24 bits of mantissa.
 void Program::lower_rand(const Op& op) {
   const ir::Value *counters = op.operands[1], *result = op.results[0];
   const Buffer buffer = reserve_tile(counters->type);
@@ -122,28 +121,12 @@ void Program::lower_rand(const Op& op) {
   Buffer output = buffer;
   output.dtype = DType::f32;
   Value* seed = scalars_.at(op.operands[0]);
-  llvm::Type *word = e_.b.getInt32Ty(), *wide = e_.b.getInt64Ty();
   int64_t elements = 1;
   for (int d = 0; d < counters->type.rank; ++d)
     elements = std::max(elements, buffer.strides[d] * counters->type.shape[d]);
   e_.loop(e_.i64(0), e_.i64(elements), 1, [&](Value* i) {
-    Value* x[4] = {e_.load(DType::i32, e_.element_ptr(e_.arena_ptr(buffer.offset), i, DType::i32), 1), e_.i32(0),
-                   e_.i32(0), e_.i32(0)};
-    Value* key[2] = {e_.b.CreateTrunc(seed, word), e_.b.CreateTrunc(e_.b.CreateLShr(seed, 32), word)};
-    for (int round = 0; round < 10; ++round) {
-      Value* products[2];
-      const uint64_t multipliers[2] = {0xD2511F53u, 0xCD9E8D57u};
-      for (int j = 0; j < 2; ++j)
-        products[j] = e_.b.CreateMul(e_.b.CreateZExt(x[2 * j], wide), e_.b.getInt64(multipliers[j]));
-      const auto high = [&](int j) { return e_.b.CreateTrunc(e_.b.CreateLShr(products[j], 32), word); };
-      const auto low = [&](int j) { return e_.b.CreateTrunc(products[j], word); };
-      Value* next[4] = {e_.b.CreateXor(e_.b.CreateXor(high(1), x[1]), key[0]), low(1),
-                        e_.b.CreateXor(e_.b.CreateXor(high(0), x[3]), key[1]), low(0)};
-      std::copy(next, next + 4, x);
-      key[0] = e_.b.CreateAdd(key[0], e_.b.getInt32(0x9E3779B9u));
-      key[1] = e_.b.CreateAdd(key[1], e_.b.getInt32(0xBB67AE85u));
-    }
-    Value* unit = e_.b.CreateFMul(e_.b.CreateUIToFP(e_.b.CreateLShr(x[0], 8), e_.b.getFloatTy()), e_.f32(0x1p-24));
+    Value* counter = e_.load(DType::i32, e_.element_ptr(e_.arena_ptr(buffer.offset), i, DType::i32), 1);
+    Value* unit = codegen::emit_philox(e_.b, seed, counter);
     e_.store(DType::f32, unit, e_.element_ptr(e_.arena_ptr(output.offset), i, DType::f32));
   });
   buffers_[result] = output;

@@ -44,7 +44,9 @@ Value* compare(llvm::IRBuilder<>& b, std::string_view predicate, bool is_real, V
       {"eq", {P::ICMP_EQ, P::FCMP_OEQ}},  {"ne", {P::ICMP_NE, P::FCMP_UNE}},  {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
       {"le", {P::ICMP_SLE, P::FCMP_OLE}}, {"gt", {P::ICMP_SGT, P::FCMP_OGT}}, {"ge", {P::ICMP_SGE, P::FCMP_OGE}}};
   const auto& [integer, floating] = kPredicates.at(predicate);
-  return is_real ? b.CreateFCmp(floating, left, right) : b.CreateICmp(integer, left, right);
+  if (is_real) return b.CreateFCmp(floating, left, right);
+  const bool is_bit = left->getType()->isIntegerTy(1);  // true is 1, not -1
+  return b.CreateICmp(is_bit ? llvm::ICmpInst::getUnsignedPredicate(integer) : integer, left, right);
 }
 
 /// 2^x by the special function unit: 2 ulp, flushes results below 2^-126, exact at -inf.
@@ -79,7 +81,19 @@ Value* float_operation(llvm::IRBuilder<>& b, OpKind kind, const std::vector<Valu
   }
 }
 
-bool needs_f32(OpKind kind) { return kind >= OpKind::exp2 && kind <= OpKind::cos && kind != OpKind::sqrt; }
+/// Operations that are polynomials or approximate instructions for f32.
+bool needs_f32(OpKind kind) {
+  switch (kind) {
+    case OpKind::exp2:
+    case OpKind::log2:
+    case OpKind::tanh:
+    case OpKind::erf:
+    case OpKind::sin:
+    case OpKind::cos:
+    case OpKind::pow: return true;
+    default: return false;
+  }
+}
 
 }  // namespace
 

@@ -49,6 +49,7 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, co
       context(m.getContext()),
       target(t),
       num_warps(shape.num_warps),
+      is_hopper(t.name == "sm_90a"),
       b(context),
       num_slots_(shape.num_slots) {
   std::vector<llvm::Type*> params(static_cast<size_t>(shape.num_slots), b.getInt64Ty());
@@ -66,6 +67,11 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, co
   shared_ = new llvm::GlobalVariable(module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,
                                      symbol + "_shared", nullptr, llvm::GlobalVariable::NotThreadLocal, kSharedSpace);
   shared_->setAlignment(llvm::Align(1024));  // as TMA's widest swizzle asks for
+}
+
+Value* Emitter::constant(DType dtype, double value) {
+  if (is_float(dtype)) return llvm::ConstantFP::get(type_of(dtype), value);
+  return llvm::ConstantInt::get(type_of(dtype), static_cast<uint64_t>(static_cast<int64_t>(value)), true);
 }
 
 llvm::Type* Emitter::type_of(DType dtype) {
@@ -175,6 +181,21 @@ Value* Emitter::assembly(llvm::Type* result, const std::string& text, const std:
   call->addFnAttr(llvm::Attribute::Convergent);
   call->addFnAttr(llvm::Attribute::NoUnwind);
   return call;
+}
+
+Value* Emitter::shuffle(Shuffle mode, Value* value, Value* other) {
+  llvm::Type* type = value->getType();
+  const unsigned bits = type->getPrimitiveSizeInBits();
+  const auto id =
+      mode == Shuffle::bfly ? llvm::Intrinsic::nvvm_shfl_sync_bfly_i32 : llvm::Intrinsic::nvvm_shfl_sync_idx_i32;
+  const auto move = [&](Value* word) { return b.CreateIntrinsic(id, {}, {i32(-1), word, other, i32(31)}); };
+  Value* plain = b.CreateBitCast(value, b.getIntNTy(bits));
+  if (bits == 64) {
+    Value *low = b.CreateTrunc(plain, b.getInt32Ty()), *high = b.CreateTrunc(b.CreateLShr(plain, 32), b.getInt32Ty());
+    low = b.CreateZExt(move(low), plain->getType()), high = b.CreateZExt(move(high), plain->getType());
+    return b.CreateBitCast(b.CreateOr(low, b.CreateShl(high, 32)), type);
+  }
+  return b.CreateBitCast(b.CreateTrunc(move(b.CreateZExt(plain, b.getInt32Ty())), plain->getType()), type);
 }
 
 Value* Emitter::tensor_map(int index) {
@@ -335,8 +356,8 @@ Value* Emitter::convert(Value* value, DType from, DType to) {
   if (from == to) return value;
   llvm::Type* type = type_of(to);
   if (is_float(from) && is_float(to)) {
-    // Between the 16-bit formats by way of f32.
-    if (dtype_bytes(from) == 2 && dtype_bytes(to) == 2) value = b.CreateFPExt(value, b.getFloatTy());
+    // To and from the 16-bit formats by way of f32: sm_80 has nothing else for bf16.
+    if (dtype_bytes(from) == 2 || dtype_bytes(to) == 2) value = b.CreateFPCast(value, b.getFloatTy());
     return b.CreateFPCast(value, type);
   }
   if (is_float(from)) {

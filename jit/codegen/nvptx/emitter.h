@@ -31,6 +31,7 @@ class Emitter {
   llvm::LLVMContext& context;
   const Target& target;
   const int num_warps;
+  const bool is_hopper;  ///< sm_90a: has the instructions that came with it
   llvm::IRBuilder<> b;
   llvm::Function* function;
   llvm::Value *thread, *lane, *warp;  ///< i32, in the block; lane and warp in it
@@ -38,6 +39,8 @@ class Emitter {
   llvm::Value* i64(int64_t value) { return b.getInt64(static_cast<uint64_t>(value)); }
   llvm::Value* i32(int64_t value) { return b.getInt32(static_cast<uint32_t>(value)); }
   llvm::Value* f32(double value) { return llvm::ConstantFP::get(b.getFloatTy(), value); }
+  /// `value` as a constant of any element type.
+  llvm::Value* constant(DType dtype, double value);
   llvm::Type* type_of(DType dtype);
   llvm::Type* memory_type(DType dtype) { return dtype == DType::i1 ? b.getInt8Ty() : type_of(dtype); }
 
@@ -69,6 +72,9 @@ class Emitter {
 
   /// Waits for all threads of the block; their writes to shared memory are visible afterwards.
   void sync();
+  /// What another lane of the warp has: the one whose number is exclusive-ored with `lane` (bfly), or is it (idx).
+  enum class Shuffle : uint8_t { bfly, idx };
+  llvm::Value* shuffle(Shuffle mode, llvm::Value* value, llvm::Value* lane);
   /// From here on sync() is about the first num_warps warps.
   void sync_consumers_only() { syncs_all_ = false; }
   /// Sets the first `bytes` of the shared memory aside for the whole kernel. Requires: no scratch() before.

@@ -31,8 +31,10 @@ LinearLayout Program::preferred(const ir::Value* tile) {
   if (op) {
     const auto axis = static_cast<int>(op->int_attr("axis"));
     if (op->info().group == OpGroup::unary || op->info().group == OpGroup::binary) layout = preferred_elementwise(*op);
+    else if (op->kind == OpKind::rand) layout = preferred(op->operands[1]);
     else if (op->kind == OpKind::dot) layout = dot_layout(*op);
-    else if (op->kind == OpKind::reduce) layout = preferred(op->operands[0]).without(axis);
+    else if (op->kind == OpKind::reduce || op->kind == OpKind::argreduce)
+      layout = preferred(op->operands[0]).without(axis);
   }
   preferred_.emplace(tile, layout);
   return layout;

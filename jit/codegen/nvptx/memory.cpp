@@ -122,10 +122,7 @@ Program::Access Program::access_of(const Op& op, const ir::Type& tile, const Lin
 std::vector<Value*> Program::load(const Op& op, const LinearLayout& layout) {
   const ir::Value *tile = op.results[0], *view = op.operands[0];
   const auto [width, is_checked, position] = access_of(op, tile->type, layout);
-  Value* fill = is_float(tile->type.dtype)
-                    ? llvm::ConstantFP::get(e_.type_of(tile->type.dtype), op.float_attr("fill"))
-                    : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype),
-                                                                 static_cast<uint64_t>(op.int_attr("fill")), true));
+  Value* fill = e_.constant(tile->type.dtype, op.float_attr("fill"));
   std::vector<Value*> values;
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (const int same = layout.representative(reg); same != reg) {
@@ -138,37 +135,68 @@ std::vector<Value*> Program::load(const Op& op, const LinearLayout& layout) {
   return values;
 }
 
+// The first of `width` neighbours in the row that an index chooses; out of range where there is no such row.
+Program::Address Program::row_address(const Op& op, const ir::Type& tile, const LinearLayout& layout,
+                                      const std::vector<Value*>& indices, int reg, int width) {
+  const ir::Value* view = op.operands[0];
+  const ViewRef& ref = views_.at(view);
+  const LinearLayout row_layout = layout.without(1);
+  const auto place = layout.place(reg);
+  int row_register = 0;
+  while (row_layout.place(row_register).within[0] != place.within[0] ||
+         row_layout.place(row_register).origin[0] != place.origin[0])
+    ++row_register;
+  Value* row = e_.b.CreateSExt(indices[static_cast<size_t>(row_register)], e_.b.getInt64Ty());
+  Value* column =
+      e_.b.CreateAdd(scalars_.at(op.operands[2]), e_.b.CreateSExt(coordinate(layout, reg, 1), e_.b.getInt64Ty()));
+  Address at{nullptr, e_.b.CreateAnd(e_.b.CreateICmpSGE(row, e_.i64(0)), e_.b.CreateICmpSLT(row, ref.sizes[0]))};
+  if (may_leave(tile, view->type, 1, op.operands[2])) {
+    Value* end = e_.b.CreateAdd(column, e_.i64(width - 1));
+    at.inside = e_.b.CreateAnd(at.inside, e_.b.CreateICmpSLT(end, ref.sizes[1]));
+    at.inside = e_.b.CreateAnd(at.inside, e_.b.CreateICmpSGE(column, e_.i64(0)));
+  }
+  at.inside = both(at.inside, is_inside(layout, tile, reg));
+  at.pointer = e_.element_pointer(ref.base, e_.b.CreateMul(row, ref.strides[0]), tile.dtype);
+  at.pointer = e_.element_pointer(at.pointer, e_.b.CreateMul(column, ref.strides[1]), tile.dtype);
+  return at;
+}
+
+int Program::row_width(const Op& op, const ir::Type& tile, const LinearLayout& layout) const {
+  const ir::Value *view = op.operands[0], *column = op.operands[2];
+  return whole_vectors(vector_width(view, column, layout), tile, view->type, may_leave(tile, view->type, 1, column));
+}
+
 // Rows are chosen by index; a row that is out of range reads as `fill`.
 std::vector<Value*> Program::gather(const Op& op, const LinearLayout& layout) {
-  const ir::Value *tile = op.results[0], *view = op.operands[0], *rows = op.operands[1];
-  const LinearLayout row_layout = layout.without(1);
-  const std::vector<Value*> indices = pull(rows, row_layout);
-  const ViewRef& ref = views_.at(view);
-  Value* column = scalars_.at(op.operands[2]);
-  const bool is_checked = may_leave(tile->type, view->type, 1, op.operands[2]);
-  const int width = whole_vectors(vector_width(view, op.operands[2], layout), tile->type, view->type, is_checked);
-  Value* fill = is_float(tile->type.dtype)
-                    ? llvm::ConstantFP::get(e_.type_of(tile->type.dtype), op.float_attr("fill"))
-                    : static_cast<Value*>(llvm::ConstantInt::get(e_.type_of(tile->type.dtype),
-                                                                 static_cast<uint64_t>(op.int_attr("fill")), true));
+  const ir::Type& tile = op.results[0]->type;
+  const std::vector<Value*> indices = pull(op.operands[1], layout.without(1));
+  const int width = row_width(op, tile, layout);
+  Value* fill = e_.constant(tile.dtype, op.float_attr("fill"));
   std::vector<Value*> values;
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
-    const auto place = layout.place(reg);
-    int row_register = 0;
-    while (row_layout.place(row_register).within[0] != place.within[0] ||
-           row_layout.place(row_register).origin[0] != place.origin[0])
-      ++row_register;
-    Value* row = e_.b.CreateSExt(indices[static_cast<size_t>(row_register)], e_.b.getInt64Ty());
-    Value* index = e_.b.CreateAdd(column, e_.b.CreateSExt(coordinate(layout, reg, 1), e_.b.getInt64Ty()));
-    Value* inside = e_.b.CreateAnd(e_.b.CreateICmpSGE(row, e_.i64(0)), e_.b.CreateICmpSLT(row, ref.sizes[0]));
-    if (is_checked)
-      inside = e_.b.CreateAnd(inside, e_.b.CreateICmpSLT(e_.b.CreateAdd(index, e_.i64(width - 1)), ref.sizes[1]));
-    if (Value* in_tile = is_inside(layout, tile->type, reg)) inside = e_.b.CreateAnd(inside, in_tile);
-    Value* pointer = e_.element_pointer(ref.base, e_.b.CreateMul(row, ref.strides[0]), tile->type.dtype);
-    pointer = e_.element_pointer(pointer, e_.b.CreateMul(index, ref.strides[1]), tile->type.dtype);
-    for (Value* value : e_.load(tile->type.dtype, pointer, width, inside, fill)) values.push_back(value);
+    if (const int same = layout.representative(reg); same != reg) {
+      for (int i = 0; i < width; ++i) values.push_back(values[static_cast<size_t>(same + i)]);
+      continue;
+    }
+    const Address at = row_address(op, tile, layout, indices, reg, width);
+    for (Value* value : e_.load(tile.dtype, at.pointer, width, at.inside, fill)) values.push_back(value);
   }
   return values;
+}
+
+// Rows that are out of range are dropped; where two rows have one index, either may stay.
+void Program::scatter(const Op& op) {
+  const ir::Value* tile = op.operands[3];
+  const LinearLayout layout = preferred(tile);
+  const std::vector<Value*> values = pull(tile, layout), indices = pull(op.operands[1], layout.without(1));
+  pin_loads_before(op);
+  const int width = row_width(op, tile->type, layout);
+  for (int reg = 0; reg < layout.num_registers(); reg += width) {
+    if (layout.representative(reg) != reg) continue;
+    const Address at = row_address(op, tile->type, layout, indices, reg, width);
+    e_.store(tile->type.dtype, at.pointer, {values.begin() + reg, values.begin() + reg + width},
+             both(at.inside, is_writer(layout)));
+  }
 }
 
 // Whether something behind `op` asks for the tile: pure operations pass the question on, as they happen when asked.
@@ -223,17 +251,16 @@ void Program::store(const Op& op) {
     if (op.kind == OpKind::store_add) {
       Value* zero = llvm::Constant::getNullValue(written[0]->getType());
       const auto before = e_.load(tile->type.dtype, at.pointer, width, at.inside, zero);
+      const DType wide = accumulator_of(tile->type.dtype);
       for (size_t i = 0; i < written.size(); ++i) {
-        Value* sum = e_.b.CreateFAdd(e_.convert(before[i], tile->type.dtype, DType::f32),
-                                     e_.convert(written[i], tile->type.dtype, DType::f32));
-        written[i] = e_.convert(sum, DType::f32, tile->type.dtype);
+        Value* sum = combine_values(e_, "sum", e_.convert(before[i], tile->type.dtype, wide),
+                                    e_.convert(written[i], tile->type.dtype, wide));
+        written[i] = e_.convert(sum, wide, tile->type.dtype);
       }
     }
     e_.store(tile->type.dtype, at.pointer, written, at.inside);
   }
 }
-
-void Program::scatter(const Op& op) { fail(op, "has no lowering"); }
 
 Value* Program::element_address(const Op& op) {
   const ir::Value* view = op.operands[0];
@@ -248,14 +275,23 @@ Value* Program::element_address(const Op& op) {
 // All threads read an element; the first one writes it.
 void Program::lower_element(const Op& op) {
   const ir::Value* view = op.operands[0];
+  if (op.kind == OpKind::store_scalar) pin_loads_before(op);
   if (op.kind == OpKind::load_scalar) {
     scalars_[op.results[0]] = e_.load(view->type.dtype, element_address(op), 1, nullptr, nullptr)[0];
     return;
   }
-  pin_loads_before(op);
   e_.sync();  // reads of other threads come first
   e_.store(view->type.dtype, element_address(op), {scalars_.at(op.operands.back())},
            e_.b.CreateICmpEQ(e_.thread, e_.i32(0)));
+}
+
+// A hint by one thread, where the element exists.
+void Program::prefetch(const Op& op) {
+  const ViewRef& ref = views_.at(op.operands[0]);
+  Value* wanted = e_.b.CreateICmpEQ(e_.thread, e_.i32(0));
+  for (size_t d = 0; d < ref.sizes.size(); ++d)
+    wanted = e_.b.CreateAnd(wanted, e_.b.CreateICmpULT(scalars_.at(op.operands[1 + d]), ref.sizes[d]));
+  e_.assembly(e_.b.getVoidTy(), "@$1 prefetch.global.L2 [$0];", "l,b", {e_.address_of(element_address(op)), wanted});
 }
 
 }  // namespace seqtile::nvptx

@@ -153,12 +153,15 @@ void Program::lower_op(const Op& op) {
     case OpKind::cas:
     case OpKind::wait_ge:
     case OpKind::signal:
-    case OpKind::fence: return lower_sync(op);
-    case OpKind::reduce: return lower_reduce(op);
+    case OpKind::fence:
+    case OpKind::griddep: return lower_sync(op);
+    case OpKind::reduce:
+    case OpKind::argreduce: return lower_reduce(op);
+    case OpKind::scan: return lower_scan(op);
     case OpKind::dot: return lower_dot(op);
-    case OpKind::prefetch:
+    case OpKind::prefetch: return prefetch(op);
     case OpKind::assert_true:
-    case OpKind::print: return;
+    case OpKind::print: return;  // for the interpreter
     default: break;
   }
   if (op.kind == OpKind::select && op.results[0]->type.is_view()) return lower_view(op);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -66,6 +67,11 @@ struct Pipeline {
   int slots = 0;
 };
 
+/// 16-bit floats are summed in f32.
+DType accumulator_of(DType dtype);
+/// One step of a reduction or scan of `kind`.
+llvm::Value* combine_values(Emitter& e, std::string_view kind, llvm::Value* a, llvm::Value* b);
+
 class Program {
  public:
   Program(llvm::Module& module, const Target& target, const ir::Function& function);
@@ -79,6 +85,7 @@ class Program {
   void note_positions(const ir::Block& block);
   void lower_block(const ir::Block& block);
   void lower_op(const ir::Op& op);
+  void check_shared(const ir::Op& op) const;
   void lower_scalar(const ir::Op& op);
   void lower_view(const ir::Op& op);
   void lower_assume(const ir::Op& op);
@@ -87,7 +94,6 @@ class Program {
   void lower_for(const ir::Op& op);
   void lower_if(const ir::Op& op);
   void lower_while(const ir::Op& op);
-  void check_shared(const ir::Op& op) const;
   /// Binds the block's arguments, lowers its operations and returns what its yield hands on, flattened.
   std::vector<llvm::Value*> lower_region(const ir::Block& block, const std::vector<LinearLayout>& layouts,
                                          const std::vector<ir::Value*>& arguments = {},
@@ -144,7 +150,9 @@ class Program {
   std::vector<llvm::Value*> gather(const ir::Op& op, const LinearLayout& layout);
   void store(const ir::Op& op);
   void scatter(const ir::Op& op);
+  int row_width(const ir::Op& op, const ir::Type& tile, const LinearLayout& layout) const;
   void lower_element(const ir::Op& op);
+  void prefetch(const ir::Op& op);
   llvm::Value* element_address(const ir::Op& op);
   // synchronisation.cpp: atomics and flags; one thread acts for the block
   void lower_sync(const ir::Op& op);
@@ -157,6 +165,8 @@ class Program {
   };
   Address address(const ir::Value* view, const std::vector<llvm::Value*>& position, const ir::Type& tile,
                   const LinearLayout& layout, int reg, int width, const std::vector<bool>& is_checked);
+  Address row_address(const ir::Op& op, const ir::Type& tile, const LinearLayout& layout,
+                      const std::vector<llvm::Value*>& indices, int reg, int width);
   int vector_width(const ir::Value* view, const ir::Value* offset, const LinearLayout& layout) const;
   /// What one access of a load or store moves, and which dimensions need a check against the view's size.
   struct Access {
@@ -253,10 +263,15 @@ class Program {
   void lower_dot(const ir::Op& op);
 
   // reductions.cpp
+  /// What a reduction carries for one result: the value, and for argreduce where it is.
+  using Partial = std::vector<llvm::Value*>;
   void lower_reduce(const ir::Op& op);
-  llvm::Value* combine(const ir::Op& op, llvm::Value* a, llvm::Value* b);
-  std::vector<llvm::Value*> reduce_across_warps(const ir::Op& op, const LinearLayout& whole,
-                                                std::vector<llvm::Value*> partial);
+  Partial combine(const ir::Op& op, const Partial& a, const Partial& b);
+  std::vector<Partial> reduce_in_warp(const ir::Op& op, const LinearLayout& whole);
+  std::vector<Partial> reduce_across_warps(const ir::Op& op, const LinearLayout& whole, std::vector<Partial> partial);
+  // scan.cpp
+  void lower_scan(const ir::Op& op);
+  void scan_in_lanes(const ir::Op& op, const LinearLayout& layout, std::vector<llvm::Value*>& values);
 
   const ir::Function& function_;
   passes::Users users_;

@@ -34,10 +34,17 @@ Value* Program::from_first_thread(DType dtype, const std::function<Value*()>& ac
 
 void Program::lower_sync(const Op& op) {
   pin_loads_before(op);
-  if (op.kind == OpKind::fence) {
+  if (op.kind == OpKind::fence) {  // weaker ones came after these targets
     e_.sync();
-    e_.assembly(e_.b.getVoidTy(), "fence." + order_of(op, "acq_rel") + "." + scope_of(op) + ";", "~{memory}", {});
+    e_.assembly(e_.b.getVoidTy(), "fence.acq_rel." + scope_of(op) + ";", "~{memory}", {});
     e_.sync();
+    return;
+  }
+  if (op.kind == OpKind::griddep) {
+    // Before Hopper a grid starts when those before it have ended.
+    const bool waits = op.string_attr("kind") == "wait";
+    const char* text = waits ? "griddepcontrol.wait;" : "griddepcontrol.launch_dependents;";
+    if (e_.is_hopper) e_.assembly(e_.b.getVoidTy(), text, "~{memory}", {});
     return;
   }
   const DType dtype = op.operands[0]->type.dtype;

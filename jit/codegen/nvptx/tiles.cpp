@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "jit/codegen/math.h"
 #include "jit/codegen/nvptx/program.h"
 #include "jit/error.h"
 
@@ -86,6 +87,11 @@ std::vector<Value*> Program::compute(const ir::Value* tile, const LinearLayout& 
         for (int reg = 0; reg < layout.num_registers(); ++reg)
           values.push_back(layout.representative(reg) == reg ? coordinate(layout, reg, 0)
                                                              : values[static_cast<size_t>(layout.representative(reg))]);
+        return values;
+      }
+      case OpKind::rand: {
+        std::vector<Value*> values = pull(op->operands[1], layout);
+        for (Value*& value : values) value = codegen::emit_philox(e_.b, scalars_.at(op->operands[0]), value);
         return values;
       }
       case OpKind::expand:

@@ -3,117 +3,36 @@
 #include "jit/codegen/cpu/lowering.h"
 
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <functional>
-#include <random>
 
 #include "jit/builder.h"
 #include "jit/compiler.h"
 #include "jit/device.h"
-#include "tests/support/interpreter.h"
+#include "tests/support/operands.h"
 #include "tests/support/sample_kernels.h"
 
 namespace seqtile {
 namespace {
 
-struct Param {
-  DType dtype;
-  std::vector<int64_t> sizes;
-  double lo = -2, hi = 2;  ///< inputs are uniform; outputs start as 77
-  bool output = false;
-  int64_t behind = 0;  ///< rows of values that follow the last row and are not part of the tensor
-};
-
-/// Memory for one run: the same bits every time.
-struct Operands {
-  explicit Operands(const std::vector<Param>& params) {
-    std::mt19937 random(7);
-    for (const Param& p : params) {
-      Tensor tensor{nullptr, p.dtype, static_cast<int>(p.sizes.size()), {}, {}};
-      int64_t count = 1;
-      for (int d = tensor.rank - 1; d >= 0; --d) {
-        tensor.sizes[d] = p.sizes[d], tensor.strides[d] = count;
-        count *= p.sizes[d];
-      }
-      count += p.behind * p.sizes.back();
-      memory.emplace_back(static_cast<size_t>(count * dtype_bytes(p.dtype)) + 128);
-      const auto address = reinterpret_cast<uintptr_t>(memory.back().data());
-      tensor.data = memory.back().data() + (64 - address % 64);  // views may state any alignment up to a cache line
-      std::uniform_real_distribution<double> uniform(p.lo, p.hi);
-      for (int64_t i = 0; i < count; ++i) put(tensor, i, p.output ? 77 : uniform(random));
-      tensors.push_back(tensor);
-    }
-  }
-  static void put(const Tensor& t, int64_t i, double value) {
-    switch (t.dtype) {
-      case DType::f32: static_cast<float*>(t.data)[i] = static_cast<float>(value); break;
-      case DType::bf16: static_cast<uint16_t*>(t.data)[i] = f32_to_bf16(static_cast<float>(value)); break;
-      case DType::f16: static_cast<uint16_t*>(t.data)[i] = f32_to_f16(static_cast<float>(value)); break;
-      case DType::f64: static_cast<double*>(t.data)[i] = value; break;
-      case DType::i1: static_cast<uint8_t*>(t.data)[i] = static_cast<uint8_t>(value); break;
-      case DType::i32: static_cast<int32_t*>(t.data)[i] = static_cast<int32_t>(std::floor(value)); break;
-      case DType::i64: static_cast<int64_t*>(t.data)[i] = static_cast<int64_t>(std::floor(value)); break;
-      default: FAIL("no such operand");
-    }
-  }
-  static double get(const Tensor& t, int64_t i) {
-    switch (t.dtype) {
-      case DType::f32: return static_cast<const float*>(t.data)[i];
-      case DType::bf16: return bf16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
-      case DType::f16: return f16_to_f32(static_cast<const uint16_t*>(t.data)[i]);
-      case DType::f64: return static_cast<const double*>(t.data)[i];
-      case DType::i1: return static_cast<const uint8_t*>(t.data)[i];
-      case DType::i32: return static_cast<const int32_t*>(t.data)[i];
-      default: return static_cast<double>(static_cast<const int64_t*>(t.data)[i]);
-    }
-  }
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<Tensor> tensors;
-};
-
-void launch(const ir::Function& function, const Target& target, Grid grid, const std::vector<Tensor>& tensors,
-            const std::vector<int64_t>& scalars) {
-  std::vector<uint64_t> slots;
-  for (const Tensor& t : tensors) {
-    slots.push_back(reinterpret_cast<uint64_t>(t.data));
-    for (int d = 0; d < t.rank; ++d) slots.push_back(static_cast<uint64_t>(t.sizes[d]));
-    for (int d = 0; d < t.rank; ++d) slots.push_back(static_cast<uint64_t>(t.strides[d]));
-  }
-  for (const int64_t scalar : scalars) slots.push_back(static_cast<uint64_t>(scalar));
-  const auto device = make_cpu_device(1);
-  const auto kernel = device->load(compile(function, target));
-  device->launch(*kernel, grid, slots);
-}
+using testing::Operands;
+using testing::Param;
 
 /// Runs `function` interpreted and compiled for every target; all memory must agree within `tolerance`.
 void compare(const ir::Function& function, Grid grid, const std::vector<Param>& params,
              const std::vector<int64_t>& scalars = {}, double tolerance = 2e-5, const std::vector<int>& alias = {}) {
-  const auto tensors_of = [&](Operands& operands) {
-    std::vector<Tensor> tensors = operands.tensors;
-    for (size_t i = 0; i < alias.size(); ++i)
-      if (alias[i] >= 0) tensors[i].data = tensors[static_cast<size_t>(alias[i])].data;
-    return tensors;
-  };
-  Operands want(params);
-  std::vector<testing::ParamValue> values;
-  for (const Tensor& tensor : tensors_of(want)) values.emplace_back(tensor);
-  for (const int64_t scalar : scalars) values.emplace_back(scalar);
-  testing::interpret(function, grid, values);
+  const Operands want(params, alias);
+  testing::interpret_on(function, grid, want, scalars);
   for (const std::string& name : cpu_target_names())
     for (const bool is_cached : {true, false}) {
       Target target = cpu_target(name);
       if (!is_executable(target)) continue;
       if (!is_cached) target.l3_bytes = 0;  // every output is too large for the caches
       INFO(function.name() << " for " << name << (is_cached ? "" : ", streaming"));
-      Operands got(params);
-      launch(function, target, grid, tensors_of(got), scalars);
-      for (size_t p = 0; p < params.size(); ++p)
-        for (int64_t i = 0; i < got.tensors[p].num_elements() + params[p].behind * params[p].sizes.back(); ++i) {
-          const double w = Operands::get(want.tensors[p], i), g = Operands::get(got.tensors[p], i);
-          if ((std::isnan(w) && std::isnan(g)) || w == g) continue;
-          INFO(function.param_names()[p] << "[" << i << "]");
-          REQUIRE(std::abs(g - w) <= tolerance * (1 + std::abs(w)));
-        }
+      const Operands got(params, alias);
+      const auto device = make_cpu_device(1);
+      const auto kernel = device->load(compile(function, target));
+      device->launch(*kernel, grid, got.slots(scalars));
+      REQUIRE(testing::first_difference(function, params, want, got, tolerance) == "");
     }
 }
 
@@ -212,6 +131,13 @@ TEST_CASE("lowering: elements of every size, also of rows that are not there", "
     compare(*b.finish(), {1, 1, 1}, {{dtype, {3, 64}}, {dtype, {64}, 0, 0, true}, {DType::i1, {8, 64}, 0, 0, true}}, {},
             dtype == DType::f16 ? 1e-2 : 1e-6);
   }
+}
+
+TEST_CASE("lowering: of bits, true is the larger", "[jit][codegen]") {
+  KernelBuilder b("bits");
+  Var x = b.view("x", DType::i1, {4, 16}), z = b.view("z", DType::i1, {4, 16}), y = b.view("y", DType::i1, {4, 16});
+  b.store(y, {0, 0}, b.compare(Compare::lt, b.load(x, {0, 0}, {4, 16}), b.load(z, {0, 0}, {4, 16})));
+  compare(*b.finish(), {1, 1, 1}, {{DType::i1, {4, 16}}, {DType::i1, {4, 16}}, {DType::i1, {4, 16}, 0, 0, true}});
 }
 
 TEST_CASE("lowering: products whose tiles reach beyond k, overlap or are packed narrowly", "[jit][codegen]") {

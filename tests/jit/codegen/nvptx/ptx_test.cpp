@@ -79,16 +79,32 @@ TEST_CASE("ptx: a product is made of ldmatrix and mma", "[jit][nvptx]") {
   }
 }
 
-TEST_CASE("ptx: signals release and waits acquire, with their scope", "[jit][nvptx]") {
-  KernelBuilder b("flags");
-  Var flags = b.view("flags", DType::i32, {kDynamic});
-  Var turn = b.scalar("turn", DType::i32);
-  Var me = b.program_id(0);
-  b.wait_ge(flags, {me}, turn);
-  b.signal("add", flags, {me + 1}, turn);
-  const std::string text = ptx_of(b);
-  CHECK(count(text, "ld.acquire.") == 1);
-  CHECK(count(text, "red.release.") == 1);
+TEST_CASE("ptx: signals release and waits acquire, atomics have their order, and all their scope", "[jit][nvptx]") {
+  for (const std::string scope : {"cta", "gpu", "sys"})
+    for (const std::string order : {"relaxed", "acquire", "release", "acq_rel"})
+      for (const DType dtype : {DType::i32, DType::i64}) {
+        KernelBuilder b("flags");
+        Var flags = b.view("flags", dtype, {kDynamic});
+        Var turn = b.scalar("turn", dtype);
+        Var me = b.program_id(0);
+        b.wait_ge(flags, {me}, turn, scope);
+        Var old = b.atomic("add", flags, {me}, turn, order, scope);
+        b.fence(scope);
+        b.cas(flags, {me + 1}, old, turn, order, scope);
+        b.signal("add", flags, {me + 2}, turn, scope);
+        b.signal("set", flags, {me + 3}, turn, scope);
+        const std::string text = ptx_of(b), bits = dtype == DType::i32 ? "32" : "64";
+        INFO(text);
+        // Every access to the flags, with the words that order it.
+        const std::vector<std::string> wanted = {"ld.acquire." + scope + ".global.s" + bits,
+                                                 "atom." + order + "." + scope + ".global.add.u" + bits,
+                                                 "fence.acq_rel." + scope + ";",
+                                                 "atom." + order + "." + scope + ".global.cas.b" + bits,
+                                                 "red.release." + scope + ".global.add.u" + bits,
+                                                 "st.release." + scope + ".global.b" + bits};
+        for (const std::string& part : wanted) CHECK(count(text, part) == 1);
+        CHECK(count(text, ".global.") + count(text, "fence.") == wanted.size());
+      }
 }
 
 TEST_CASE("ptx: a tile that does not fit the registers is refused before the compiler runs", "[jit][nvptx]") {
@@ -105,11 +121,6 @@ TEST_CASE("ptx: a tile that does not fit the registers is refused before the com
   }
 }
 
-TEST_CASE("ptx: unknown GPU targets are named with those that exist", "[jit][nvptx]") {
-  CHECK_THROWS_WITH(gpu_target("sm_70"), Catch::Contains("sm_70") && Catch::Contains("sm_80 and sm_90a"));
-}
-
-}  // namespace seqtile
 TEST_CASE("ptx: what needs more shared memory than a block has is refused before the compiler runs", "[jit][nvptx]") {
   const auto product = [](const char* target) {
     KernelBuilder b("deep");
@@ -153,3 +164,8 @@ TEST_CASE("ptx: values that are used twice at every step do not double the time 
   CHECK(count(ptx_of(b), "ld.global") == 1);
 }
 
+TEST_CASE("ptx: unknown GPU targets are named with those that exist", "[jit][nvptx]") {
+  CHECK_THROWS_WITH(gpu_target("sm_70"), Catch::Contains("sm_70") && Catch::Contains("sm_80 and sm_90a"));
+}
+
+}  // namespace seqtile
