@@ -7,6 +7,7 @@
 #include <set>
 
 #include "jit/codegen/cpu/program.h"
+#include "jit/ir/aliasing.h"
 
 namespace seqtile::cpu {
 
@@ -27,43 +28,11 @@ bool is_inside(const Op* op, const ir::Block* block) {
   return false;
 }
 
-const ir::Value* parameter_of(const ir::Value* view) {
-  while (view->def && !view->def->operands.empty() && view->def->kind == OpKind::slice) view = view->def->operands[0];
-  return view;
-}
-
-// Tensors of one call overlap only as the same tensor, which has the same sizes.
-bool may_be_same(const ir::Value* a, const ir::Value* b) {
-  const ir::Type &x = parameter_of(a)->type, &y = parameter_of(b)->type;
-  if ((x.noalias && y.noalias) || x.dtype != y.dtype || x.rank != y.rank) return false;
-  for (int d = 0; d < x.rank; ++d)
-    if (x.shape[d] != ir::kDynamic && y.shape[d] != ir::kDynamic && x.shape[d] != y.shape[d]) return false;
-  return true;
-}
-
-bool is_same_window(const ir::Value* a, const ir::Value* b) {
-  if (a == b || (!a->def && !b->def)) return true;
-  if (!a->def || !b->def || a->def->kind != OpKind::slice || b->def->kind != OpKind::slice) return false;
-  const auto &x = a->def->operands, &y = b->def->operands;
-  return a->type.shape == b->type.shape && std::equal(x.begin() + 1, x.end(), y.begin() + 1, y.end()) &&
-         is_same_window(x[0], y[0]);
-}
-
 // Whether `store` may change elements of `load` before they are read, when both go over the same rows in step.
 bool overtakes(const Op& store, const Op& load, bool is_moved) {
-  const ir::Value *to = store.operands[0], *from = load.operands[0];
-  if (!may_be_same(from, to)) return false;
-  if (!is_same_window(from, to)) return true;
-  const ir::Type &read = load.results[0]->type, &written = store.operands.back()->type;
-  if (read.rank != written.rank) return true;
-  bool is_same_place = true;
-  for (int d = 0; d < read.rank; ++d) {
-    const ir::Value *a = load.operands[static_cast<size_t>(1 + d)], *b = store.operands[static_cast<size_t>(1 + d)];
-    const auto x = constant_int(a), y = constant_int(b);
-    if (x && y && (*x + read.shape[d] <= *y || *y + written.shape[d] <= *x)) return false;
-    is_same_place &= (a == b || (x && y && *x == *y)) && read.shape[d] == written.shape[d];
-  }
-  return is_moved || !is_same_place;
+  const ir::Overlap how = ir::overlap(ir::region_of(load), ir::region_of(store));
+  if (how == ir::Overlap::none) return false;
+  return is_moved || how == ir::Overlap::some || load.results[0]->type.rank != store.operands.back()->type.rank;
 }
 
 }  // namespace
@@ -112,7 +81,7 @@ void Program::protect_loads() {
     if (root.kind == Root::Kind::store) stored.push_back(root.op->operands[0]);
   if (stored.empty()) return;
   const auto may_alias = [&](const ir::Value* view) {
-    return std::any_of(stored.begin(), stored.end(), [&](const ir::Value* s) { return may_be_same(view, s); });
+    return std::any_of(stored.begin(), stored.end(), [&](const ir::Value* s) { return ir::may_share(view, s); });
   };
   std::set<const Op*> overtaken;
   for (const Root& root : pending_) collect_overtaken(root.value, false, overtaken);

@@ -83,6 +83,9 @@ void Program::close_scope(const Scope& scope) {
 std::vector<Value*> Program::lower_region(const ir::Block& block, const std::vector<LinearLayout>& layouts,
                                           const std::vector<ir::Value*>& arguments, const std::vector<Value*>& flat) {
   const Scope scope = open_scope();
+  const OpenRegion before = open_region();
+  if (const Op* loop = block.parent; loop && loop->kind != OpKind::if_then)
+    for (const ir::Block* part : loop->regions) note_turns(*part, *loop);
   bind(arguments, layouts, flat);
   lower_block(block);
   const ir::Op* last = block.ops.empty() ? nullptr : block.ops.back();
@@ -96,6 +99,7 @@ std::vector<Value*> Program::lower_region(const ir::Block& block, const std::vec
     result.insert(result.end(), rest.begin(), rest.end());
   }
   close_scope(scope);
+  close_region(before);
   return result;
 }
 
@@ -114,8 +118,14 @@ std::vector<LinearLayout> Program::carried_layouts(const std::vector<ir::Value*>
 
 void Program::lower_for(const Op& op) {
   pin_loads_for(op);
-  if (const auto pipeline = pipelines_.find(&op); pipeline != pipelines_.end())
-    return &op == tma_.loop ? lower_consumed(op, pipeline->second) : lower_pipelined(op, pipeline->second);
+  if (const auto found = pipelines_.find(&op); found != pipelines_.end()) {
+    const Pipeline& pipeline = found->second;
+    order_copies(pipeline);
+    const OpenRegion before = open_region();
+    if (&op == tma_.loop) lower_consumed(op, pipeline);
+    else lower_pipelined(op, pipeline);
+    return close_region(before);
+  }
   const ir::Block& body = *op.regions[0];
   const std::vector<ir::Value*> carried(body.arguments.begin() + 1, body.arguments.end());
   const std::vector<ir::Value*> inits(op.operands.begin() + 3, op.operands.end());

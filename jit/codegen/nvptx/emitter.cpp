@@ -49,7 +49,7 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, co
       context(m.getContext()),
       target(t),
       num_warps(shape.num_warps),
-      is_hopper(t.name == "sm_90a"),
+      is_hopper(t.has_wgmma),
       b(context),
       num_slots_(shape.num_slots) {
   std::vector<llvm::Type*> params(static_cast<size_t>(shape.num_slots), b.getInt64Ty());
@@ -162,7 +162,9 @@ void Emitter::if_then(Value* condition, const std::function<void()>& body) {
   auto* after = llvm::BasicBlock::Create(context, "endif", function);
   b.CreateCondBr(condition, inside, after);
   b.SetInsertPoint(inside);
+  const int before = num_syncs_;
   body();
+  num_syncs_ = before;
   b.CreateBr(after);
   b.SetInsertPoint(after);
 }
@@ -205,6 +207,7 @@ Value* Emitter::tensor_map(int index) {
 void Emitter::sync() {
   if (syncs_all_) b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
   else assembly(b.getVoidTy(), "bar.sync 1, " + std::to_string(32 * num_warps) + ";", "~{memory}", {});
+  ++num_syncs_;
 }
 
 void Emitter::reserve(int64_t bytes) { reserved_bytes_ = std::max(reserved_bytes_, bytes); }

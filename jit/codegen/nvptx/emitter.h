@@ -72,6 +72,8 @@ class Emitter {
 
   /// Waits for all threads of the block; their writes to shared memory are visible afterwards.
   void sync();
+  /// How many sync()s were emitted that every thread comes to; those under a condition do not count.
+  int num_syncs() const { return num_syncs_; }
   /// What another lane of the warp has: the one whose number is exclusive-ored with `lane` (bfly), or is it (idx).
   enum class Shuffle : uint8_t { bfly, idx };
   llvm::Value* shuffle(Shuffle mode, llvm::Value* value, llvm::Value* lane);
@@ -107,7 +109,7 @@ class Emitter {
   llvm::GlobalVariable* shared_ = nullptr;
   int num_slots_;
   bool syncs_all_ = true, is_scratch_used_ = false;
-  int loop_depth_ = 0;
+  int loop_depth_ = 0, num_syncs_ = 0;
   int64_t reserved_bytes_ = 0, scratch_bytes_ = 0;
 };
 

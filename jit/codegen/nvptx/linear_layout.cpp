@@ -238,6 +238,13 @@ LinearLayout mma_operand_layout(int64_t m, int64_t k, int warps_m, int warps_n) 
   return layout.repeat({static_cast<int32_t>(ceil_div(m, row)), static_cast<int32_t>(ceil_div(k, 16)), 1});
 }
 
+bool is_held_once(const LinearLayout& layout) {
+  for (const auto input : {LinearLayout::lanes, LinearLayout::warps})
+    for (const Coordinates& base : layout.bases(input))
+      if (is_zero(base)) return false;
+  return true;
+}
+
 std::vector<int> register_sources(const LinearLayout& from, const LinearLayout& to) {
   // Thread shares that differ only by registers' bits are the same elements in another order.
   std::map<Coordinates, int> holder;

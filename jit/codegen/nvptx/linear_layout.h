@@ -101,6 +101,9 @@ LinearLayout mma_layout(int64_t m, int64_t n, int warps_m, int warps_n);
 /// same rows, with all of k each; what an accumulator holds is what the next product's operand needs.
 LinearLayout mma_operand_layout(int64_t m, int64_t k, int warps_m, int warps_n);
 
+/// Whether each element has one thread.
+bool is_held_once(const LinearLayout& layout);
+
 /// How a tile gets from one layout into another.
 enum class Conversion : uint8_t { none, permute_registers, shared_memory };
 /// Requires: the same rank and number of warps.

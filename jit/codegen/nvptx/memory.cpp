@@ -120,16 +120,19 @@ Program::Access Program::access_of(const Op& op, const ir::Type& tile, const Lin
 }
 
 std::vector<Value*> Program::load(const Op& op, const LinearLayout& layout) {
+  order_access(op, &layout);
   const ir::Value *tile = op.results[0], *view = op.operands[0];
   const auto [width, is_checked, position] = access_of(op, tile->type, layout);
   Value* fill = e_.constant(tile->type.dtype, op.float_attr("fill"));
+  Value* reader = reads_as_writer(op, layout) ? is_writer(layout) : nullptr;
   std::vector<Value*> values;
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (const int same = layout.representative(reg); same != reg) {
       for (int i = 0; i < width; ++i) values.push_back(values[static_cast<size_t>(same + i)]);
       continue;
     }
-    const Address at = address(view, position, tile->type, layout, reg, width, is_checked);
+    Address at = address(view, position, tile->type, layout, reg, width, is_checked);
+    at.inside = both(at.inside, reader);
     for (Value* value : e_.load(tile->type.dtype, at.pointer, width, at.inside, fill)) values.push_back(value);
   }
   return values;
@@ -170,6 +173,7 @@ int Program::row_width(const Op& op, const ir::Type& tile, const LinearLayout& l
 std::vector<Value*> Program::gather(const Op& op, const LinearLayout& layout) {
   const ir::Type& tile = op.results[0]->type;
   const std::vector<Value*> indices = pull(op.operands[1], layout.without(1));
+  order_access(op, &layout);
   const int width = row_width(op, tile, layout);
   Value* fill = e_.constant(tile.dtype, op.float_attr("fill"));
   std::vector<Value*> values;
@@ -190,6 +194,7 @@ void Program::scatter(const Op& op) {
   const LinearLayout layout = preferred(tile);
   const std::vector<Value*> values = pull(tile, layout), indices = pull(op.operands[1], layout.without(1));
   pin_loads_before(op);
+  order_access(op, &layout);
   const int width = row_width(op, tile->type, layout);
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (layout.representative(reg) != reg) continue;
@@ -242,6 +247,7 @@ void Program::store(const Op& op) {
     layout = wide;
   }
   pin_loads_before(op);
+  order_access(op, &layout);
   const auto [width, is_checked, position] = access_of(op, tile->type, layout);
   for (int reg = 0; reg < layout.num_registers(); reg += width) {
     if (layout.representative(reg) != reg) continue;
@@ -276,11 +282,11 @@ Value* Program::element_address(const Op& op) {
 void Program::lower_element(const Op& op) {
   const ir::Value* view = op.operands[0];
   if (op.kind == OpKind::store_scalar) pin_loads_before(op);
+  order_access(op);
   if (op.kind == OpKind::load_scalar) {
     scalars_[op.results[0]] = e_.load(view->type.dtype, element_address(op), 1, nullptr, nullptr)[0];
     return;
   }
-  e_.sync();  // reads of other threads come first
   e_.store(view->type.dtype, element_address(op), {scalars_.at(op.operands.back())},
            e_.b.CreateICmpEQ(e_.thread, e_.i32(0)));
 }

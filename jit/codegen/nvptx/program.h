@@ -22,6 +22,7 @@
 #include "jit/codegen/nvptx/emitter.h"
 #include "jit/codegen/nvptx/linear_layout.h"
 #include "jit/codegen/nvptx/tma_plan.h"
+#include "jit/ir/aliasing.h"
 #include "jit/ir/function.h"
 #include "jit/kernel.h"
 #include "jit/passes/streams.h"
@@ -144,6 +145,32 @@ class Program {
   /// Whether this thread is the one that writes, of those that hold the same elements; null where each has its own.
   llvm::Value* is_writer(const LinearLayout& layout);
   llvm::Value* both(llvm::Value* a, llvm::Value* b);  ///< null stands for true
+
+  // ordering.cpp: barriers between accesses of the block's threads
+  struct Touch {
+    ir::Region region;
+    bool is_write;
+    std::optional<LinearLayout> layout;  ///< where one thread touches an element
+    const ir::Op* loop;                  ///< not null: in earlier turns of this loop
+    bool conflicts_with(const Touch& next) const;
+  };
+  struct OpenRegion {
+    std::vector<Touch> touches;  ///< since the last barrier before the region
+    int num_syncs;
+  };
+  /// Called before the code of every access; `layout` is that of the tile, null for one element.
+  void order_access(const ir::Op& op, const LinearLayout* layout = nullptr);
+  /// The same for the first of a loop's copies to shared memory, which have all arrived when the loop ends.
+  void order_copies(const Pipeline& pipeline);
+  void sync_before(const Touch& touch);
+  bool feeds_only_stores(const ir::Value* tile) const;
+  /// Whether only the threads that would write a load's elements read them.
+  bool reads_as_writer(const ir::Op& op, const LinearLayout& layout) const;
+  std::vector<Touch>& open_touches();
+  OpenRegion open_region() { return {open_touches(), e_.num_syncs()}; }
+  void note_turns(const ir::Block& block, const ir::Op& loop);
+  bool is_streamed(const ir::Op& load, const ir::Op& loop) const;
+  void close_region(const OpenRegion& region);
 
   // memory.cpp
   std::vector<llvm::Value*> load(const ir::Op& op, const LinearLayout& layout);
@@ -285,8 +312,10 @@ class Program {
   std::unordered_map<const ir::Value*, LinearLayout> preferred_;  ///< what preferred() has answered, or was told
   int vector_ = 1;  ///< neighbours that a thread holds in default layouts: 16 bytes of the narrowest float
   std::vector<std::pair<LinearLayout, std::array<llvm::Value*, kMaxRank>>> shares_;
-  std::unordered_map<const ir::Op*, int> position_;         ///< in the text
-  std::vector<const ir::Op*> open_loads_;                   ///< loads that may still happen, of the blocks around
+  std::unordered_map<const ir::Op*, int> position_;  ///< in the text
+  std::vector<const ir::Op*> open_loads_;            ///< loads that may still happen, of the blocks around
+  std::vector<Touch> touches_;                       ///< since barrier number touches_after_
+  int touches_after_ = 0;
   std::unordered_map<const ir::Op*, Pipeline> pipelines_;   ///< by loop
   std::pair<llvm::Value*, llvm::Value*> turn_;              ///< number and parity of the slot that consumers read
   bool is_reserved_used_ = false;                           ///< by a loop before

@@ -56,6 +56,7 @@ void Program::lower_sync(const Op& op) {
   const std::string c = constraint_of(dtype);
   const bool is_real = is_float(dtype);
   if (op.kind == OpKind::wait_ge) {
+    order_access(op);
     const std::string bits = suffix_of(dtype, 's');
     const std::string text = "{.reg .pred p; .reg ." + bits + " v; W${:uid}: ld.acquire." + scope_of(op) + ".global." +
                              bits + " v, [$0]; setp.lt." + bits + " p, v, $1; @p bra W${:uid};}";
@@ -71,6 +72,7 @@ void Program::lower_sync(const Op& op) {
                                    : "st.release." + scope_of(op) + ".global." + suffix_of(dtype, 'b')) +
                              " [$0], $1;";
     e_.sync();
+    order_access(op);
     e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(0)), [&] {
       e_.assembly(e_.b.getVoidTy(), text, "l," + c + ",~{memory}", {address, operand});
     });

@@ -161,11 +161,16 @@ std::string plan_loop(const ir::Function& function, const Op& loop, const passes
   return "";
 }
 
-bool has_sync(const ir::Block& block) {
-  return std::any_of(block.ops.begin(), block.ops.end(), [](const Op* op) {
-    return op->info().effects == ir::OpEffects::sync ||
-           std::any_of(op->regions.begin(), op->regions.end(), [](const auto* r) { return has_sync(*r); });
-  });
+bool has_effect(const ir::Block& block, ir::OpEffects effect);
+
+bool has_effect(const Op& op, ir::OpEffects effect) {
+  return op.info().effects == effect || std::any_of(op.regions.begin(), op.regions.end(), [&](const ir::Block* region) {
+           return has_effect(*region, effect);
+         });
+}
+
+bool has_effect(const ir::Block& block, ir::OpEffects effect) {
+  return std::any_of(block.ops.begin(), block.ops.end(), [&](const Op* op) { return has_effect(*op, effect); });
 }
 
 }  // namespace
@@ -181,10 +186,11 @@ TmaPlan plan_tma(const ir::Function& function, const Target& target, const passe
   if (!target.has_wgmma) none.refusal = target.name + " has no wgmma";
   else if (num_warps != kGroupWarps && num_warps != 2 * kGroupWarps)  // layouts know powers of two, three do not fit
     none.refusal = fmt::format("{} warps are not 1 or 2 warp groups", num_warps);
-  else if (has_sync(function.body())) none.refusal = "the kernel talks to other programs";
+  else if (has_effect(function.body(), ir::OpEffects::sync)) none.refusal = "the kernel talks to other programs";
   if (!none.refusal.empty()) return none;
   none.refusal = "no loop streams operands of products";
   for (const Op* op : function.body().ops) {
+    if (has_effect(*op, ir::OpEffects::write)) break;  // what the producer reads later is not ordered behind it
     if (op->kind != OpKind::for_loop) continue;
     TmaPlan plan;
     plan.refusal = plan_loop(function, *op, users, num_warps, plan);
