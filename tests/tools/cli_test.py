@@ -274,6 +274,32 @@ class Json(Cli):
         else:  # a static build leaves AArch64 out
             self.assert_line(run, 2, "neon.*no code")
 
+    def test_compile_for_gpus(self):
+        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16"]
+        none = dict(self.env, SEQTILE_PTXAS="none")
+        for target in ("sm_80", "sm_90a"):
+            run = self.seqtile(*norm, "--target", target, "--emit", "ptx", "--json", env=none)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertRegex(run.out, rf"(?s)\.target {target}\b.*\.visible \.entry")
+            found = run.json()
+            self.assert_fields(found, {"operation": str, "symbol": str, "target": str, "stage": str, "code_bytes": int,
+                                       "threads": int, "shared_bytes": int, "compile_ms": NUMBER, "config": dict})
+            self.assertEqual((found["target"], found["stage"], found["threads"] % 32), (target, "ptx", 0))
+            self.assertIn(f".visible .entry {found['symbol']}(", run.out)
+        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", "--emit", "ll").out, "target triple = .nvptx64")
+        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", "--emit", "tile").out, r"kernel @.*num_warps")
+        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", env=none).out,
+                         r"of PTX, \d+ threads and .* of shared memory")
+
+    def test_compile_for_what_does_not_fit(self):
+        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64"]
+        for target, emit, pattern in (("sm_70", "ptx", "unknown GPU target.*sm_70.*sm_80 and sm_90a"),
+                                      ("avx1024", "asm", "unknown CPU target.*avx1024.*avx512"),
+                                      ("sm_80", "asm", "--emit asm.*sm_80 has no such stage.*ptx"),
+                                      ("generic", "ptx", "--emit ptx.*generic has no such stage.*asm"),
+                                      ("sm_80", "tree", "--emit.*tree")):
+            self.assert_line(self.seqtile(*norm, "--target", target, "--emit", emit), 2, pattern)
+
     def test_plain_words(self):
         run = self.seqtile("tune", "rms_norm", "--set", "n=64", "--threads", "1", "--length", "3",
                            "--cache", "words.db", "--artifacts", "words_artifacts.db")

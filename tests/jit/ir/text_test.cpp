@@ -71,6 +71,23 @@ TEST_CASE("text: attributes of every kind and unusual values round-trip", "[jit]
   CHECK(function->body().ops.back()->string_attr("message") == "a \"quote\", \\ and \n\xff");
 }
 
+TEST_CASE("text: facts about how a program is run round-trip", "[jit][ir]") {
+  const std::string text =
+      "kernel @k(%0 x: view<[?, 64], f32, contiguous, align 16>) {num_warps = 4, order = \"rows\"} {\n"
+      "  %1 = constant {value = 0} : i64\n"
+      "  prefetch %0, %1, %1\n"
+      "}\n";
+  const auto function = parse(text);
+  CHECK(std::get<int64_t>(function->attributes.at("num_warps")) == 4);
+  CHECK(print(*function) == text);
+
+  KernelBuilder b("scheduled");
+  b.schedule({{"num_warps", int64_t{8}}});
+  const auto built = b.finish();
+  CHECK(print(*built) == "kernel @scheduled() {num_warps = 8} {\n}\n");
+  CHECK(parse(print(*built))->attributes == built->attributes);
+}
+
 TEST_CASE("text: numbers of values survive, and values made after parsing get new ones", "[jit][ir]") {
   const auto function = parse("kernel @k() {\n  %40 = iota : tile<[4], i32>\n}");
   Op* op = function->append(&function->body(), OpKind::neg, {function->body().ops[0]->results[0]},
