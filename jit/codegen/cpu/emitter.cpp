@@ -76,36 +76,6 @@ llvm::Type* Emitter::type_of(DType dtype) {
 
 llvm::Type* Emitter::memory_type(DType dtype) { return dtype == DType::i1 ? b.getInt8Ty() : type_of(dtype); }
 
-std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector<Value*> inits,
-                                  const CarriedBody& body) {
-  llvm::Function* fn = b.GetInsertBlock()->getParent();
-  llvm::BasicBlock* before = b.GetInsertBlock();
-  auto* header = llvm::BasicBlock::Create(context, "loop", fn);
-  auto* inside = llvm::BasicBlock::Create(context, "body", fn);
-  auto* after = llvm::BasicBlock::Create(context, "done", fn);
-  b.CreateBr(header);
-  b.SetInsertPoint(header);
-  llvm::PHINode* index = b.CreatePHI(b.getInt64Ty(), 2);
-  index->addIncoming(lo, before);
-  std::vector<llvm::PHINode*> phis;
-  std::vector<Value*> carried;
-  for (Value* init : inits) {
-    phis.push_back(b.CreatePHI(init->getType(), 2));
-    phis.back()->addIncoming(init, before);
-    carried.push_back(phis.back());
-  }
-  b.CreateCondBr(b.CreateICmpSLT(index, hi), inside, after);
-  b.SetInsertPoint(inside);
-  const std::vector<Value*> next = body(index, carried);
-  Value* next_index = b.CreateNSWAdd(index, step);
-  llvm::BasicBlock* latch = b.GetInsertBlock();
-  b.CreateBr(header);
-  index->addIncoming(next_index, latch);
-  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], latch);
-  b.SetInsertPoint(after);
-  return carried;
-}
-
 void Emitter::loop(Value* lo, Value* hi, int64_t step, const std::function<void(Value*)>& body) {
   const auto* first = llvm::dyn_cast<llvm::ConstantInt>(lo);
   const auto* last = llvm::dyn_cast<llvm::ConstantInt>(hi);
@@ -117,17 +87,6 @@ void Emitter::loop(Value* lo, Value* hi, int64_t step, const std::function<void(
     body(index);
     return std::vector<Value*>{};
   });
-}
-
-void Emitter::if_then(Value* condition, const std::function<void()>& body) {
-  llvm::Function* fn = b.GetInsertBlock()->getParent();
-  auto* inside = llvm::BasicBlock::Create(context, "then", fn);
-  auto* after = llvm::BasicBlock::Create(context, "endif", fn);
-  b.CreateCondBr(condition, inside, after);
-  b.SetInsertPoint(inside);
-  body();
-  b.CreateBr(after);
-  b.SetInsertPoint(after);
 }
 
 int64_t Emitter::reserve(int64_t bytes) {

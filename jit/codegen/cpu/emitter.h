@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/codegen/control_flow.h"
 #include "jit/dtype.h"
 #include "jit/target.h"
 #include "llvm/IR/IRBuilder.h"
@@ -38,10 +39,11 @@ class Emitter {
   /// for (i = lo; i < hi; i += step) body(i). `step` > 0.
   void loop(llvm::Value* lo, llvm::Value* hi, int64_t step, const std::function<void(llvm::Value*)>& body);
   /// The same with values carried from one iteration to the next; returns those after the last one.
-  using CarriedBody = std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>;
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
-                                 const CarriedBody& body);
-  void if_then(llvm::Value* condition, const std::function<void()>& body);
+                                 const codegen::LoopBody& body) {
+    return codegen::emit_loop(b, lo, hi, step, std::move(inits), body);
+  }
+  void if_then(llvm::Value* condition, const std::function<void()>& body) { codegen::emit_if(b, condition, body); }
 
   /// Reserves arena bytes (64-byte aligned) for the whole program; returns the offset.
   int64_t reserve(int64_t bytes);

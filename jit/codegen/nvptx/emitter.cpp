@@ -108,32 +108,12 @@ Value* Emitter::num_programs(int axis) {
   return b.CreateZExt(b.CreateIntrinsic(kIds[axis], {}, {}), b.getInt64Ty());
 }
 
-std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector<Value*> inits, const Body& body) {
-  llvm::BasicBlock* before = b.GetInsertBlock();
-  auto* head = llvm::BasicBlock::Create(context, "loop", function);
-  auto* inside = llvm::BasicBlock::Create(context, "body", function);
-  auto* after = llvm::BasicBlock::Create(context, "done", function);
-  b.CreateBr(head);
-  b.SetInsertPoint(head);
-  auto* index = b.CreatePHI(lo->getType(), 2);
-  index->addIncoming(lo, before);
-  std::vector<llvm::PHINode*> phis;
-  std::vector<Value*> carried;
-  for (Value* init : inits) {
-    phis.push_back(b.CreatePHI(init->getType(), 2));
-    phis.back()->addIncoming(init, before);
-    carried.push_back(phis.back());
-  }
-  b.CreateCondBr(b.CreateICmpSLT(index, hi), inside, after);
-  b.SetInsertPoint(inside);
+std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector<Value*> inits,
+                                  const codegen::LoopBody& body) {
   enter_loop();
-  const std::vector<Value*> next = body(index, carried);
+  auto last = codegen::emit_loop(b, lo, hi, step, std::move(inits), body);
   leave_loop();
-  index->addIncoming(b.CreateAdd(index, step), b.GetInsertBlock());
-  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], b.GetInsertBlock());
-  b.CreateBr(head);
-  b.SetInsertPoint(after);
-  return carried;
+  return last;
 }
 
 std::vector<Value*> Emitter::choose(Value* condition, const std::function<std::vector<Value*>()>& body,
@@ -158,15 +138,9 @@ std::vector<Value*> Emitter::choose(Value* condition, const std::function<std::v
 }
 
 void Emitter::if_then(Value* condition, const std::function<void()>& body) {
-  auto* inside = llvm::BasicBlock::Create(context, "then", function);
-  auto* after = llvm::BasicBlock::Create(context, "endif", function);
-  b.CreateCondBr(condition, inside, after);
-  b.SetInsertPoint(inside);
   const int before = num_syncs_;
-  body();
+  codegen::emit_if(b, condition, body);
   num_syncs_ = before;
-  b.CreateBr(after);
-  b.SetInsertPoint(after);
 }
 
 Value* Emitter::opaque(Value* value) {

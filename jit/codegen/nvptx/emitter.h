@@ -6,8 +6,10 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "jit/codegen/control_flow.h"
 #include "jit/dtype.h"
 #include "jit/target.h"
 #include "llvm/IR/IRBuilder.h"
@@ -49,10 +51,9 @@ class Emitter {
   llvm::Value* program_id(int axis);
   llvm::Value* num_programs(int axis);
 
-  /// for (i = lo; i < hi; i += step) carried = body(i, carried). All threads take the same number of turns.
-  using Body = std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>;
+  /// All threads take the same number of turns.
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
-                                 const Body& body);
+                                 const codegen::LoopBody& body);
   /// Around code that is emitted once and runs many times.
   void enter_loop() { ++loop_depth_; }
   void leave_loop() { --loop_depth_; }

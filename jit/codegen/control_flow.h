@@ -1,0 +1,22 @@
+// jit/codegen/control_flow.h -- loops and branches in LLVM IR.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <vector>
+
+namespace llvm {
+class IRBuilderBase;
+class Value;
+}  // namespace llvm
+
+namespace seqtile::codegen {
+
+/// The next carried values from the index and the carried values of one turn.
+using LoopBody = std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>;
+
+/// for (i = lo; i < hi; i += step) carried = body(i, carried). Returns what is carried after the last turn.
+std::vector<llvm::Value*> emit_loop(llvm::IRBuilderBase& b, llvm::Value* lo, llvm::Value* hi, llvm::Value* step,
+                                    std::vector<llvm::Value*> inits, const LoopBody& body);
+void emit_if(llvm::IRBuilderBase& b, llvm::Value* condition, const std::function<void()>& body);
+
+}  // namespace seqtile::codegen
