@@ -153,7 +153,7 @@ TEST_CASE("device: names that are not in this machine or build are one clear err
 
 TEST_CASE("device: the CPU describes itself with sorted, printable facts", "[jit][device]") {
   const auto devices = list_devices();
-  REQUIRE(devices.size() == 1);
+  REQUIRE_FALSE(devices.empty());
   const DeviceInfo& info = devices[0];
   CHECK_FALSE(info.name.empty());
   CHECK(std::is_sorted(info.facts.begin(), info.facts.end()));
