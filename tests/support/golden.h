@@ -10,4 +10,8 @@ namespace seqtile::testing {
 /// new text, which is left in the working folder.
 std::string compare_golden(const std::string& name, std::string_view actual);
 
+/// PTX that differs only where the code does: registers and labels numbered in the order of their appearance, without
+/// declarations of registers, versions, comments and columns.
+std::string normalized_ptx(std::string_view text);
+
 }  // namespace seqtile::testing

@@ -1,0 +1,89 @@
+// tests/kernels/gpu_text_test.cpp -- what the PTX of the library's kernels is made of.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include "jit/compiler.h"
+#include "tests/support/golden.h"
+#include "tests/support/kernel_cases.h"
+
+namespace seqtile::testing {
+namespace {
+
+const KernelCase kNorm{"rms_norm", {{"n", int64_t{576}}, {"residual", int64_t{1}}}};
+const KernelCase kLayerNorm{"layer_norm", {{"n", int64_t{897}}}};
+const KernelCase kSoftmax{"softmax", {{"n", int64_t{2304}}}};
+const KernelCase kSilu{"silu_and_mul", {{"n", int64_t{896}}}};
+const KernelCase kEmbedding{"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{576}}}};
+const KernelCase kRope{"rope", {{"heads", int64_t{4}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}}};
+const KernelCase kLinear{"linear", {{"n", int64_t{200}}, {"k", int64_t{200}}, {"residual", int64_t{1}}}};
+
+KernelCase attention(const char* phase) {
+  return {"attention_forward",
+          {{"heads", int64_t{2}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string(phase)}}};
+}
+
+/// PTX of one configuration; where it has no parameters, of the default.
+std::string ptx_of(const KernelCase& test_case, DType dtype, int64_t length, const char* target,
+                   autotune::Config config = {}) {
+  const autotune::OpDef& op = library_op(test_case.operation);
+  const autotune::Workload workload = normalized(test_case, dtype, 1);
+  const Target gpu = gpu_target(target);
+  if (config.values().empty()) config = op.default_config(workload, length, gpu);
+  const KernelBinary binary = compile(*autotune::build_kernel(op, workload, config, gpu), gpu);
+  return {reinterpret_cast<const char*>(binary.code.data()), binary.code.size()};
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("gpu text: keeping accesses in order costs the library's kernels no barrier", "[kernels][nvptx]") {
+  // What reductions and products through shared memory need, and no more.
+  const std::pair<KernelCase, size_t> most[] = {{kNorm, 2},
+                                                {kLayerNorm, 4},
+                                                {kSoftmax, 4},
+                                                {kSilu, 0},
+                                                {kEmbedding, 0},
+                                                {kRope, 0},
+                                                {kLinear, 2},
+                                                {attention("prefill"), 18},
+                                                {attention("decode"), 19}};
+  for (const auto& [test_case, barriers] : most)
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t length : {1, 64, 1000}) {
+        INFO(test_case.operation << " " << dtype_name(dtype) << " " << length);
+        CHECK(count(ptx_of(test_case, dtype, length, "sm_80"), "bar.sync") <= barriers);
+      }
+}
+
+TEST_CASE("gpu text: kernels are the code that they were", "[kernels][nvptx]") {
+  const auto difference = [](const char* name, const std::string& text) {
+    return compare_golden("ptx/" + std::string(name) + ".txt", normalized_ptx(text));
+  };
+  const KernelCase product{"linear", {{"n", int64_t{256}}, {"k", int64_t{128}}}};
+  const autotune::Config tile{{"block_m", int64_t{64}},
+                              {"block_n", int64_t{64}},
+                              {"block_k", int64_t{64}},
+                              {"num_warps", int64_t{4}},
+                              {"num_stages", int64_t{2}}};
+  CHECK(difference("rms_norm_bf16", ptx_of(kNorm, DType::bf16, 64, "sm_80")) == "");
+  CHECK(difference("linear_bf16_sm_80", ptx_of(product, DType::bf16, 64, "sm_80", tile)) == "");
+  CHECK(difference("linear_bf16_sm_90a", ptx_of(product, DType::bf16, 64, "sm_90a", tile)) == "");
+  CHECK(difference("attention_bf16", ptx_of(attention("prefill"), DType::bf16, 64, "sm_80")) == "");
+}
+
+TEST_CASE("gpu text: names and comments are no code", "[kernels][nvptx]") {
+  const std::string one =
+      ".version 7.4\n.reg .b32 %r<9>;\n$L__BB0_7: // loop\n\tadd.s32 \t%r3, %r8, %r3;\n@%p2 bra $L__BB0_7;\n";
+  const std::string two = ".reg .b32 %r<4>;\n$L__BB1_2:\nadd.s32 %r1, %r2, %r1; // again\n@%p1 bra $L__BB1_2;";
+  CHECK(normalized_ptx(one) == "L0:\nadd.s32 %r0, %r1, %r0;\n@%p0 bra L0;\n");
+  CHECK(normalized_ptx(two) == normalized_ptx(one));
+  CHECK(normalized_ptx("mov.u32 %r5, %tid.x;\n{.reg .pred p; bra W12;}") ==
+        "mov.u32 %r0, %tid.x;\n{.reg .pred p; bra L0;}\n");
+}
+
+}  // namespace seqtile::testing
