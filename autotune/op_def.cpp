@@ -72,7 +72,7 @@ std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& work
   KernelBuilder builder(kernel_name(op, workload, config, target));
   if (target.is_gpu()) {
     builder.align_rows(16);
-    for (const char* name : {"num_warps", "num_stages"})
+    for (const char* name : {"num_warps", "num_stages", "cluster"})
       if (config.values().contains(name)) builder.schedule({{name, config.get_int(name)}});
   }
   op.build(builder, workload, config, target);

@@ -70,7 +70,7 @@ class Collector {
   Collector(const Shape& s, int threads, const Target& target) : s_(s), threads_(threads), target_(target) {}
   void add(const Tile& t) {
     if (refusal(s_, t, threads_, target_)) return;
-    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps, t.num_stages}).second)
+    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps, t.num_stages, t.cluster}).second)
       tiles_.push_back(t);
   }
   std::vector<Tile> take() { return std::move(tiles_); }
@@ -79,7 +79,7 @@ class Collector {
   const Shape& s_;
   int threads_;
   const Target& target_;
-  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
   std::vector<Tile> tiles_;
 };
 
@@ -220,7 +220,7 @@ int64_t shared_bytes(const Shape& s, const Tile& t) {
          t.block_m * (t.block_n * bytes + kPadding) + kBarriers;
 }
 
-void collect_mma(const Shape& s, int64_t length, Collector& collector) {
+void collect_mma(const Shape& s, int64_t length, const Target& target, Collector& collector) {
   const int64_t cover = round_up(length, 16);
   for (const int64_t num_warps : {4, 8})
     for (const int64_t block_m : {16, 32, 64, 128})
@@ -229,7 +229,13 @@ void collect_mma(const Shape& s, int64_t length, Collector& collector) {
           for (const int64_t num_stages : {2, 3, 4}) {
             const int64_t sums = block_m * block_n * s.weights_per_loop() / (32 * num_warps);
             if ((block_m > 16 && block_m / 2 >= cover) || sums < 4 || sums > 128) continue;
-            collector.add({"mma", block_m, block_n, 16, 8, block_k, num_warps, num_stages});
+            Tile tile{"mma", block_m, block_n, 16, 8, block_k, num_warps, num_stages};
+            if (target.has_wgmma) tile.cluster = 1;
+            collector.add(tile);
+            // Two blocks of rows of whole warp groups.
+            if (!target.has_wgmma || block_m % (16 * num_warps) || length <= block_m) continue;
+            tile.cluster = 2;
+            collector.add(tile);
           }
 }
 
@@ -250,19 +256,29 @@ double predict_gpu_us(const Shape& s, const Tile& t, int64_t length) {
 
 Tile Tile::from(const autotune::Config& c) {
   if (c.values().contains("block_k"))
-    return {"mma", c.get_int("block_m"), c.get_int("block_n"),   16,
-            8,     c.get_int("block_k"), c.get_int("num_warps"), c.get_int("num_stages")};
+    return {"mma",
+            c.get_int("block_m"),
+            c.get_int("block_n"),
+            16,
+            8,
+            c.get_int("block_k"),
+            c.get_int("num_warps"),
+            c.get_int("num_stages"),
+            c.values().contains("cluster") ? c.get_int("cluster") : 0};
   return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"),
           c.get_int("mr"),      c.get_int("nr"),      c.get_int("kc")};
 }
 
 autotune::Config Tile::config() const {
-  if (form == "mma")
-    return {{"block_m", block_m},
-            {"block_n", block_n},
-            {"block_k", kc},
-            {"num_warps", num_warps},
-            {"num_stages", num_stages}};
+  if (form == "mma") {
+    autotune::Config config{{"block_m", block_m},
+                            {"block_n", block_n},
+                            {"block_k", kc},
+                            {"num_warps", num_warps},
+                            {"num_stages", num_stages}};
+    if (cluster) config.set("cluster", cluster);
+    return config;
+  }
   return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
 }
 
@@ -291,7 +307,7 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
 std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const Target& target) {
   Collector collector(s, threads, target);
   if (target.is_gpu()) {
-    collect_mma(s, length, collector);
+    collect_mma(s, length, target, collector);
     return collector.take();
   }
   collect_outer(s, threads, length, target, collector);

@@ -34,6 +34,7 @@ struct Tile {
   std::string form;  ///< "dot" | "outer" | "transposed", "mma" on GPUs
   int64_t block_m, block_n, mr, nr, kc;
   int64_t num_warps = 0, num_stages = 0;  ///< GPUs
+  int64_t cluster = 0;                    ///< Hopper: programs along the rows that share tiles of w
 
   static Tile from(const autotune::Config& config);
   autotune::Config config() const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <span>
 
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
 #include <fmt/format.h>
 
 namespace seqtile::nvptx::hopper {
@@ -76,6 +78,31 @@ void copy_box(Emitter& e, Value* to, Value* map, const std::vector<Value*>& coor
                          rank, operand_list(3, rank)),
              "r,l,r," + repeated("r", rank) + "~{memory}", operands);
 }
+
+void copy_box_to_all(Emitter& e, Value* to, Value* map, const std::vector<Value*>& coordinates, Value* barrier,
+                     int blocks) {
+  const size_t rank = coordinates.size();
+  std::vector<Value*> operands = {to, map, barrier, e.b.getInt16(static_cast<uint16_t>((1 << blocks) - 1))};
+  operands.insert(operands.end(), coordinates.begin(), coordinates.end());
+  e.assembly(e.b.getVoidTy(),
+             fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                         ".multicast::cluster [$0], [$1, {}], [$2], $3;",
+                         rank, operand_list(4, rank)),
+             "r,l,r,h," + repeated("r", rank) + "~{memory}", operands);
+}
+
+void arrive_at(Emitter& e, Value* barrier, Value* rank) {
+  e.assembly(e.b.getVoidTy(),
+             "{.reg .b32 a; mapa.shared::cluster.u32 a, $0, $1; "
+             "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [a];}",
+             "r,r,~{memory}", {barrier, rank});
+}
+
+Value* cluster_rank(Emitter& e) {
+  return e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_cluster_ctarank, {}, {});
+}
+
+void sync_cluster(Emitter& e) { plain(e, "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"); }
 
 void fence_proxy(Emitter& e) { plain(e, "fence.proxy.async.shared::cta;"); }
 void fence_wgmma(Emitter& e) { plain(e, "wgmma.fence.sync.aligned;"); }

@@ -21,6 +21,15 @@ void arrive(Emitter& e, llvm::Value* barrier);
 /// Copies the box at `coordinates` (i32, innermost first) to `to`; what lies outside of the tensor becomes zero.
 void copy_box(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<llvm::Value*>& coordinates,
               llvm::Value* barrier);
+/// The same, to the same place and barrier of every block of a cluster of `blocks`.
+void copy_box_to_all(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<llvm::Value*>& coordinates,
+                     llvm::Value* barrier, int blocks);
+/// Arrives at the barrier that lies at the same place in block `rank` (i32) of the cluster.
+void arrive_at(Emitter& e, llvm::Value* barrier, llvm::Value* rank);
+/// Number of the block in its cluster, i32.
+llvm::Value* cluster_rank(Emitter& e);
+/// All threads of the cluster that have not ended meet; what they did to shared memory before is ordered before.
+void sync_cluster(Emitter& e);
 /// What this thread wrote to shared memory is visible to wgmma and TMA.
 void fence_proxy(Emitter& e);
 

@@ -48,7 +48,7 @@ int schedule_of(const ir::Function& function, std::string_view name, int fallbac
 Program::Program(llvm::Module& module, const Target& target, const ir::Function& function)
     : function_(function),
       users_(passes::users_of(function)),
-      tma_(plan_tma(function, target, users_, warps_of(function))),
+      tma_(plan_tma(function, target, users_, warps_of(function), schedule_of(function, "cluster", 1))),
       e_(module, target, function.name(),
          {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0), warps_of(function),
           tma_.loop ? kGroupWarps : 0}),
@@ -75,7 +75,9 @@ GpuLaunch Program::launch() const {
   GpuLaunch launch;
   launch.threads = static_cast<uint32_t>((e_.num_warps + (tma_.loop ? kGroupWarps : 0)) * kLanes);
   launch.shared_bytes = static_cast<uint32_t>(e_.shared_bytes());
-  if (tma_.loop) launch.tensor_maps = tma_.maps;
+  if (!tma_.loop) return launch;
+  launch.tensor_maps = tma_.maps;
+  launch.cluster[0] = static_cast<uint32_t>(tma_.cluster);
   return launch;
 }
 

@@ -12,7 +12,9 @@
 //       copy the panels                            arrive on empty[group][slot], one lane a warp
 //
 // Parities flip each time round the slots; the producer's first round finds everything empty. Registers move from the
-// producer to the consumers (setmaxnreg). After the roles part, barriers of the block are those of the consumers.
+// producer to the consumers (setmaxnreg). In a cluster, streams that its blocks share are copied in parts: each block
+// sends its rows to all of them, and an `empty` barrier counts the consumer warps of all blocks. After the roles part,
+// barriers of the block are those of the consumers.
 #include <algorithm>
 
 #include "jit/codegen/nvptx/hopper.h"
@@ -50,11 +52,12 @@ void Program::init_barriers() {
     for (int group = 0; group < tma_.num_groups; ++group)
       for (int slot = 0; slot < pipeline.slots; ++slot) {
         hopper::init_barrier(e_, barrier(0, group, e_.i32(slot)), 1);
-        hopper::init_barrier(e_, barrier(1, group, e_.i32(slot)), e_.num_warps);
+        hopper::init_barrier(e_, barrier(1, group, e_.i32(slot)), int64_t{e_.num_warps} * tma_.cluster);
       }
     hopper::fence_barriers(e_);
   });
-  e_.sync();
+  if (tma_.cluster > 1) hopper::sync_cluster(e_);
+  else e_.sync();
 }
 
 // The kernel in two roles. Every value is computed anew in each.
@@ -68,12 +71,14 @@ void Program::lower_specialised() {
   e_.b.SetInsertPoint(producer);
   if (few) e_.b.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {}, {e_.i32(few)});
   e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(int64_t{e_.num_warps} * kLanes)), [&] { produce(function_.body()); });
+  if (tma_.cluster > 1) hopper::sync_cluster(e_);
   e_.b.CreateRetVoid();
 
   e_.b.SetInsertPoint(consumer);
   if (many) e_.b.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_inc_sync_aligned_u32, {}, {e_.i32(many)});
   e_.sync_consumers_only();
   lower_block(function_.body());
+  if (tma_.cluster > 1) hopper::sync_cluster(e_);  // the others still copy to this block and arrive here
 }
 
 // Scalars and views as far as the loop needs them, and the loop's copies.
@@ -119,20 +124,26 @@ void Program::copy_group(int group, Value* slot) {
     const Op& load = *stream.stream.load;
     const int64_t element = dtype_bytes(load.results[0]->type.dtype), panels = pipeline.streams[i].num_panels();
     const MapPlace place = map_place(load.operands[0], stream);
+    // The part of the rows that this block copies.
+    const int64_t part = stream.rows / tma_.cluster;
+    Value* rank = stream.is_shared ? hopper::cluster_rank(e_) : e_.i32(0);
+    Value* first_row = e_.b.CreateMul(e_.b.CreateZExt(rank, e_.b.getInt64Ty()), e_.i64(part));
     for (int64_t panel = 0; panel < panels; ++panel) {
       // Innermost first; the tile's two dimensions are where no index has fixed one.
       std::vector<Value*> coordinates;
       for (size_t d = place.origin.size(); d-- > 0;) {
         Value* at = place.origin[d];
-        if (place.open[0] == d) at = e_.b.CreateAdd(at, scalars_.at(load.operands[1]));
-        if (place.open[1] == d) {
-          at = e_.b.CreateAdd(at, scalars_.at(load.operands[2]));
-          at = e_.b.CreateAdd(at, e_.i64(panel * stream.panel_bytes / element));
-        }
+        if (place.open[0] == d) at = e_.b.CreateAdd(e_.b.CreateAdd(at, scalars_.at(load.operands[1])), first_row);
+        if (place.open[1] == d)
+          at = e_.b.CreateAdd(e_.b.CreateAdd(at, scalars_.at(load.operands[2])),
+                              e_.i64(panel * stream.panel_bytes / element));
         coordinates.push_back(e_.b.CreateTrunc(at, e_.b.getInt32Ty()));
       }
       const int64_t first = pipeline.streams[i].first + panel * stream.rows * stream.panel_bytes;
-      hopper::copy_box(e_, e_.address_of(e_.reserved(first, offset)), place.map, coordinates, full);
+      Value* more = e_.b.CreateAdd(offset, e_.b.CreateMul(rank, e_.i32(part * stream.panel_bytes)));
+      Value* to = e_.address_of(e_.reserved(first, more));
+      if (stream.is_shared) hopper::copy_box_to_all(e_, to, place.map, coordinates, full, tma_.cluster);
+      else hopper::copy_box(e_, to, place.map, coordinates, full);
     }
   }
 }
@@ -225,7 +236,11 @@ void Program::await_group(int group) {
 }
 
 void Program::release_group(int group, Value* slot) {
-  e_.if_then(e_.b.CreateICmpEQ(e_.lane, e_.i32(0)), [&] { hopper::arrive(e_, barrier(1, group, slot)); });
+  if (tma_.cluster == 1)
+    return e_.if_then(e_.b.CreateICmpEQ(e_.lane, e_.i32(0)), [&] { hopper::arrive(e_, barrier(1, group, slot)); });
+  // Every block of the cluster copies to this one: one lane tells each of them.
+  e_.if_then(e_.b.CreateICmpSLT(e_.lane, e_.i32(tma_.cluster)),
+             [&] { hopper::arrive_at(e_, barrier(1, group, slot), e_.lane); });
 }
 
 // Waits for the streams that a product is the first to read.

@@ -67,6 +67,26 @@ bool is_recomputable(const ir::Value* value, const ir::Block& body) {
                      [&](const ir::Value* operand) { return is_recomputable(operand, body); });
 }
 
+/// Whether `value` is the same in all programs that differ in axis 0 only.
+bool is_same_along_rows(const ir::Value* value) {
+  if (!value->def) return true;  // a parameter, or the loop's index
+  if (value->def->kind == OpKind::program_id && value->def->int_attr("axis") == 0) return false;
+  return std::all_of(value->def->operands.begin(), value->def->operands.end(), is_same_along_rows);
+}
+
+/// Which streams the blocks of a cluster share; the plan's cluster is 1 where there are none.
+void share_streams(const Op& loop, TmaPlan& plan, int cluster) {
+  constexpr int64_t kRowsOfAPart = 8;
+  for (const passes::Stream& stream : plan.found.streams) plan.streams.push_back({stream});
+  if (cluster < 2 || !std::all_of(loop.operands.begin(), loop.operands.begin() + 3, is_same_along_rows)) return;
+  for (TmaStream& planned : plan.streams) {
+    const Op& load = *planned.stream.load;
+    planned.is_shared = load.results[0]->type.shape[0] % (kRowsOfAPart * cluster) == 0 &&
+                        std::all_of(load.operands.begin(), load.operands.end(), is_same_along_rows);
+    if (planned.is_shared) plan.cluster = cluster;
+  }
+}
+
 std::string refuse_dot(const Op& dot, int num_warps, const passes::StreamedLoop& loop) {
   const ir::Type &a = dot.operands[0]->type, &c = dot.results[0]->type;
   if (dtype_bytes(a.dtype) != 2) return fmt::format("wgmma takes no {} operands", dtype_name(a.dtype));
@@ -101,7 +121,8 @@ std::string plan_stream(const ir::Function& function, TmaStream& stream, TmaPlan
       if (other == param) break;
       map.first_slot += static_cast<uint32_t>(ir::num_slots(other->type));
     }
-    const int64_t sides[] = {stream.rows, stream.panel_bytes / dtype_bytes(type.dtype)};
+    const int64_t sides[] = {stream.is_shared ? stream.rows / plan.cluster : stream.rows,
+                             stream.panel_bytes / dtype_bytes(type.dtype)};
     for (const int dim : origin->dims) map.box.push_back(dim < 0 ? 1 : static_cast<uint32_t>(sides[dim]));
     const auto known = std::find(plan.maps.begin(), plan.maps.end(), map);
     stream.maps[param] = static_cast<int>(known - plan.maps.begin());
@@ -133,7 +154,7 @@ void group_streams(TmaPlan& plan) {
 }
 
 std::string plan_loop(const ir::Function& function, const Op& loop, const passes::Users& users, int num_warps,
-                      TmaPlan& plan) {
+                      int cluster, TmaPlan& plan) {
   plan.found = passes::find_streams(loop, users);
   if (plan.found.streams.empty()) return "no loop streams operands of products";
   for (size_t i = 0; i < 3; ++i)
@@ -151,11 +172,9 @@ std::string plan_loop(const ir::Function& function, const Op& loop, const passes
     if (op->kind != OpKind::dot) continue;
     if (std::string why = refuse_dot(*op, num_warps, plan.found); !why.empty()) return why;
   }
-  for (const passes::Stream& stream : plan.found.streams) {
-    TmaStream planned{stream};
-    if (std::string why = plan_stream(function, planned, plan); !why.empty()) return why;
-    plan.streams.push_back(std::move(planned));
-  }
+  share_streams(loop, plan, cluster);
+  for (TmaStream& stream : plan.streams)
+    if (std::string why = plan_stream(function, stream, plan); !why.empty()) return why;
   plan.loop = &loop;
   group_streams(plan);
   return "";
@@ -181,7 +200,8 @@ int64_t panel_bytes_of(int64_t row_bytes) {
   return 0;
 }
 
-TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps) {
+TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps,
+                 int cluster) {
   TmaPlan none;
   if (!target.has_wgmma) none.refusal = target.name + " has no wgmma";
   else if (num_warps != kGroupWarps && num_warps != 2 * kGroupWarps)  // layouts know powers of two, three do not fit
@@ -193,7 +213,7 @@ TmaPlan plan_tma(const ir::Function& function, const Target& target, const passe
     if (has_effect(*op, ir::OpEffects::write)) break;  // what the producer reads later is not ordered behind it
     if (op->kind != OpKind::for_loop) continue;
     TmaPlan plan;
-    plan.refusal = plan_loop(function, *op, users, num_warps, plan);
+    plan.refusal = plan_loop(function, *op, users, num_warps, cluster, plan);
     if (plan.refusal.empty()) return plan;
     none.refusal = plan.refusal;
   }

@@ -24,6 +24,7 @@ struct TmaStream {
   int64_t rows = 0, columns = 0;
   int64_t panel_bytes = 0;               ///< 32, 64 or 128
   int group = 0;                         ///< streams of a group arrive together: the same products read them
+  bool is_shared = false;                ///< the blocks of a cluster read the same: each copies a part to all of them
   std::map<const ir::Value*, int> maps;  ///< the tensor map of each parameter that the view may be of
 };
 
@@ -33,13 +34,15 @@ struct TmaPlan {
   passes::StreamedLoop found;
   std::vector<TmaStream> streams;
   int num_groups = 0;
+  int cluster = 1;  ///< blocks along axis 0 that share streams
   std::vector<TensorMapSpec> maps;
 };
 
 /// Bytes of a panel of a tile whose rows have `row_bytes`: the widest that divides them; 0: none does.
 int64_t panel_bytes_of(int64_t row_bytes);
 
-/// Requires: num_warps, those that compute.
-TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps);
+/// `num_warps` are those that compute. A cluster is formed where its blocks can share a stream, else there is none.
+TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps,
+                 int cluster = 1);
 
 }  // namespace seqtile::nvptx

@@ -29,9 +29,9 @@ std::unique_ptr<ir::Function> matmul(const Shape& s) {
   return b.finish();
 }
 
-TmaPlan plan(const Shape& shape, int num_warps = 8, const char* target = "sm_90a") {
+TmaPlan plan(const Shape& shape, int num_warps = 8, const char* target = "sm_90a", int cluster = 1) {
   const auto function = matmul(shape);
-  TmaPlan found = plan_tma(*function, gpu_target(target), passes::users_of(*function), num_warps);
+  TmaPlan found = plan_tma(*function, gpu_target(target), passes::users_of(*function), num_warps, cluster);
   found.found = {};  // points into the function
   return found;
 }
@@ -53,6 +53,16 @@ TEST_CASE("tma plan: narrow blocks of k take narrower swizzles", "[jit][nvptx]")
   CHECK(plan({.block_k = 16}).maps.at(0).swizzle_bytes == 32);
   CHECK(panel_bytes_of(192) == 64);
   CHECK(panel_bytes_of(24) == 0);
+}
+
+TEST_CASE("tma plan: the blocks of a cluster share what does not depend on their rows", "[jit][nvptx]") {
+  const TmaPlan found = plan({}, 8, "sm_90a", 2);
+  CHECK(found.cluster == 2);
+  REQUIRE(found.streams.size() == 2);
+  CHECK_FALSE(found.streams[0].is_shared);
+  CHECK(found.streams[1].is_shared);
+  CHECK(found.maps.at(0).box == std::vector<uint32_t>{128, 64});
+  CHECK(found.maps.at(1).box == std::vector<uint32_t>{64, 64});
 }
 
 TEST_CASE("tma plan: every refusal says what does not fit", "[jit][nvptx]") {
