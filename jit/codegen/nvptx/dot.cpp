@@ -26,8 +26,8 @@ constexpr int kStepM = 16;  // rows of one instruction
 bool Program::is_chained(const Op& dot) const {
   return std::any_of(dot.parent->ops.begin(), dot.parent->ops.end(), [&](const Op* other) {
     return other != &dot && other->kind == OpKind::dot &&
-           (passes::follows_from(other->operands[0], dot.results[0]) ||
-            passes::follows_from(dot.operands[0], other->results[0]));
+           (codegen::follows_from(other->operands[0], dot.results[0]) ||
+            codegen::follows_from(dot.operands[0], other->results[0]));
   });
 }
 
@@ -127,7 +127,7 @@ std::vector<Value*> Program::packed_fragment(const LinearLayout& layout, const s
 
 // Operands that are not where the instructions take them from are staged in the scratch memory.
 Program::DotOperands Program::prepare_operands(const Op& op, const LinearLayout& layout) {
-  const ir::Value *a = op.operands[0], *b = passes::stored_operand(op, 1);
+  const ir::Value *a = op.operands[0], *b = codegen::stored_operand(op, 1);
   DotOperands operands{staged_operand(op, 0), staged_operand(op, 1), {}, {}};
   const int64_t step_k = kMmaStepBytes / dtype_bytes(a->type.dtype);
   if (const Staged* ready = in_shared(a)) operands.left = *ready;
@@ -157,7 +157,7 @@ void Program::lower_dot(const Op& op) {
   if (!is_float(dtype) || bytes > 4) fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");
   const LinearLayout layout = preferred(result);
   const Coordinates core = layout.core_shape(), repeats = layout.repeats();
-  const bool by_columns = passes::is_transposed(op.operands[1]);
+  const bool by_columns = codegen::is_transposed(op.operands[1]);
   std::vector<Value*> sums = pull(op.operands[2], layout);
   const DotOperands operands = prepare_operands(op, layout);
 

@@ -86,7 +86,7 @@ bool Program::reads_as_writer(const Op& op, const LinearLayout& layout) const {
 }
 
 void Program::order_copies(const Pipeline& pipeline) {
-  for (const passes::Stream& stream : pipeline.loop.streams)
+  for (const codegen::Stream& stream : pipeline.loop.streams)
     sync_before({ir::region_of(*stream.load), false, std::nullopt, nullptr});
 }
 
@@ -94,7 +94,7 @@ bool Program::is_streamed(const Op& load, const Op& loop) const {
   const auto pipeline = pipelines_.find(&loop);
   if (pipeline == pipelines_.end()) return false;
   const auto& streams = pipeline->second.loop.streams;
-  return std::any_of(streams.begin(), streams.end(), [&](const passes::Stream& s) { return s.load == &load; });
+  return std::any_of(streams.begin(), streams.end(), [&](const codegen::Stream& s) { return s.load == &load; });
 }
 
 void Program::note_turns(const ir::Block& block, const Op& loop) {

@@ -24,7 +24,7 @@ using llvm::Value;
 namespace {
 
 /// Whether everything that is computed from `tile`, element by element, ends as operand c of `dot`.
-bool only_feeds(const ir::Value* tile, const Op& dot, const passes::Users& users) {
+bool only_feeds(const ir::Value* tile, const Op& dot, const codegen::Users& users) {
   const auto found = users.find(tile);
   if (found == users.end()) return false;
   for (const Op* user : found->second) {
@@ -43,8 +43,8 @@ std::optional<Program::Overlap> Program::plan_overlap(const Op& loop) const {
   std::vector<const Op*> dots;
   for (const Op* op : body.ops)
     if (op->kind == OpKind::dot) dots.push_back(op);
-  if (dots.size() != 2 || !passes::follows_from(dots[1]->operands[0], dots[0]->results[0])) return std::nullopt;
-  if (group_of(passes::stored_operand(*dots[0], 1)) == group_of(passes::stored_operand(*dots[1], 1)))
+  if (dots.size() != 2 || !codegen::follows_from(dots[1]->operands[0], dots[0]->results[0])) return std::nullopt;
+  if (group_of(codegen::stored_operand(*dots[0], 1)) == group_of(codegen::stored_operand(*dots[1], 1)))
     return std::nullopt;
   const auto& yielded = body.yielded();
   for (size_t i = 0; i < yielded.size(); ++i) {
@@ -61,7 +61,7 @@ void Program::lower_first(const Op& dot) {
   std::vector<Value*> sums = wgmma_sums(dot);
   const std::vector<Value*> words = wgmma_words(dot);
   await_operands(dot);
-  issue_wgmma(dot, words, *in_shared(passes::stored_operand(dot, 1)), sums);
+  issue_wgmma(dot, words, *in_shared(codegen::stored_operand(dot, 1)), sums);
   if (overlap.right) issue_wgmma(*overlap.second, overlap.words, *overlap.right, overlap.sums);
   hopper::wait_wgmma(e_, overlap.right ? 1 : 0, sums, words);
   release_operands(dot);
@@ -76,13 +76,13 @@ void Program::lower_second(const Op& dot) {
   hold(overlap.carried, preferred(dot.results[0]), overlap.right ? overlap.sums : overlap.initial);
   overlap.sums = wgmma_sums(dot);
   overlap.words = wgmma_words(dot);
-  overlap.right = *in_shared(passes::stored_operand(dot, 1));
+  overlap.right = *in_shared(codegen::stored_operand(dot, 1));
   overlap.slot = turn_.first;
 }
 
 void Program::finish_second() {
   hopper::wait_wgmma(e_, 0, overlap_->sums, overlap_->words);
-  release_group(group_of(passes::stored_operand(*overlap_->second, 1)), overlap_->slot);
+  release_group(group_of(codegen::stored_operand(*overlap_->second, 1)), overlap_->slot);
 }
 
 // One turn; returns what it yields but the second product's sums.

@@ -1,7 +1,7 @@
 // jit/codegen/nvptx/pipeline.cpp -- loops whose operands are copied to shared memory turns ahead by cp.async.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The streams of a loop (passes/streams.h) have `slots` = num_stages buffers each. Turn t
+// The streams of a loop (codegen/streams.h) have `slots` = num_stages buffers each. Turn t
 //
 //   waits until its own copies have arrived: all but the newest slots - 2 groups;     (cp.async.wait_group)
 //   meets the other threads: their copies are there too, and all have left turn t - 1;  (bar.sync)
@@ -55,11 +55,11 @@ Staged in_panels(int64_t rows, int64_t columns, int64_t element_bytes) {
 Pipeline Program::plan_specialised() {
   Pipeline plan{tma_.found, {}, {}};
   plan.slots = schedule_of(function_, "num_stages", kDefaultStages);
-  const auto element = [](const passes::Stream& s) { return dtype_bytes(s.load->results[0]->type.dtype); };
+  const auto element = [](const codegen::Stream& s) { return dtype_bytes(s.load->results[0]->type.dtype); };
   for (const TmaStream& stream : tma_.streams)
     plan.streams.push_back(placed(in_panels(stream.rows, stream.columns, element(stream.stream)), plan.slot_bytes));
   plan.bytes = plan.slot_bytes * plan.slots;
-  for (const passes::Stream& tile : plan.loop.residents) {
+  for (const codegen::Stream& tile : plan.loop.residents) {
     const auto& shape = tile.load->results[0]->type.shape;
     plan.residents.push_back(placed(in_panels(shape[0], shape[1], element(tile)), plan.bytes));
   }
@@ -69,17 +69,17 @@ Pipeline Program::plan_specialised() {
 }
 
 std::optional<Pipeline> Program::plan_pipeline(const Op& loop) {
-  Pipeline plan{passes::find_streams(loop, users_), {}, {}};
+  Pipeline plan{codegen::find_streams(loop, users_), {}, {}};
   plan.slots = schedule_of(function_, "num_stages", kDefaultStages);
-  std::erase_if(plan.loop.streams, [&](const passes::Stream& stream) {
+  std::erase_if(plan.loop.streams, [&](const codegen::Stream& stream) {
     const ir::Type& tile = stream.load->results[0]->type;
     return access_width(*stream.load, tile, copy_layout(tile)) * dtype_bytes(tile.dtype) < 4;
   });
   if (plan.loop.streams.empty() || plan.slots < 2) return std::nullopt;
-  for (const passes::Stream& stream : plan.loop.streams)
+  for (const codegen::Stream& stream : plan.loop.streams)
     plan.streams.push_back(placed(staged_operand(*stream.dot, stream.operand), plan.slot_bytes));
   plan.bytes = plan.slot_bytes * plan.slots;
-  for (const passes::Stream& tile : plan.loop.residents)
+  for (const codegen::Stream& tile : plan.loop.residents)
     plan.residents.push_back(placed(staged_operand(*tile.dot, tile.operand), plan.bytes));
   return plan;
 }
@@ -137,7 +137,7 @@ void Program::fetch_turn(const Pipeline& pipeline, Value* index, Value* slot) {
 
 // Tiles from outside, once.
 void Program::stage_residents(const Pipeline& pipeline) {
-  for (const passes::Stream& tile : pipeline.loop.residents) pull(tile.load->results[0]);
+  for (const codegen::Stream& tile : pipeline.loop.residents) pull(tile.load->results[0]);
   // What an earlier loop, or an earlier round of this one, has left there has been read.
   if (is_reserved_used_ || pipeline.loop.loop->parent != &function_.body()) e_.sync();
   is_reserved_used_ = true;

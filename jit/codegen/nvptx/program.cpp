@@ -47,7 +47,7 @@ int schedule_of(const ir::Function& function, std::string_view name, int fallbac
 
 Program::Program(llvm::Module& module, const Target& target, const ir::Function& function)
     : function_(function),
-      users_(passes::users_of(function)),
+      users_(codegen::users_of(function)),
       tma_(plan_tma(function, target, users_, warps_of(function), schedule_of(function, "cluster", 1))),
       e_(module, target, function.name(),
          {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0), warps_of(function),

@@ -25,7 +25,7 @@
 #include "jit/ir/aliasing.h"
 #include "jit/ir/function.h"
 #include "jit/kernel.h"
-#include "jit/passes/streams.h"
+#include "jit/codegen/streams.h"
 
 namespace seqtile::nvptx {
 
@@ -61,7 +61,7 @@ int schedule_of(const ir::Function& function, std::string_view name, int fallbac
 
 /// A loop whose streams are copied to shared memory turns ahead: `slots` buffers each, one region of shared memory.
 struct Pipeline {
-  passes::StreamedLoop loop;
+  codegen::StreamedLoop loop;
   std::vector<Staged> streams, residents;  ///< in slot 0
   int64_t slot_bytes = 0, bytes = 0;
   int64_t barriers = 0;  ///< byte of the first one, where TMA copies
@@ -230,6 +230,7 @@ class Program {
   void produce(const ir::Block& block);
   void produce_turns(const ir::Op& op);
   void copy_group(int group, llvm::Value* slot);
+  void copy_panels(size_t stream, llvm::Value* offset, llvm::Value* full);
   /// Coordinates of a view's first element in a tensor map, and which of its dimensions are the view's.
   struct MapPlace {
     llvm::Value* map;
@@ -301,7 +302,7 @@ class Program {
   void scan_in_lanes(const ir::Op& op, const LinearLayout& layout, std::vector<llvm::Value*>& values);
 
   const ir::Function& function_;
-  passes::Users users_;
+  codegen::Users users_;
   TmaPlan tma_;
   Emitter e_;
   std::unordered_map<const ir::Value*, llvm::Value*> scalars_;

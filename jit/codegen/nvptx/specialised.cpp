@@ -110,41 +110,39 @@ void Program::produce_turns(const Op& op) {
 }
 
 void Program::copy_group(int group, Value* slot) {
-  const Pipeline& pipeline = pipelines_.at(tma_.loop);
   Value* full = barrier(0, group, slot);
   int64_t bytes = 0;
   for (const TmaStream& stream : tma_.streams)
     if (stream.group == group)
       bytes += stream.rows * stream.columns * dtype_bytes(stream.stream.load->results[0]->type.dtype);
   hopper::expect(e_, full, bytes);
-  Value* offset = e_.b.CreateMul(slot, e_.i32(pipeline.slot_bytes));
-  for (size_t i = 0; i < tma_.streams.size(); ++i) {
-    const TmaStream& stream = tma_.streams[i];
-    if (stream.group != group) continue;
-    const Op& load = *stream.stream.load;
-    const int64_t element = dtype_bytes(load.results[0]->type.dtype), panels = pipeline.streams[i].num_panels();
-    const MapPlace place = map_place(load.operands[0], stream);
-    // The part of the rows that this block copies.
-    const int64_t part = stream.rows / tma_.cluster;
-    Value* rank = stream.is_shared ? hopper::cluster_rank(e_) : e_.i32(0);
-    Value* first_row = e_.b.CreateMul(e_.b.CreateZExt(rank, e_.b.getInt64Ty()), e_.i64(part));
-    for (int64_t panel = 0; panel < panels; ++panel) {
-      // Innermost first; the tile's two dimensions are where no index has fixed one.
-      std::vector<Value*> coordinates;
-      for (size_t d = place.origin.size(); d-- > 0;) {
-        Value* at = place.origin[d];
-        if (place.open[0] == d) at = e_.b.CreateAdd(e_.b.CreateAdd(at, scalars_.at(load.operands[1])), first_row);
-        if (place.open[1] == d)
-          at = e_.b.CreateAdd(e_.b.CreateAdd(at, scalars_.at(load.operands[2])),
-                              e_.i64(panel * stream.panel_bytes / element));
-        coordinates.push_back(e_.b.CreateTrunc(at, e_.b.getInt32Ty()));
-      }
-      const int64_t first = pipeline.streams[i].first + panel * stream.rows * stream.panel_bytes;
-      Value* more = e_.b.CreateAdd(offset, e_.b.CreateMul(rank, e_.i32(part * stream.panel_bytes)));
-      Value* to = e_.address_of(e_.reserved(first, more));
-      if (stream.is_shared) hopper::copy_box_to_all(e_, to, place.map, coordinates, full, tma_.cluster);
-      else hopper::copy_box(e_, to, place.map, coordinates, full);
-    }
+  Value* offset = e_.b.CreateMul(slot, e_.i32(pipelines_.at(tma_.loop).slot_bytes));
+  for (size_t i = 0; i < tma_.streams.size(); ++i)
+    if (tma_.streams[i].group == group) copy_panels(i, offset, full);
+}
+
+// The panels of one stream's tile, or this block's part of their rows.
+void Program::copy_panels(size_t index, Value* offset, Value* full) {
+  const TmaStream& stream = tma_.streams[index];
+  const Staged& tile = pipelines_.at(tma_.loop).streams[index];
+  const Op& load = *stream.stream.load;
+  MapPlace place = map_place(load.operands[0], stream);
+  const int64_t part = stream.rows / tma_.cluster;
+  Value* rank = stream.is_shared ? hopper::cluster_rank(e_) : e_.i32(0);
+  Value* first_row = e_.b.CreateMul(e_.b.CreateZExt(rank, e_.b.getInt64Ty()), e_.i64(part));
+  // The tile's two dimensions are where no index has fixed one.
+  Value *&row = place.origin[place.open[0]], *&column = place.origin[place.open[1]];
+  row = e_.b.CreateAdd(e_.b.CreateAdd(row, scalars_.at(load.operands[1])), first_row);
+  column = e_.b.CreateAdd(column, scalars_.at(load.operands[2]));
+  offset = e_.b.CreateAdd(offset, e_.b.CreateMul(rank, e_.i32(part * stream.panel_bytes)));
+  for (int64_t panel = 0; panel < tile.num_panels(); ++panel) {
+    std::vector<Value*> coordinates;  // innermost first
+    for (size_t d = place.origin.size(); d-- > 0;)
+      coordinates.push_back(e_.b.CreateTrunc(place.origin[d], e_.b.getInt32Ty()));
+    Value* to = e_.address_of(e_.reserved(tile.first + panel * tile.panel_stride(), offset));
+    if (stream.is_shared) hopper::copy_box_to_all(e_, to, place.map, coordinates, full, tma_.cluster);
+    else hopper::copy_box(e_, to, place.map, coordinates, full);
+    column = e_.b.CreateAdd(column, e_.i64(stream.panel_bytes / tile.element_bytes));
   }
 }
 
@@ -188,7 +186,7 @@ std::vector<const Op*> last_readers(const TmaPlan& tma) {
     if (op->kind != OpKind::dot) continue;
     for (const TmaStream& stream : tma.streams)
       for (const size_t operand : {size_t{0}, size_t{1}})
-        if (passes::stored_operand(*op, operand) == stream.stream.load->results[0])
+        if (codegen::stored_operand(*op, operand) == stream.stream.load->results[0])
           last[static_cast<size_t>(stream.group)] = op;
   }
   return last;
@@ -246,7 +244,7 @@ void Program::release_group(int group, Value* slot) {
 // Waits for the streams that a product is the first to read.
 void Program::await_operands(const Op& dot) {
   for (const size_t operand : {size_t{0}, size_t{1}}) {
-    const int group = group_of(passes::stored_operand(dot, operand));
+    const int group = group_of(codegen::stored_operand(dot, operand));
     if (group >= 0 && arrived_.insert(group).second) await_group(group);
   }
 }

@@ -24,7 +24,7 @@ Staged Program::staged_operand(const Op& dot, size_t operand) {
   const int64_t k = round_up(dot.operands[0]->type.shape[1], kMmaStepBytes / bytes);
   if (operand == 0) return {SharedLayout(k * bytes), covered[0], k, bytes};
   const int64_t n = round_up(covered[1], 16);
-  if (passes::is_transposed(dot.operands[1])) return {SharedLayout(k * bytes), n, k, bytes};
+  if (codegen::is_transposed(dot.operands[1])) return {SharedLayout(k * bytes), n, k, bytes};
   // Words of b in rows of k are read four rows and two chunks at a time, everything else by ldmatrix.
   return {SharedLayout(n * bytes, bytes == 4 ? 2 : 1), k, n, bytes};
 }

@@ -77,7 +77,7 @@ bool is_same_along_rows(const ir::Value* value) {
 /// Which streams the blocks of a cluster share; the plan's cluster is 1 where there are none.
 void share_streams(const Op& loop, TmaPlan& plan, int cluster) {
   constexpr int64_t kRowsOfAPart = 8;
-  for (const passes::Stream& stream : plan.found.streams) plan.streams.push_back({stream});
+  for (const codegen::Stream& stream : plan.found.streams) plan.streams.push_back({stream});
   if (cluster < 2 || !std::all_of(loop.operands.begin(), loop.operands.begin() + 3, is_same_along_rows)) return;
   for (TmaStream& planned : plan.streams) {
     const Op& load = *planned.stream.load;
@@ -87,7 +87,7 @@ void share_streams(const Op& loop, TmaPlan& plan, int cluster) {
   }
 }
 
-std::string refuse_dot(const Op& dot, int num_warps, const passes::StreamedLoop& loop) {
+std::string refuse_dot(const Op& dot, int num_warps, const codegen::StreamedLoop& loop) {
   const ir::Type &a = dot.operands[0]->type, &c = dot.results[0]->type;
   if (dtype_bytes(a.dtype) != 2) return fmt::format("wgmma takes no {} operands", dtype_name(a.dtype));
   if (c.shape[0] % (kGroupRows * num_warps / kGroupWarps) != 0)
@@ -96,9 +96,9 @@ std::string refuse_dot(const Op& dot, int num_warps, const passes::StreamedLoop&
   if (c.shape[1] % 8 != 0 || c.shape[1] > kMostColumns)
     return fmt::format("{} columns are no multiple of 8 up to {}", c.shape[1], kMostColumns);
   if (a.shape[1] % kStep != 0) return fmt::format("k = {} is no multiple of {}", a.shape[1], kStep);
-  const ir::Value* b = passes::stored_operand(dot, 1);
+  const ir::Value* b = codegen::stored_operand(dot, 1);
   if (std::none_of(loop.streams.begin(), loop.streams.end(),
-                   [&](const passes::Stream& s) { return s.load->results[0] == b; }))
+                   [&](const codegen::Stream& s) { return s.load->results[0] == b; }))
     return "operand b is not loaded in the loop";
   return "";
 }
@@ -141,7 +141,7 @@ void group_streams(TmaPlan& plan) {
   for (size_t i = 0; i < plan.streams.size(); ++i) plan.streams[i].group = static_cast<int>(i);
   for (const Op* op : plan.loop->regions[0]->ops) {
     if (op->kind != OpKind::dot) continue;
-    const int a = index_of(op->operands[0]), b = index_of(passes::stored_operand(*op, 1));
+    const int a = index_of(op->operands[0]), b = index_of(codegen::stored_operand(*op, 1));
     if (a < 0 || b < 0) continue;
     const int from = plan.streams[static_cast<size_t>(b)].group, to = plan.streams[static_cast<size_t>(a)].group;
     for (TmaStream& stream : plan.streams)
@@ -153,9 +153,9 @@ void group_streams(TmaPlan& plan) {
   plan.num_groups = static_cast<int>(numbers.size());
 }
 
-std::string plan_loop(const ir::Function& function, const Op& loop, const passes::Users& users, int num_warps,
+std::string plan_loop(const ir::Function& function, const Op& loop, const codegen::Users& users, int num_warps,
                       int cluster, TmaPlan& plan) {
-  plan.found = passes::find_streams(loop, users);
+  plan.found = codegen::find_streams(loop, users);
   if (plan.found.streams.empty()) return "no loop streams operands of products";
   for (size_t i = 0; i < 3; ++i)
     if (!is_recomputable(loop.operands[i], function.body())) return "the loop's bounds are not known to the producer";
@@ -164,7 +164,7 @@ std::string plan_loop(const ir::Function& function, const Op& loop, const passes
     return block == loop.regions[0] || is_recomputable(value, function.body());
   };
   std::vector<const Op*> computed = plan.found.indices;
-  for (const passes::Stream& stream : plan.found.streams) computed.push_back(stream.load);
+  for (const codegen::Stream& stream : plan.found.streams) computed.push_back(stream.load);
   for (const Op* op : computed)
     if (!std::all_of(op->operands.begin(), op->operands.end(), is_known))
       return "an address is not known to the producer";
@@ -200,7 +200,7 @@ int64_t panel_bytes_of(int64_t row_bytes) {
   return 0;
 }
 
-TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps,
+TmaPlan plan_tma(const ir::Function& function, const Target& target, const codegen::Users& users, int num_warps,
                  int cluster) {
   TmaPlan none;
   if (!target.has_wgmma) none.refusal = target.name + " has no wgmma";

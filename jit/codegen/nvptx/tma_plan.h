@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "jit/kernel.h"
-#include "jit/passes/streams.h"
+#include "jit/codegen/streams.h"
 #include "jit/target.h"
 
 namespace seqtile::nvptx {
@@ -20,7 +20,7 @@ namespace seqtile::nvptx {
 constexpr int kGroupWarps = 4;
 
 struct TmaStream {
-  passes::Stream stream;
+  codegen::Stream stream;
   int64_t rows = 0, columns = 0;
   int64_t panel_bytes = 0;               ///< 32, 64 or 128
   int group = 0;                         ///< streams of a group arrive together: the same products read them
@@ -31,7 +31,7 @@ struct TmaStream {
 struct TmaPlan {
   const ir::Op* loop = nullptr;  ///< null: `refusal` says why
   std::string refusal;
-  passes::StreamedLoop found;
+  codegen::StreamedLoop found;
   std::vector<TmaStream> streams;
   int num_groups = 0;
   int cluster = 1;  ///< blocks along axis 0 that share streams
@@ -42,7 +42,7 @@ struct TmaPlan {
 int64_t panel_bytes_of(int64_t row_bytes);
 
 /// `num_warps` are those that compute. A cluster is formed where its blocks can share a stream, else there is none.
-TmaPlan plan_tma(const ir::Function& function, const Target& target, const passes::Users& users, int num_warps,
+TmaPlan plan_tma(const ir::Function& function, const Target& target, const codegen::Users& users, int num_warps,
                  int cluster = 1);
 
 }  // namespace seqtile::nvptx

@@ -61,7 +61,7 @@ void Program::issue_wgmma(const Op& op, const std::vector<Value*>& words, const 
   const LinearLayout layout = preferred(op.results[0]);
   const Staged* left = words.empty() ? in_shared(op.operands[0]) : nullptr;
   const int64_t n = layout.shape()[1], steps = op.operands[0]->type.shape[1] / kStep;
-  const bool is_fresh = is_zero(op.operands[2]), is_n_major = !passes::is_transposed(op.operands[1]);
+  const bool is_fresh = is_zero(op.operands[2]), is_n_major = !codegen::is_transposed(op.operands[1]);
   const auto moved = [&](Value* first, const Staged& tile, int64_t step) {  // along rows, and on to the next panel
     const int64_t byte = step * kStepBytes, panel = tile.layout.row_bytes();
     return e_.b.CreateAdd(first, e_.i64((byte / panel * tile.panel_stride() + byte % panel) / kUnit));
@@ -95,7 +95,7 @@ void Program::lower_wgmma(const Op& op) {
   std::vector<Value*> sums = wgmma_sums(op);
   const std::vector<Value*> words = wgmma_words(op);
   await_operands(op);
-  issue_wgmma(op, words, *in_shared(passes::stored_operand(op, 1)), sums);
+  issue_wgmma(op, words, *in_shared(codegen::stored_operand(op, 1)), sums);
   hopper::wait_wgmma(e_, 0, sums, words);
   release_operands(op);
   hold(op.results[0], preferred(op.results[0]), std::move(sums));

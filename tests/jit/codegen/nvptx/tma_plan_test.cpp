@@ -31,7 +31,7 @@ std::unique_ptr<ir::Function> matmul(const Shape& s) {
 
 TmaPlan plan(const Shape& shape, int num_warps = 8, const char* target = "sm_90a", int cluster = 1) {
   const auto function = matmul(shape);
-  TmaPlan found = plan_tma(*function, gpu_target(target), passes::users_of(*function), num_warps, cluster);
+  TmaPlan found = plan_tma(*function, gpu_target(target), codegen::users_of(*function), num_warps, cluster);
   found.found = {};  // points into the function
   return found;
 }

@@ -1,11 +1,11 @@
-// jit/passes/streams.cpp -- see streams.h.
+// jit/codegen/streams.cpp -- see streams.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/passes/streams.h"
+#include "jit/codegen/streams.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-namespace seqtile::passes {
+namespace seqtile::codegen {
 
 using ir::Op;
 using ir::OpKind;
@@ -145,4 +145,4 @@ StreamedLoop find_streams(const Op& loop, const Users& users) {
   return found;
 }
 
-}  // namespace seqtile::passes
+}  // namespace seqtile::codegen

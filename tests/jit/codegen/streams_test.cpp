@@ -1,6 +1,6 @@
-// tests/jit/passes/streams_test.cpp -- which loads of a loop may happen turns ahead.
+// tests/jit/codegen/streams_test.cpp -- which loads of a loop may happen turns ahead.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/passes/streams.h"
+#include "jit/codegen/streams.h"
 
 #include <catch2/catch.hpp>
 
@@ -33,38 +33,38 @@ std::unique_ptr<ir::Function> matmul(const Change& change = nullptr, double fill
   return b.finish();
 }
 
-passes::StreamedLoop found_in(const ir::Function& function) {
+codegen::StreamedLoop found_in(const ir::Function& function) {
   for (const ir::Op* op : function.body().ops)
-    if (op->kind == OpKind::for_loop) return passes::find_streams(*op, passes::users_of(function));
+    if (op->kind == OpKind::for_loop) return codegen::find_streams(*op, codegen::users_of(function));
   return {};
 }
 
 }  // namespace
 
-TEST_CASE("streams: both operands of a product that is computed in a loop", "[jit][passes]") {
+TEST_CASE("streams: both operands of a product that is computed in a loop", "[jit][codegen]") {
   const auto function = matmul();
   const auto found = found_in(*function);
   REQUIRE(found.streams.size() == 2);
   CHECK(found.streams[0].operand == 0);
   CHECK(found.streams[1].operand == 1);
   CHECK(found.streams[0].dot == found.streams[1].dot);
-  CHECK(passes::is_transposed(found.streams[0].dot->operands[1]));
-  CHECK(passes::stored_operand(*found.streams[1].dot, 1) == found.streams[1].load->results[0]);
+  CHECK(codegen::is_transposed(found.streams[0].dot->operands[1]));
+  CHECK(codegen::stored_operand(*found.streams[1].dot, 1) == found.streams[1].load->results[0]);
   CHECK(found.residents.empty());
 }
 
-TEST_CASE("streams: a load that something else reads too is not one", "[jit][passes]") {
+TEST_CASE("streams: a load that something else reads too is not one", "[jit][codegen]") {
   const auto function = matmul([](KernelBuilder& b, const Matmul&, Var, Var x) { return b.cast(x * x, DType::bf16); });
   const auto found = found_in(*function);
   REQUIRE(found.streams.size() == 1);
   CHECK(found.streams[0].operand == 1);
 }
 
-TEST_CASE("streams: a fill other than zero is not what a copy leaves", "[jit][passes]") {
+TEST_CASE("streams: a fill other than zero is not what a copy leaves", "[jit][codegen]") {
   CHECK(found_in(*matmul(nullptr, 1.0)).streams.size() == 1);
 }
 
-TEST_CASE("streams: a loop that writes has none", "[jit][passes]") {
+TEST_CASE("streams: a loop that writes has none", "[jit][codegen]") {
   const auto function = matmul([](KernelBuilder& b, const Matmul& m, Var kk, Var x) {
     b.store(m.y, {0, kk}, b.full({32, 16}, 1.0));
     return x;
@@ -72,7 +72,7 @@ TEST_CASE("streams: a loop that writes has none", "[jit][passes]") {
   CHECK(found_in(*function).streams.empty());
 }
 
-TEST_CASE("streams: an address that depends on memory of the turn is not known ahead", "[jit][passes]") {
+TEST_CASE("streams: an address that depends on memory of the turn is not known ahead", "[jit][codegen]") {
   KernelBuilder b("gathered");
   Var x = b.view("x", DType::bf16, {kDynamic, 64}), order = b.view("order", DType::i64, {kDynamic});
   Var y = b.view("y", DType::f32, {kDynamic, 64});
@@ -85,7 +85,7 @@ TEST_CASE("streams: an address that depends on memory of the turn is not known a
   CHECK(found_in(*b.finish()).streams.empty());
 }
 
-TEST_CASE("streams: tiles from outside are residents, and index arithmetic is found in order", "[jit][passes]") {
+TEST_CASE("streams: tiles from outside are residents, and index arithmetic is found in order", "[jit][codegen]") {
   KernelBuilder b("scores");
   Var q = b.view("q", DType::bf16, {kDynamic, 64}), k = b.view("k", DType::bf16, {kDynamic, 64});
   Var y = b.view("y", DType::f32, {kDynamic, 64});
@@ -106,7 +106,7 @@ TEST_CASE("streams: tiles from outside are residents, and index arithmetic is fo
   CHECK(arithmetic == std::vector<OpKind>{OpKind::mul, OpKind::add});
 }
 
-TEST_CASE("streams: what follows from a tile element by element is seen through shared operands", "[jit][passes]") {
+TEST_CASE("streams: what follows from a tile element by element is seen through shared operands", "[jit][codegen]") {
   KernelBuilder b("doubled");
   Var x = b.view("x", DType::f32, {kDynamic, 64});
   Var tile = b.load(x, {0, 0}, {8, 64}), sum = tile;
@@ -118,8 +118,8 @@ TEST_CASE("streams: what follows from a tile element by element is seen through 
   for (const ir::Op* op : ops)
     if (op->kind == OpKind::load) load = op;
   REQUIRE(load);
-  CHECK(passes::follows_from(store->operands.back(), load->results[0]));
-  CHECK_FALSE(passes::follows_from(load->results[0], store->operands.back()));
+  CHECK(codegen::follows_from(store->operands.back(), load->results[0]));
+  CHECK_FALSE(codegen::follows_from(load->results[0], store->operands.back()));
 }
 
 }  // namespace seqtile::testing

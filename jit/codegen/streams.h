@@ -1,4 +1,4 @@
-// jit/passes/streams.h -- loads of a loop that may be fetched turns ahead, because only products read them.
+// jit/codegen/streams.h -- loads of a loop that may be fetched turns ahead, because only products read them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A stream is a load in a loop's body whose tile is used by products of that body alone and whose address follows from
@@ -10,7 +10,7 @@
 
 #include "jit/ir/function.h"
 
-namespace seqtile::passes {
+namespace seqtile::codegen {
 
 /// Every use of every value of a function.
 using Users = std::unordered_map<const ir::Value*, std::vector<const ir::Op*>>;
@@ -40,4 +40,4 @@ struct StreamedLoop {
 /// The loop's streams; none where a part of it forbids early copies.
 StreamedLoop find_streams(const ir::Op& loop, const Users& users);
 
-}  // namespace seqtile::passes
+}  // namespace seqtile::codegen
