@@ -38,7 +38,8 @@ std::string to_text(const GpuLaunch& launch) {
   return json{{"threads", launch.threads},
               {"shared_bytes", launch.shared_bytes},
               {"cluster", launch.cluster},
-              {"tensor_maps", maps}}
+              {"tensor_maps", maps},
+              {"loop", launch.loop}}
       .dump();
 }
 
@@ -55,6 +56,7 @@ std::optional<GpuLaunch> parse_gpu_launch(std::string_view text) {
       if (!dtype) return std::nullopt;
       launch.tensor_maps.push_back({each.at("slot"), *dtype, each.at("box"), each.at("swizzle_bytes")});
     }
+    object.at("loop").get_to(launch.loop);
     return launch;
   } catch (const json::exception&) {
     return std::nullopt;

@@ -48,6 +48,7 @@ struct GpuLaunch {
   uint32_t shared_bytes = 0;                    ///< dynamic shared memory of a block
   std::array<uint32_t, 3> cluster = {1, 1, 1};  ///< blocks; grids are rounded up to whole clusters
   std::vector<TensorMapSpec> tensor_maps;
+  std::string loop;  ///< form of the loop of products: "wgmma", or "portable: " and why; empty: there is none
   bool operator==(const GpuLaunch&) const = default;
 };
 

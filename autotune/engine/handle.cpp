@@ -139,6 +139,11 @@ Explanation Handle::State::explain(int64_t length) {
                                  cache::origin_name(record.origin), record.median_us, record.default_us,
                                  record.measured_length, record.samples, found.record->source);
   }
+  // On a GPU that could do more, why its own instructions are not used.
+  if (found.plan && core_->parts.device->target().has_wgmma) {
+    const std::string& loop = found.plan->kernel->binary().gpu.loop;
+    if (loop.starts_with("portable")) result.reason += "; the loop of products is " + loop;
+  }
   return result;
 }
 

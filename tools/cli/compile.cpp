@@ -147,6 +147,7 @@ void print_summary(const KernelBinary& binary, const Target& target, const autot
                            target.ptxas, target.cubin_arch));
     for (const std::string& warning : use->warnings) print_line("  ptxas: " + warning);
   }
+  if (!binary.gpu.loop.empty()) print_line("  loop of products: " + binary.gpu.loop);
   print_line("  " + format_fields(config));
 }
 
@@ -159,6 +160,7 @@ Json summary_json(const std::string& operation, const KernelBinary& binary, cons
             {"arena_bytes", binary.arena_bytes},
             {"threads", binary.gpu.threads},
             {"shared_bytes", binary.gpu.shared_bytes},
+            {"loop", binary.gpu.loop},
             {"compile_ms", ms},
             {"config", fields_json(config)}};
   if (const auto& use = binary.resources) {

@@ -75,6 +75,7 @@ GpuLaunch Program::launch() const {
   GpuLaunch launch;
   launch.threads = static_cast<uint32_t>((e_.num_warps + (tma_.loop ? kGroupWarps : 0)) * kLanes);
   launch.shared_bytes = static_cast<uint32_t>(e_.shared_bytes());
+  launch.loop = tma_.loop ? "wgmma" : pipelines_.empty() ? "" : "portable: " + tma_.refusal;
   if (!tma_.loop) return launch;
   launch.tensor_maps = tma_.maps;
   launch.cluster[0] = static_cast<uint32_t>(tma_.cluster);
