@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where to look: scheduler.cpp turns and deadlocks, interpreter.cpp the instruction loop, access.cpp loads, stores and
-// atomics, happens_before.cpp the race checks, warp_ops.cpp shuffles and votes, barriers.cpp everything that waits,
-// async_copies.cpp cp.async and bulk copies, matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
+// atomics, shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes,
+// barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator,
+// matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
 #pragma once
 #include <mutex>
 #include <random>
@@ -12,15 +13,6 @@
 #include "jit/sim/state.h"
 
 namespace seqtile::sim {
-
-/// What an acquire of a location's present value learns, by who released it and how far that reaches.
-struct ReleasedMessage {
-  uint32_t cohort;
-  int thread, cta, cluster, device;
-  Scope scope;
-  ClockSnapshot clock;
-  ForeignClocks foreign;
-};
 
 /// Shared by all cohorts of a launch.
 struct LaunchContext {
@@ -49,6 +41,19 @@ struct Site {
   int lane;
 };
 
+enum class AccessKind : uint8_t { plain, strong, async };
+/// Who touches shared memory, how, and what that thread of the analysis knows.
+struct SharedAccess {
+  uint32_t thread;
+  const Clock& clock;
+  const Site& site;
+  AccessKind kind = AccessKind::plain;
+  uint8_t lane = kNoLane;
+};
+
+/// Pseudo-threads of one CTA's bulk copies, the last of them for stores.
+constexpr uint32_t kCopyThreads = 8, kStoreThreads = 2;
+
 class Cohort {
  public:
   Cohort(LaunchContext& context, uint32_t number);
@@ -64,6 +69,7 @@ class Cohort {
   void add_ctas(const Grid& grid, int first_cta, int num_ctas);
   void start_cta(Cta& cta, int linear);
   void start_warp(Warp& warp, int index);
+  static int start_registers(const Grid& grid);
   void fill_constants(Warp& warp);
   uint32_t special_value(const Warp& warp, Special what, int lane) const;
   void size_clocks();
@@ -96,8 +102,7 @@ class Cohort {
   Flow execute_async(Warp& warp, const Instruction& i, uint32_t mask);
   void check_initialised(Warp& warp, const Instruction& i, uint32_t mask, uint32_t group_mask);
   void check_wgmma_registers(Warp& warp, const Instruction& i);
-  /// True when the instruction needs lanes that are not here yet.
-  bool must_converge(const Warp& warp, const Instruction& i, uint32_t group_mask) const;
+  uint32_t needed_lanes(const Warp& warp, const Instruction& i, uint32_t group_mask) const;
   void leave(Warp& warp, const Instruction& i, uint32_t mask);
   void check_exit(Warp& warp, const Instruction& i);
   void check_remote_accesses(Warp& warp, const Instruction& i);
@@ -106,31 +111,51 @@ class Cohort {
   // access.cpp
   void load(Warp& warp, const Instruction& i, uint32_t mask);
   void store(Warp& warp, const Instruction& i, uint32_t mask);
-  void load_param(Warp& warp, const Instruction& i, uint32_t mask);
   void atomic(Warp& warp, const Instruction& i, uint32_t mask);
-  uint64_t lane_address(const Warp& warp, const Instruction& i, uint32_t slot, int lane, int64_t offset) const;
-  PtxSpace space_of(const Instruction& i, uint64_t& address) const;
-  std::byte* resolve(Warp& warp, PtxSpace space, uint64_t address, uint32_t bytes, const Site& site, bool is_write);
-  std::byte* global(Warp& warp, uint64_t address, uint32_t bytes, const Site& site, bool is_write);
-  std::byte* shared(Cta& cta, uint32_t address, uint32_t bytes, const Site& site);
-  std::byte* local(Warp& warp, uint64_t address, uint32_t bytes, const Site& site);
-  std::byte* refuse(ReportKind kind, const Site& site, const std::string& message);
-  Cta* cta_of(Cta& own, uint32_t& address, const Site& site);
-  void check_load(Warp& warp, const Instruction& i, PtxSpace space, uint64_t address, uint32_t bytes, const Site& site);
-  void check_store(Warp& warp, const Instruction& i, PtxSpace space, uint64_t address, uint32_t bytes,
-                   const Site& site);
+  /// Where one lane's access goes.
+  struct Place {
+    PtxSpace space = PtxSpace::generic;
+    uint64_t address = 0;     ///< without its window
+    std::byte* at = nullptr;  ///< refused_ after a report
+    Cta* cta = nullptr;       ///< of shared memory
+  };
+  void note_access(Warp& warp, const Instruction& i, const Place& place, uint32_t bytes, const Site& site,
+                   bool is_write);
+  std::vector<ReleasedMessage>* messages_at(const Place& place);
+  void check_same_values(Warp& warp, const Instruction& i, uint32_t mask);
+  void count_traffic(PtxSpace space, const uint64_t* addresses, uint32_t mask, uint32_t bytes);
   void count_sectors(uint64_t address, uint32_t bytes);
   void count_bank_conflicts(const uint64_t* addresses, uint32_t mask, uint32_t bytes);
+  uint64_t value_of(Warp& warp, const Instruction& i, uint32_t operand, int lane) const {
+    const uint32_t slot = warp.grid->program->operands(i)[operand];
+    return i.is_wide ? uint64_t{wide_lanes(warp, slot)[lane]} : uint64_t{lanes(warp, slot)[lane]};
+  }
+
+  // resolve.cpp
+  uint64_t lane_address(const Warp& warp, const Instruction& i, uint32_t slot, int lane, int64_t offset) const;
+  PtxSpace space_of(const Instruction& i, uint64_t& address) const;
+  Place locate(Warp& warp, const Instruction& i, uint32_t slot, uint32_t bytes, const Site& site, bool is_write);
+  std::string describe(const Place& place) const;
+  std::byte* global(Warp& warp, uint64_t address, uint32_t bytes, uint32_t align, const Site& site, bool is_write);
+  std::byte* shared(Cta& cta, uint32_t address, uint32_t bytes, uint32_t align, const Site& site);
+  std::byte* local(Warp& warp, uint64_t address, uint32_t bytes, const Site& site);
+  std::byte* param(Warp& warp, uint64_t address, uint32_t bytes, const Site& site, bool is_write);
+  std::byte* refuse(ReportKind kind, const Site& site, const std::string& message);
+  Cta* cta_of(Cta& own, uint32_t& address, const Site& site);
   void note_poison_read(Warp& warp, uint64_t address, uint32_t bytes, const Site& site);
   void note_write(Warp& warp, uint64_t address, uint32_t bytes, const Site& site);
 
-  // happens_before.cpp
+  // synchronisation.cpp
   bool races() const { return context_.options.checks.races; }
-  uint32_t copy_thread(int cta) const { return static_cast<uint32_t>(warps_.size()) + static_cast<uint32_t>(cta); }
-  uint32_t wait_thread(int warp) const {
-    return static_cast<uint32_t>(warps_.size() + ctas_.size()) + static_cast<uint32_t>(warp);
+  bool checks_lanes() const { return context_.options.checks.lanes; }
+  /// Pseudo-threads of the clocks behind those of the warps: copies of each CTA, and what each warp has waited for.
+  uint32_t copy_thread(int cta, uint32_t slot) const {
+    return static_cast<uint32_t>(warps_.size()) + static_cast<uint32_t>(cta) * kCopyThreads + slot;
   }
-  size_t num_threads() const { return 2 * warps_.size() + ctas_.size(); }
+  uint32_t wait_thread(int warp) const {
+    return copy_thread(static_cast<int>(ctas_.size()), 0) + static_cast<uint32_t>(warp);
+  }
+  size_t num_threads() const { return wait_thread(0) + warps_.size(); }
   uint32_t known_time(const Clock& clock, uint32_t thread) const;
   bool is_before(uint32_t epoch, const Clock& clock) const {
     return epoch_time(epoch) <= known_time(clock, epoch_thread(epoch));
@@ -139,14 +164,26 @@ class Cohort {
   void publish(Warp& warp);
   void learn(Warp& warp, const Clock& clock);
   ClockSnapshot snapshot(Warp& warp);
-  void shared_read(Cta& cta, uint32_t address, uint32_t bytes, uint32_t thread, const Clock& clock, const Site& site,
-                   bool is_async);
-  void shared_write(Cta& cta, uint32_t address, uint32_t bytes, uint32_t thread, const Clock& clock, const Site& site,
-                    bool is_async);
-  void shared_copy_issue(Cta& cta, uint32_t address, uint32_t bytes, Warp& warp, const Site& site);
-  void shared_copy_land(Cta& cta, uint32_t address, uint32_t bytes, Warp& warp, const Site& site);
-  void check_shared_write(const Cta& cta, SharedShadow& shadow, ShadowCell& cell, uint32_t offset, uint32_t thread,
-                          const Clock& clock, const Site& site);
+  void synchronise(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope, bool is_read,
+                   bool is_write);
+
+  // shared_races.cpp
+  bool is_tracked(const Cta& cta, uint32_t address, uint32_t bytes) const;
+  bool are_readers_before(SharedShadow& shadow, const ShadowCell& cell, uint32_t me, const Clock& clock,
+                          uint32_t& offender) const;
+  void note_reader(Cta& cta, ShadowCell& cell, uint32_t me, const SharedAccess& access);
+  void shared_read(Cta& cta, uint32_t address, uint32_t bytes, const SharedAccess& access);
+  void check_shared_read(Cta& cta, ShadowCell& cell, uint32_t at, uint32_t me, const SharedAccess& access);
+  void check_proxy(const ShadowCell& cell, uint32_t at, const SharedAccess& access);
+  void report_mbarrier_access(const Site& site, uint32_t at);
+  void check_shared_write(Cta& cta, ShadowCell& cell, uint32_t at, const SharedAccess& access);
+  void strong_write(Cta& cta, ShadowCell& cell, uint32_t at, uint32_t me, const SharedAccess& access);
+  void shared_write(Cta& cta, uint32_t address, uint32_t bytes, const SharedAccess& access);
+  void shared_copy_issue(Cta& cta, uint32_t address, uint32_t bytes, const SharedAccess& access);
+  void shared_copy_land(Cta& cta, uint32_t address, uint32_t bytes, const SharedAccess& access);
+  void shared_mbarrier(Cta& cta, uint32_t address, bool is_alive, const SharedAccess& access);
+
+  // global_races.cpp
   struct GlobalAccess {
     bool is_write, is_strong, is_atomic;
     Scope scope;
@@ -162,7 +199,6 @@ class Cohort {
                        const Site& site);
   bool includes(Scope scope, const Warp& a, uint32_t thread) const;
   bool reaches(const ReleasedMessage& message, Scope scope, const Warp& warp) const;
-  void synchronise(Warp& warp, uint64_t address, Order order, Scope scope, bool is_read, bool is_write);
   void acquire(Warp& warp, const ReleasedMessage& message, Order order);
   void release(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope);
   void fence(Warp& warp, Scope scope);
@@ -171,6 +207,7 @@ class Cohort {
   void shuffle(Warp& warp, const Instruction& i, uint32_t mask);
   void vote(Warp& warp, const Instruction& i, uint32_t mask);
   void match_any(Warp& warp, const Instruction& i, uint32_t mask);
+  void match_all(Warp& warp, const Instruction& i, uint32_t mask);
   void reduce_warp(Warp& warp, const Instruction& i, uint32_t mask);
   void elect(Warp& warp, const Instruction& i, uint32_t mask);
   void read_clock(Warp& warp, const Instruction& i, uint32_t mask);
@@ -180,12 +217,16 @@ class Cohort {
   // barriers.cpp
   Flow bar(Warp& warp, const Instruction& i, uint32_t mask);
   void complete_barrier(Cta& cta, uint32_t number);
+  void give_votes(Warp& warp, const Instruction& i, uint32_t mask, const Barrier& barrier);
+  Flow set_registers(Warp& warp, const Instruction& i);
   uint32_t live_threads(const Cta& cta) const;
   void recheck_barriers(Cta& cta);
   void cluster_arrive(Warp& warp, const Instruction& i, uint32_t mask);
   Flow cluster_wait(Warp& warp, uint32_t mask);
   void check_cluster(ClusterState& cluster);
-  Mbarrier* find_mbarrier(Warp& warp, Cta& own, uint64_t address, const Site& site, const Clock* clock);
+
+  // mbarriers.cpp
+  Mbarrier* find_mbarrier(Cta& own, uint64_t address, const Site& site, const Clock* clock);
   void mbarrier_init(Warp& warp, const Instruction& i, uint32_t mask);
   void mbarrier_arrive(Warp& warp, const Instruction& i, uint32_t mask);
   void mbarrier_wait(Warp& warp, const Instruction& i, uint32_t mask);
@@ -197,18 +238,25 @@ class Cohort {
   void land_copies(Warp& warp, size_t keep_groups);
   void land_copy(Warp& warp, const CopyOp& op);
   void copy_arrive(Warp& warp, const Instruction& i, uint32_t mask);
+
+  // bulk_copies.cpp
+  const TensorMap* tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank);
+  void prefetch_map(Warp& warp, const Instruction& i, uint32_t mask);
+  uint32_t load_thread(int cta, uint32_t address);
+  uint32_t store_thread(const Warp& warp) const;
   void bulk_load(Warp& warp, const Instruction& i, uint32_t mask);
-  void bulk_store(Warp& warp, const Instruction& i, uint32_t mask);
-  void bulk_wait(Warp& warp, const Instruction& i, uint32_t mask);
   void deliver(const BulkLoad& job);
-  uint32_t deliver_bytes(const BulkLoad& job, Cta& to, Warp& warp, const Clock& clock, const Site& site);
-  void finish_store(Warp& warp, const BulkStore& job);
-  void reduce_into(Warp& warp, std::byte* to, const std::byte* from, uint32_t bytes, PtxType type);
-  const TensorMap* tensor_map(Warp& warp, uint64_t address, const Site& site, int rank);
-  template <class F>
-  uint32_t each_chunk(const TensorMap& map, const std::array<int32_t, 5>& at, uint32_t shared, F f);
+  uint32_t deliver_bytes(const BulkLoad& job, Cta& to, uint32_t address, const Clock& clock, const Site& site);
+  void bulk_store(Warp& warp, const Instruction& i, uint32_t mask);
+  bool plan_store(Warp& warp, BulkStore& job, const Site& site);
+  void bulk_commit(Warp& warp, uint32_t mask);
+  void bulk_wait(Warp& warp, const Instruction& i, uint32_t mask);
+  void read_store(Warp& warp, BulkStore& job);
+  void finish_store(Warp& warp, BulkStore& job);
+  static void reduce_into(std::byte* to, const std::byte* from, uint32_t bytes, AtomicOp op, PtxType type);
 
   // matrix_ops.cpp, wgmma.cpp
+  static SharedAccess collective(const Warp& warp, const Site& site);
   void load_matrix(Warp& warp, const Instruction& i);
   void store_matrix(Warp& warp, const Instruction& i);
   void mma(Warp& warp, const Instruction& i);

@@ -4,55 +4,14 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <bit>
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "jit/error.h"
-#include "jit/sim/address.h"
+#include "jit/sim/decode_operands.h"
 
 namespace seqtile::sim {
 namespace {
-
-constexpr std::array<std::string_view, 39> kSpecialNames = {"%tid.x",
-                                                            "%tid.y",
-                                                            "%tid.z",
-                                                            "%ntid.x",
-                                                            "%ntid.y",
-                                                            "%ntid.z",
-                                                            "%ctaid.x",
-                                                            "%ctaid.y",
-                                                            "%ctaid.z",
-                                                            "%nctaid.x",
-                                                            "%nctaid.y",
-                                                            "%nctaid.z",
-                                                            "%laneid",
-                                                            "%warpid",
-                                                            "%nwarpid",
-                                                            "%cluster_ctarank",
-                                                            "%cluster_nctarank",
-                                                            "%clusterid.x",
-                                                            "%clusterid.y",
-                                                            "%clusterid.z",
-                                                            "%nclusterid.x",
-                                                            "%nclusterid.y",
-                                                            "%nclusterid.z",
-                                                            "%cluster_ctaid.x",
-                                                            "%cluster_ctaid.y",
-                                                            "%cluster_ctaid.z",
-                                                            "%cluster_nctaid.x",
-                                                            "%cluster_nctaid.y",
-                                                            "%cluster_nctaid.z",
-                                                            "%lanemask_eq",
-                                                            "%lanemask_lt",
-                                                            "%lanemask_le",
-                                                            "%lanemask_gt",
-                                                            "%lanemask_ge",
-                                                            "%smid",
-                                                            "%nsmid",
-                                                            "%gridid",
-                                                            "%dynamic_smem_size",
-                                                            "%total_smem_size"};
 
 struct Flat {
   const PtxOperand* operand;
@@ -84,7 +43,8 @@ Letters expand(std::string_view pattern) {
 
 class Decoder {
  public:
-  Decoder(const PtxModule& module, const PtxKernel& kernel) : module_(module), kernel_(kernel) {}
+  Decoder(const PtxModule& module, const PtxKernel& kernel)
+      : module_(module), kernel_(kernel), operands_(module, kernel, program_) {}
 
   Program run() {
     program_.kernel = kernel_.name;
@@ -92,141 +52,22 @@ class Decoder {
     program_.params = kernel_.params;
     program_.param_bytes = kernel_.param_bytes;
     program_.required_threads = kernel_.required_threads;
-    place_variables();
-    virtual_.num_registers = static_cast<uint32_t>(kernel_.registers.size());
-    for (const PtxRegister& reg : kernel_.registers) virtual_.is_wide.push_back(ptx_type_bytes(reg.type) == 8);
+    program_.max_registers = kernel_.max_registers;
     for (const PtxInstruction& instruction : kernel_.instructions) decode_one(instruction);
-    finish_sinks();
     // a label may stand behind the last instruction; running off the end leaves the kernel
     Instruction end;
     end.op = Op::leave, end.kind = InstructionClass::control;
     end.line = kernel_.instructions.empty() ? 0 : kernel_.instructions.back().line;
     program_.code.push_back(end);
-    allocate_slots(program_, virtual_);
+    allocate_slots(program_, operands_.finish());
     return std::move(program_);
   }
 
  private:
-  // variables
-
-  static int64_t place(int64_t& total, const PtxVariable& variable) {
-    const int64_t offset = (total + variable.align - 1) / variable.align * variable.align;
-    total = offset + variable.bytes;
-    return offset;
-  }
-
-  void place_variables() {
-    for (const auto* list : {&module_.variables, &kernel_.variables})
-      for (const PtxVariable& variable : *list)
-        if (!variable.is_extern) place_variable(variable);
-    for (const PtxVariable& variable : module_.variables)
-      if (variable.is_extern) symbols_[variable.name] = {kSharedBase + dynamic_start(variable.align), false};
-    for (const PtxVariable& param : kernel_.params)
-      symbols_[param.name] = {kParamWindow + static_cast<uint64_t>(param.offset), true};
-  }
-
-  /// Dynamic shared memory lies behind all static variables.
-  uint64_t dynamic_start(int64_t align) {
-    program_.static_shared_bytes = (program_.static_shared_bytes + align - 1) / align * align;
-    return static_cast<uint64_t>(program_.static_shared_bytes);
-  }
-
-  void place_variable(const PtxVariable& variable) {
-    if (variable.space == PtxSpace::shared) {
-      symbols_[variable.name] = {kSharedBase + static_cast<uint64_t>(place(program_.static_shared_bytes, variable)),
-                                 false};
-    } else if (variable.space == PtxSpace::local) {
-      symbols_[variable.name] = {kLocalBase + static_cast<uint64_t>(place(program_.local_bytes, variable)), false};
-    } else {
-      auto storage = std::make_shared<std::vector<uint64_t>>((variable.bytes + 15) / 8);
-      std::memcpy(storage->data(), variable.initial.data(), variable.initial.size());
-      symbols_[variable.name] = {reinterpret_cast<uint64_t>(storage->data()), true};
-      program_.globals.push_back(
-          {std::string(variable.name), storage, variable.bytes, variable.space == PtxSpace::constant});
-    }
-  }
-
-  // operands
-
-  [[noreturn]] void fail(const std::string& message) const {
-    throw Error(ErrorCode::compile_failed,
-                fmt::format("PTX line {}: {}: `{}`", current_->line, message, module_.line(current_->line)));
-  }
-
-  uint32_t constant(uint64_t value, bool is_wide) {
-    if (!is_wide) value = static_cast<uint32_t>(value);
-    const auto [found, is_new] =
-        constants_.try_emplace({value, is_wide}, static_cast<uint32_t>(virtual_.is_wide.size()));
-    if (is_new) {
-      virtual_.is_wide.push_back(is_wide);
-      program_.constants.push_back({found->second, is_wide, value});
-    }
-    return found->second;
-  }
-
-  uint32_t special(Special what, bool is_wide) {
-    const auto [found, is_new] =
-        specials_.try_emplace({static_cast<int>(what), is_wide}, static_cast<uint32_t>(virtual_.is_wide.size()));
-    if (is_new) {
-      virtual_.is_wide.push_back(is_wide);
-      program_.specials.push_back({found->second, what, is_wide});
-    }
-    return found->second;
-  }
-
-  uint32_t special(std::string_view name, bool is_wide) {
-    if (name == "%clusterid") name = "%clusterid.x";
-    for (size_t i = 0; i < kSpecialNames.size(); ++i)
-      if (kSpecialNames[i] == name) return special(static_cast<Special>(i), is_wide);
-    fail("register '" + std::string(name) + "' is not known");
-  }
-
-  uint64_t immediate_bits(const PtxOperand& operand, bool is_wide) const {
-    if (operand.is_double && !is_wide)
-      return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(operand.bits)));
-    if (operand.is_float && is_wide)
-      return std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(operand.bits))));
-    return operand.bits;
-  }
-
-  int register_bytes(const PtxOperand& operand) const {
-    return operand.kind == PtxOperand::Kind::reg ? ptx_type_bytes(kernel_.registers[operand.reg].type) : 0;
-  }
-
-  void check_register(const PtxOperand& operand, char letter) const {
-    const PtxRegister& reg = kernel_.registers[operand.reg];
-    const int bytes = ptx_type_bytes(reg.type);
-    const bool is_predicate = reg.type == PtxType::pred;
-    const bool fits = letter == 'p'   ? is_predicate
-                      : letter == 'x' ? bytes == 8
-                      : letter == 'w' ? bytes <= 4 && !is_predicate
-                                      : !is_predicate;
-    if (!fits)
-      fail(fmt::format("register {} of type .{} does not fit {}", reg.full_name(), ptx_type_name(reg.type),
-                       current_->opcode));
-  }
-
-  /// The virtual id of an operand. A letter v takes the width of `is_wide_value` for immediates.
-  uint32_t id_of(const PtxOperand& operand, char letter, bool is_wide_value) {
-    if (operand.is_negated) fail("a negated operand is not supported");
-    const bool is_wide = letter == 'x' || ((letter == 'v' || letter == 'a') && is_wide_value);
-    switch (operand.kind) {
-      case PtxOperand::Kind::reg: check_register(operand, letter); return operand.reg;
-      case PtxOperand::Kind::immediate:
-        return constant(letter == 'p' ? (operand.bits != 0 ? ~0u : 0u) : immediate_bits(operand, is_wide), is_wide);
-      case PtxOperand::Kind::special: return special(operand.text, is_wide);
-      case PtxOperand::Kind::symbol: {
-        const auto [address, needs_wide] = symbols_.at(operand.text);
-        return constant(address + static_cast<uint64_t>(operand.offset), letter == 'a' ? needs_wide : is_wide);
-      }
-      case PtxOperand::Kind::sink: return kNoRegister;
-      default: fail("an operand of another kind is expected");
-    }
-  }
-
   void flatten(const PtxOperand& operand, std::vector<Flat>& into, Instruction& decoded, int& num_memory) {
     if (operand.kind == PtxOperand::Kind::memory) {
-      (num_memory++ == 0 ? decoded.offset : decoded.offset2) = operand.offset;
+      (num_memory == 0 ? decoded.offset : num_memory == 1 ? decoded.offset2 : decoded.offset3) = operand.offset;
+      ++num_memory;
       for (size_t i = 0; i < operand.elements.size(); ++i) into.push_back({&operand.elements[i], i == 0});
     } else if (operand.kind == PtxOperand::Kind::vector) {
       for (const PtxOperand& element : operand.elements) into.push_back({&element});
@@ -235,10 +76,9 @@ class Decoder {
     }
   }
 
-  // instructions
-
   void decode_one(const PtxInstruction& text) {
     current_ = &text;
+    operands_.begin(text);
     Instruction decoded;
     decoded.line = text.line;
     decoded.guard = text.guard;
@@ -251,8 +91,8 @@ class Decoder {
     if (is_clock_read(text)) {
       decoded.op = Op::read_clock;
       decoded.num_destinations = 1;
-      decoded.is_wide = register_bytes(text.operands[0]) == 8;
-      add(decoded, text.operands[0], 'v', false);
+      decoded.is_wide = operands_.register_bytes(text.operands[0]) == 8;
+      operands_.add(decoded, text.operands[0], 'v', false);
     } else if (const PtxForm* form = find_form(opcode)) {
       decode_form(opcode, *form, flat, decoded);
     } else {
@@ -268,31 +108,25 @@ class Decoder {
     return name.substr(0, 6) == "%clock" || name.substr(0, 12) == "%globaltimer";
   }
 
-  void add(const Instruction& decoded, const PtxOperand& operand, char letter, bool is_wide_value) {
-    const uint32_t id = id_of(operand, letter, is_wide_value);
-    const size_t position = program_.pool.size() - decoded.pool;
-    if (id == kNoRegister) {
-      if (position >= decoded.num_destinations) fail("'_' cannot be read");
-      sinks_.push_back(program_.pool.size());
-    } else if (position < decoded.num_destinations && id >= virtual_.num_registers) {
-      fail("a register is expected as destination");
-    }
-    program_.pool.push_back(id);
-  }
-
   void decode_scalar(const Opcode& opcode, const std::vector<Flat>& flat, Instruction& decoded) {
     std::vector<OperandShape> shapes;
     for (const PtxOperand& operand : current_->operands)
-      shapes.push_back({register_bytes(operand), static_cast<int>(operand.elements.size())});
+      shapes.push_back(
+          {operands_.register_bytes(operand), static_cast<int>(operand.elements.size()), operand.is_negated});
     const auto form = resolve_scalar(opcode, shapes);
     if (!form) fail("the machine does not know the form " + std::string(current_->opcode));
-    if (form->operands.size() != flat.size())
-      fail(fmt::format("{} operands, {} are expected", flat.size(), form->operands.size()));
+    const auto hidden = static_cast<size_t>(std::count(form->operands.begin(), form->operands.end(), 'c'));
+    if (form->operands.size() - hidden != flat.size())
+      fail(fmt::format("{} operands, {} are expected", flat.size(), form->operands.size() - hidden));
     decoded.scalar = form->run;
     decoded.aux = form->aux;
     decoded.num_destinations = static_cast<uint16_t>(form->num_destinations);
     decoded.kind = scalar_class(opcode);
-    for (size_t i = 0; i < flat.size(); ++i) add(decoded, *flat[i].operand, form->operands[i], false);
+    size_t next = 0;
+    for (const char letter : form->operands) {
+      if (letter == 'c') operands_.add_carry();
+      else operands_.add(decoded, *flat[next++].operand, letter, false);
+    }
   }
 
   static InstructionClass scalar_class(const Opcode& opcode) {
@@ -309,9 +143,41 @@ class Decoder {
     if (const std::string problem = decode_modifiers(opcode, decoded); !problem.empty())
       fail(fmt::format("{}: {} is not supported or wrong", current_->opcode, problem));
     if (form.op == Op::branch) return decode_branch(flat, decoded);
+    set_address_width(decoded, flat);
     const Letters letters = expand(form.operands);
-    if (letters.is_open) decode_open(letters, flat, decoded);
-    else decode_closed(letters, flat, decoded);
+    if (!letters.is_open) return decode_closed(letters, flat, decoded);
+    switch (form.op) {
+      case Op::load:
+      case Op::store:
+      case Op::atomic: return decode_access(flat, decoded);
+      case Op::wgmma: return decode_wgmma(flat, decoded);
+      case Op::shuffle: return decode_closed(shuffle_letters(flat.size()), flat, decoded);
+      case Op::match_all: return decode_closed(match_letters(opcode, flat.size()), flat, decoded);
+      case Op::bar_reduce: return decode_reduction(flat, decoded);
+      case Op::tensor_load:
+      case Op::tensor_store:
+      case Op::bulk_load:
+      case Op::bulk_store: return decode_closed({"", bulk_letters(decoded)}, flat, decoded);
+      default: return decode_free(letters, flat, decoded);
+    }
+  }
+
+  static Letters shuffle_letters(size_t operands) {
+    return operands == 6 ? Letters{"wp", "wwww"} : Letters{"w", "wwww"};
+  }
+  static Letters match_letters(const Opcode& opcode, size_t operands) {
+    const char value = opcode.type() == PtxType::b64 ? 'x' : 'w';
+    return {operands == 4 ? "wp" : "w", std::string(1, value) + "w"};
+  }
+  /// An 'X' is an address of 64 bits: a tensor map or global memory.
+  static std::string bulk_letters(const Instruction& decoded) {
+    const std::string coordinates(decoded.vector, 'w'), mask(decoded.flag ? "w" : "");
+    switch (decoded.op) {
+      case Op::tensor_load: return "aX" + coordinates + "a" + mask + "ox";
+      case Op::tensor_store: return "X" + coordinates + "aox";
+      case Op::bulk_load: return "aXwa" + mask + "ox";
+      default: return "Xawox";
+    }
   }
 
   void decode_branch(const std::vector<Flat>& flat, Instruction& decoded) {
@@ -331,99 +197,74 @@ class Decoder {
     for (const Flat& one : flat) {
       while (at < expected.size() && expected[at] == 'o') is_optional = true, ++at;
       if (at == expected.size()) fail(fmt::format("{} operands, at most {} are expected", flat.size(), at - first));
-      if (one.is_address != (expected[at] == 'a'))
+      if (one.is_address != (expected[at] == 'a' || expected[at] == 'X'))
         fail("an address in brackets stands where a value is expected, or the reverse");
-      add(decoded, *one.operand, expected[at++], false);
+      const char letter = expected[at++];
+      operands_.add(decoded, *one.operand, letter == 'X' ? 'x' : letter, false);
     }
     is_optional |= at < expected.size() && expected[at] == 'o';
     if (at < expected.size() && !is_optional) fail(fmt::format("only {} operands", flat.size()));
     if (decoded.op == Op::bar_sync && flat.size() == 1) {
       decoded.flag = true;
-      program_.pool.push_back(special(Special::ntid_x, false));
+      operands_.add_special(Special::ntid_x);
     }
-    if (decoded.op == Op::mbarrier_arrive && lacks_state) insert_sink(decoded);
-    set_address_width(decoded, flat);
+    if (lacks_state) operands_.insert_sink(decoded);
   }
 
-  /// Puts a sink in front, so that the operands stand where they do in the form with a state.
-  void insert_sink(Instruction& decoded) {
-    for (size_t& position : sinks_)
-      if (position >= decoded.pool) ++position;
-    sinks_.push_back(decoded.pool);
-    program_.pool.insert(program_.pool.begin() + decoded.pool, kNoRegister);
+  /// bar.red: result, barrier[, threads], predicate.
+  void decode_reduction(const std::vector<Flat>& flat, Instruction& decoded) {
+    if (flat.size() != 3 && flat.size() != 4) fail(fmt::format("{} operands, 3 or 4 are expected", flat.size()));
     decoded.num_destinations = 1;
+    operands_.add(decoded, *flat[0].operand, decoded.atomic == AtomicOp::add ? 'w' : 'p', false);
+    operands_.add(decoded, *flat[1].operand, 'w', false);
+    decoded.flag = flat.size() == 3;
+    if (decoded.flag) operands_.add_special(Special::ntid_x);
+    else operands_.add(decoded, *flat[2].operand, 'w', false);
+    decoded.flag2 = flat.back().operand->is_negated;
+    operands_.add(decoded, *flat.back().operand, 'n', false);
   }
 
   void set_address_width(Instruction& decoded, const std::vector<Flat>& flat) {
-    bool is_first = true;
-    for (const Flat& one : flat) {
-      if (!one.is_address) continue;
-      bool is_wide = register_bytes(*one.operand) == 8;
-      if (one.operand->kind == PtxOperand::Kind::symbol) is_wide = symbols_.at(one.operand->text).second;
-      if (is_first) decoded.is_address_wide = is_wide;
-      is_first = false;
-    }
+    const auto first = std::find_if(flat.begin(), flat.end(), [](const Flat& one) { return one.is_address; });
+    if (first != flat.end()) decoded.is_address_wide = operands_.is_wide_address(*first->operand);
   }
 
-  void decode_open(const Letters& letters, const std::vector<Flat>& flat, Instruction& decoded) {
-    set_address_width(decoded, flat);
-    if (decoded.op == Op::wgmma) return decode_wgmma(flat, decoded);
-    decoded.num_destinations = static_cast<uint16_t>(open_destinations(letters, flat, decoded));
-    const bool is_access =
-        decoded.op == Op::load || decoded.op == Op::store || decoded.op == Op::atomic || decoded.op == Op::load_param;
-    if (is_access) decoded.is_wide = decoded.width == 8;
-    for (size_t i = 0; i < flat.size(); ++i) {
-      const PtxOperand& operand = *flat[i].operand;
-      if (is_access && !flat[i].is_address && register_bytes(operand) == 8) decoded.is_wide = true;
-      const bool is_shuffle_predicate = decoded.op == Op::shuffle && i == 1 && decoded.num_destinations == 2;
-      const char letter = flat[i].is_address ? 'a' : is_shuffle_predicate ? 'p' : 'v';
-      add(decoded, operand, letter, is_access && decoded.is_wide);
-    }
-    check_open_count(flat, decoded);
-  }
-
-  size_t open_destinations(const Letters& letters, const std::vector<Flat>& flat, Instruction& decoded) {
-    if (decoded.op == Op::load || decoded.op == Op::load_param) return decoded.vector;
-    if (decoded.op == Op::atomic) return decoded.flag2 ? 0 : decoded.vector;
-    if (decoded.op == Op::shuffle) decoded.flag2 = flat.size() == 6;
-    if (decoded.op == Op::shuffle) return flat.size() - 4;
-    return letters.destinations.size();
-  }
-
-  void check_open_count(const std::vector<Flat>& flat, const Instruction& decoded) {
+  /// ld, st, atom and red: values as wide as their registers, and an address.
+  void decode_access(const std::vector<Flat>& flat, Instruction& decoded) {
     const size_t v = decoded.vector;
-    size_t least = 0, most = 16;
-    switch (decoded.op) {
-      case Op::load:
-      case Op::load_param:
-      case Op::store: least = v + 1, most = v + 2; break;
-      case Op::atomic:
-        least = decoded.num_destinations + 1 + v + (decoded.atomic == AtomicOp::cas ? 1 : 0), most = least + 1;
-        break;
-      case Op::shuffle: least = 5, most = 6; break;
-      case Op::tensor_load: least = v + 3 + (decoded.flag ? 1 : 0), most = least + 1; break;
-      case Op::tensor_store: least = v + 2, most = least + 1; break;
-      case Op::bulk_load: least = 4 + (decoded.flag ? 1 : 0), most = least + 1; break;
-      case Op::bulk_store: least = 3, most = 4; break;
-      default: break;
-    }
-    if (flat.size() < least || flat.size() > most)
-      fail(fmt::format("{} operands, {} to {} are expected", flat.size(), least, most));
+    const bool has_results = decoded.op == Op::load || (decoded.op == Op::atomic && !decoded.flag2);
+    decoded.num_destinations = static_cast<uint16_t>(has_results ? v : 0);
+    size_t expected = v + 1;
+    if (decoded.op == Op::atomic) expected += decoded.num_destinations + (decoded.atomic == AtomicOp::cas ? 1 : 0);
+    // a cache policy may follow
+    if (flat.size() < expected || flat.size() > expected + 1)
+      fail(fmt::format("{} operands, {} or {} are expected", flat.size(), expected, expected + 1));
+    decoded.is_wide = decoded.width == 8;
+    for (size_t i = 0; i < expected; ++i)
+      decoded.is_wide |= !flat[i].is_address && operands_.register_bytes(*flat[i].operand) == 8;
+    for (const Flat& one : flat) operands_.add(decoded, *one.operand, one.is_address ? 'a' : 'v', decoded.is_wide);
   }
 
-  /// SS: accumulators, A, B, scale-d, scale-a, scale-b[, trans-a, trans-b]; RS: four registers of A and only trans-b.
+  /// Forms whose operands the machine does not look at.
+  void decode_free(const Letters& letters, const std::vector<Flat>& flat, Instruction& decoded) {
+    decoded.num_destinations = static_cast<uint16_t>(letters.destinations.size());
+    for (const Flat& one : flat) operands_.add(decoded, *one.operand, one.is_address ? 'a' : 'v', false);
+  }
+
+  /// SS: accumulators, A, B, scale-d[, scale-a, scale-b[, trans-a, trans-b]]; RS: four registers of A and only trans-b.
   void decode_wgmma(const std::vector<Flat>& flat, Instruction& decoded) {
-    const size_t accumulators = size_t{decoded.vector} * 4;
+    const size_t accumulators = size_t{decoded.vector} * decoded.width;
     const bool is_16bit = decoded.type == PtxType::bf16 || decoded.type == PtxType::f16;
+    const bool is_integer = decoded.type == PtxType::s8 || decoded.type == PtxType::u8;
     decoded.flag = current_->operands.size() > 1 && current_->operands[1].kind == PtxOperand::Kind::vector;
-    const size_t expected = accumulators + (decoded.flag ? 4 + 4 + (is_16bit ? 1 : 0) : 2 + 3 + (is_16bit ? 2 : 0));
+    const size_t b = accumulators + (decoded.flag ? 4 : 1);
+    const size_t expected = b + 2 + (is_integer ? 0 : 2) + (is_16bit ? (decoded.flag ? 1 : 2) : 0);
     if (flat.size() != expected) fail(fmt::format("{} operands, {} are expected", flat.size(), expected));
     decoded.num_destinations = static_cast<uint16_t>(accumulators);
-    decoded.flag2 = is_scale_zero(*flat[accumulators + (decoded.flag ? 5 : 2)].operand);
+    decoded.flag2 = is_scale_zero(*flat[b + 1].operand);
     for (size_t i = 0; i < flat.size(); ++i) {
-      const size_t b = accumulators + (decoded.flag ? 4 : 1);
       const char letter = i < accumulators || (decoded.flag && i < b) ? 'w' : i <= b ? 'x' : i == b + 1 ? 'p' : 'w';
-      add(decoded, *flat[i].operand, letter, false);
+      operands_.add(decoded, *flat[i].operand, letter, false);
     }
     program_.has_wgmma = true;
   }
@@ -438,23 +279,13 @@ class Decoder {
     return before.operands[0].reg == scale.reg && is_zero(before.operands[1]) && is_zero(before.operands[2]);
   }
 
-  /// Every '_' gets a register of its own that nothing reads.
-  void finish_sinks() {
-    if (sinks_.empty()) return;
-    const auto id = static_cast<uint32_t>(virtual_.is_wide.size());
-    virtual_.is_wide.push_back(true);
-    for (const size_t position : sinks_) program_.pool[position] = id;
-  }
+  [[noreturn]] void fail(const std::string& message) const { operands_.fail(message); }
 
   const PtxModule& module_;
   const PtxKernel& kernel_;
   const PtxInstruction* current_ = nullptr;
   Program program_;
-  VirtualProgram virtual_;
-  std::map<std::string_view, std::pair<uint64_t, bool>> symbols_;
-  std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
-  std::map<std::pair<int, bool>, uint32_t> specials_;
-  std::vector<size_t> sinks_;
+  OperandTable operands_;
 };
 
 }  // namespace

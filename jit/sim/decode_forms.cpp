@@ -136,7 +136,7 @@ void decode_mma(const Opcode& op, Instruction& into) {
   into.vector = static_cast<uint8_t>(std::atoi(std::string(shape.substr(shape.find('k') + 1)).c_str()));
   into.type = parse_ptx_type(op.parts[op.parts.size() - 3]);
   into.type2 = parse_ptx_type(op.parts[op.parts.size() - 2]);
-  into.flag = op.parts.back() == "f16";
+  into.width = op.parts.back() == "f16" ? 2 : 4;
   into.flag2 = op.has("satfinite");
 }
 
@@ -145,11 +145,27 @@ std::string decode_wgmma(const Opcode& op, Instruction& into) {
   const int n = std::atoi(std::string(shape.substr(4)).c_str());
   if (n < 8 || n > 256 || n % 8 != 0) return "n of 8 to 256 in steps of 8";
   into.vector = static_cast<uint8_t>(n / 8);
+  into.aux = op.has("satfinite");
+  into.width = op.parts[5] == "f16" ? 2 : 4;
   into.type = parse_ptx_type(op.parts[op.parts.size() - 2]);
   into.type2 = op.type();
   if ((into.type == PtxType::bf16 || into.type == PtxType::f16) && into.type != into.type2)
     return "operands of one type";
+  if (into.width == 2 && into.type == PtxType::bf16) return "sums in f16";
+  const bool is_integer = into.type == PtxType::s8 || into.type == PtxType::u8;
+  if (is_integer && n > 24 && n % 16 != 0) return "n of 8, 16, 24 and multiples of 16";
   return "";
+}
+
+void decode_bulk(const Opcode& op, Instruction& into) {
+  for (const std::string_view part : op.parts) {
+    if (part.size() == 2 && part[1] == 'd' && part[0] >= '1' && part[0] <= '5')
+      into.vector = static_cast<uint8_t>(part[0] - '0');
+    read_atomic(part, into);
+  }
+  into.flag = op.has("multicast::cluster") || op.parts[1] == "reduce";
+  into.flag2 = op.parts.size() > 4 && op.parts[3] == "shared::cluster" && op.parts[4] == "shared::cta";
+  into.type = op.type();
 }
 
 }  // namespace
@@ -163,7 +179,6 @@ const PtxForm* find_form(const Opcode& opcode) {
 
 std::string decode_modifiers(const Opcode& op, Instruction& into) {
   switch (into.op) {
-    case Op::load_param:
     case Op::load:
     case Op::store:
     case Op::atomic: return decode_access(op, into);
@@ -173,6 +188,11 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
       read_atomic(op.parts[2], into);
       into.type = op.type();
       break;
+    case Op::bar_reduce:
+      into.atomic = op.has("and") ? AtomicOp::bit_and : op.has("or") ? AtomicOp::bit_or : AtomicOp::add;
+      break;
+    case Op::set_registers: into.flag = op.has("inc"); break;
+    case Op::match_all:
     case Op::match_any: into.is_wide = op.type() == PtxType::b64; break;
     case Op::fence:
       into.scope = Scope::sys;
@@ -181,6 +201,7 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
     case Op::cluster_arrive: into.flag = op.has("relaxed"); break;
     case Op::mbarrier_arrive: into.flag = op.has("arrive_drop"); [[fallthrough]];
     case Op::mbarrier_expect:
+    case Op::mbarrier_complete:
     case Op::mbarrier_wait: decode_mbarrier(op, into); break;
     case Op::map_rank:
     case Op::rank_of: into.is_wide = op.type() == PtxType::u64; break;
@@ -188,16 +209,8 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
     case Op::bulk_wait: into.flag2 = op.has("read"); break;
     case Op::tensor_load:
     case Op::tensor_store:
-      for (const std::string_view part : op.parts)
-        if (part.size() == 2 && part[1] == 'd' && part[0] >= '1' && part[0] <= '5')
-          into.vector = static_cast<uint8_t>(part[0] - '0');
-      [[fallthrough]];
     case Op::bulk_load:
-    case Op::bulk_store:
-      into.flag = op.has("multicast::cluster") || op.has("reduce");
-      into.flag2 = op.parts.size() > 4 && op.parts[3] == "shared::cluster" && op.parts[4] == "shared::cta";
-      into.type = op.type();
-      break;
+    case Op::bulk_store: decode_bulk(op, into); break;
     case Op::load_matrix:
     case Op::store_matrix:
       into.vector = static_cast<uint8_t>(op.parts[4][1] - '0');

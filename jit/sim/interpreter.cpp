@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "jit/sim/cohort.h"
 
@@ -72,7 +72,8 @@ int Cohort::pick_group(Warp& warp) {
   int best = -1, runnable = 0;
   for (size_t a = 0; a < groups.size(); ++a) {
     Group& group = groups[a];
-    if (group.state == GroupState::converging && !must_converge(warp, code(warp, group.pc), group.mask))
+    if (group.state == GroupState::converging &&
+        (needed_lanes(warp, code(warp, group.pc), group.mask) & ~group.mask) == 0)
       group.state = GroupState::running;
     if (group.state != GroupState::running) continue;
     ++runnable;
@@ -86,20 +87,24 @@ int Cohort::pick_group(Warp& warp) {
   return best;
 }
 
-bool Cohort::must_converge(const Warp& warp, const Instruction& i, uint32_t group_mask) const {
+/// The lanes that an instruction needs together: all that live, those that its last operand names, or none.
+uint32_t Cohort::needed_lanes(const Warp& warp, const Instruction& i, uint32_t group_mask) const {
   uint32_t needed = warp.live;
   switch (i.op) {
     case Op::shuffle:
-      needed &= warp.regs[i.slot[i.num_operands - 1] * kWarpLanes + std::countr_zero(group_mask)];
-      break;
     case Op::vote:
     case Op::ballot:
     case Op::match_any:
-    case Op::reduce_warp: needed &= warp.regs[i.slot[2] * kWarpLanes + std::countr_zero(group_mask)]; break;
-    case Op::elect: needed &= warp.regs[i.slot[2] * kWarpLanes + std::countr_zero(group_mask)]; break;
-    case Op::sync_warp: needed &= warp.regs[i.slot[0] * kWarpLanes + std::countr_zero(group_mask)]; break;
+    case Op::match_all:
+    case Op::reduce_warp:
+    case Op::elect:
+    case Op::sync_warp:  // the last operand says which lanes
+      needed &= warp.regs[i.slot[i.num_operands - 1] * kWarpLanes + std::countr_zero(group_mask)];
+      break;
     case Op::bar_sync:
     case Op::bar_arrive:
+    case Op::bar_reduce:
+    case Op::set_registers:
     case Op::load_matrix:
     case Op::store_matrix:
     case Op::mma:
@@ -107,9 +112,9 @@ bool Cohort::must_converge(const Warp& warp, const Instruction& i, uint32_t grou
     case Op::wgmma_commit:
     case Op::wgmma_wait:
     case Op::wgmma: break;
-    default: return false;
+    default: return 0;
   }
-  return (needed & ~group_mask) != 0;
+  return needed;
 }
 
 /// Another group stands at this instruction, or one that comes first can run.
@@ -165,11 +170,15 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
       if (!branch(warp, i, mask, budget)) return;
       continue;
     }
-    if (must_converge(warp, i, group.mask)) {
+    const uint32_t needed = needed_lanes(warp, i, group.mask);
+    if ((needed & ~group.mask) != 0) {
       group.state = GroupState::converging;
       current_ = pick_group(warp);
       continue;
     }
+    if ((needed & ~mask) != 0)
+      report(ReportKind::divergence, {&warp, i.line, std::countr_zero(needed & ~mask)},
+             "the guard leaves out a lane that the instruction needs");
     if (i.op == Op::leave) {
       leave(warp, i, mask);
       if (warp.is_done) return;
@@ -228,18 +237,20 @@ void Cohort::leave(Warp& warp, const Instruction& i, uint32_t mask) {
 
 void Cohort::check_exit(Warp& warp, const Instruction& i) {
   const bool has_copies = !warp.copies.empty() || !warp.copy_groups.empty();
-  const bool has_bulk = !warp.bulk.empty() || !warp.bulk_groups.empty();
+  const auto is_unread = [](const BulkGroup& group) {
+    return std::any_of(group.stores.begin(), group.stores.end(), [](const BulkStore& job) { return !job.is_read; });
+  };
+  const bool has_bulk = !warp.bulk.empty() || std::any_of(warp.bulk_groups.begin(), warp.bulk_groups.end(), is_unread);
   const bool has_wgmma = !warp.wgmmas.empty() || !warp.wgmma_groups.empty();
-  if (!has_copies && !has_bulk && !has_wgmma) return;
-  if (checks_flight_)
+  if (checks_flight_ && (has_copies || has_bulk || has_wgmma))
     report(ReportKind::early_exit, {&warp, i.line, -1},
            fmt::format("the warp leaves with {} in flight", has_wgmma  ? "a wgmma"
                                                             : has_bulk ? "a bulk store"
                                                                        : "a cp.async"));
   // what is in flight still happens on a device
-  for (const auto& group : warp.bulk_groups)
-    for (const BulkStore& job : group) finish_store(warp, job);
-  for (const BulkStore& job : warp.bulk) finish_store(warp, job);
+  for (BulkGroup& group : warp.bulk_groups)
+    for (BulkStore& job : group.stores) finish_store(warp, job);
+  for (BulkStore& job : warp.bulk) finish_store(warp, job);
 }
 
 /// The last warp of a CTA: accesses by other CTAs of the cluster must lie before its end.
@@ -270,7 +281,7 @@ void Cohort::check_initialised(Warp& warp, const Instruction& i, uint32_t mask, 
   if (i.guard >= 0) read(i.virtual_guard, group_mask);
   bool reads_accumulators = false;
   if (i.op == Op::wgmma && !i.flag2) {
-    const uint32_t scale = warp.grid->program->operands(i)[i.vector * 4u + (i.flag ? 5u : 2u)];
+    const uint32_t scale = warp.grid->program->operands(i)[i.num_destinations + (i.flag ? 5u : 2u)];
     reads_accumulators = lanes(warp, scale)[0] != 0;
   }
   for (uint32_t k = reads_accumulators ? 0 : i.num_destinations; k < i.num_operands; ++k) read(ids[k], mask);
@@ -298,7 +309,6 @@ void Cohort::check_wgmma_registers(Warp& warp, const Instruction& i) {
 
 Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
   switch (i.op) {
-    case Op::load_param: load_param(warp, i, mask); return Flow::next;
     case Op::load: load(warp, i, mask); return Flow::next;
     case Op::store: store(warp, i, mask); return Flow::next;
     case Op::atomic: atomic(warp, i, mask); return Flow::next;
@@ -306,6 +316,10 @@ Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::vote:
     case Op::ballot: vote(warp, i, mask); return Flow::next;
     case Op::match_any: match_any(warp, i, mask); return Flow::next;
+    case Op::match_all: match_all(warp, i, mask); return Flow::next;
+    case Op::sync_warp:
+      if (races()) publish(warp);
+      return Flow::next;
     case Op::reduce_warp: reduce_warp(warp, i, mask); return Flow::next;
     case Op::active_mask: fill(warp, i.slot[0], mask, mask); return Flow::next;
     case Op::elect: elect(warp, i, mask); return Flow::next;
@@ -319,7 +333,9 @@ Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
       is_stopped_ = true;
       return Flow::retry;
     case Op::bar_sync:
-    case Op::bar_arrive: return bar(warp, i, mask);
+    case Op::bar_arrive:
+    case Op::bar_reduce: return bar(warp, i, mask);
+    case Op::set_registers: return set_registers(warp, i);
     case Op::cluster_arrive: cluster_arrive(warp, i, mask); return Flow::next;
     case Op::cluster_wait: return cluster_wait(warp, mask);
     case Op::fence:
@@ -335,6 +351,7 @@ Flow Cohort::execute_async(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::mbarrier_init:
     case Op::mbarrier_inval: mbarrier_init(warp, i, mask); return Flow::next;
     case Op::mbarrier_arrive:
+    case Op::mbarrier_complete:
     case Op::mbarrier_expect: mbarrier_arrive(warp, i, mask); return Flow::next;
     case Op::mbarrier_wait: mbarrier_wait(warp, i, mask); return Flow::next;
     case Op::copy_async: copy_async(warp, i, mask); return Flow::next;
@@ -348,10 +365,8 @@ Flow Cohort::execute_async(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::bulk_load: bulk_load(warp, i, mask); return Flow::next;
     case Op::tensor_store:
     case Op::bulk_store: bulk_store(warp, i, mask); return Flow::next;
-    case Op::bulk_commit:
-      warp.bulk_groups.push_back(std::move(warp.bulk));
-      warp.bulk.clear();
-      return Flow::next;
+    case Op::bulk_commit: bulk_commit(warp, mask); return Flow::next;
+    case Op::prefetch_map: prefetch_map(warp, i, mask); return Flow::next;
     case Op::bulk_wait: bulk_wait(warp, i, mask); return Flow::next;
     case Op::load_matrix: load_matrix(warp, i); return Flow::next;
     case Op::store_matrix: store_matrix(warp, i); return Flow::next;

@@ -29,6 +29,7 @@ struct LaunchShape {
   std::array<int, 3> cluster = {1, 1, 1};
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   bool cooperative = false;  ///< all CTAs are resident together
+  int registers = 0;         ///< per thread at the start; 0: .maxnreg, else what 64 K registers give each thread
 };
 
 /// What to look for. Bounds and alignment are always checked: they protect the host.
@@ -36,10 +37,11 @@ struct Checks {
   bool initialised = true;  ///< registers, shared memory, poisoned global memory
   bool in_flight = true;    ///< data and registers of asynchronous operations before their wait; missing fences
   bool races = true;        ///< by happens-before, in shared and global memory
-  bool release_per_warp =
-      true;  ///< a stage that a wgmma read is free when all four warps have waited; else when one has
+  bool lanes = true;        ///< races between the lanes of one warp; only together with `races`
+  /// A stage that a wgmma read is free when all four warps have waited; else when one has.
+  bool release_per_warp = true;
 
-  static Checks none() { return {false, false, false, true}; }
+  static Checks none() { return {false, false, false, false, true}; }
 };
 
 struct Options {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/mma_core.h"
 
+#include <algorithm>
+
 #include "jit/sim/lanes.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -17,7 +19,7 @@
 namespace seqtile::sim {
 namespace {
 
-typedef uint32_t AliasingWord __attribute__((may_alias));
+typedef float AliasingFloat __attribute__((may_alias));
 
 namespace base {
 constexpr int kWidth = 4;
@@ -60,12 +62,55 @@ const MmaFunctions& mma_functions() {
   return base::kFunctions;
 }
 
+void negate(SpreadA& a, int k) {
+  for (auto& half : a.value)
+    for (int step = 0; step < k; ++step)
+      for (float& value : half[step]) value = -value;
+}
+
+Accumulator accumulator_of(PtxType element, int accumulator_bytes, bool saturates) {
+  if (element == PtxType::s8 || element == PtxType::u8)
+    return saturates ? Accumulator::s32_saturated : Accumulator::s32;
+  return accumulator_bytes == 2 ? Accumulator::f16 : Accumulator::f32;
+}
+
+void multiply(Accumulator kind, uint32_t* const* d, const uint32_t* const* c, const SpreadA& a, const SpreadB& b,
+              int k) {
+  alignas(64) static constexpr float kZeros[32] = {};
+  alignas(64) float sums[4][32];
+  float* to[4];
+  const float* from[4];
+  for (int r = 0; r < 4; ++r) {
+    const bool is_plain = kind == Accumulator::f32;
+    to[r] = is_plain ? reinterpret_cast<AliasingFloat*>(d[r]) : sums[r];
+    from[r] = is_plain && c != nullptr ? reinterpret_cast<const AliasingFloat*>(c[r]) : kZeros;
+    if (kind != Accumulator::f16 || c == nullptr) continue;
+    for (int lane = 0; lane < 32; ++lane) sums[r][lane] = half_to_float(c[r >> 1][lane] >> (16 * (r & 1)) & 0xffff);
+    from[r] = sums[r];
+  }
+  mma_functions().multiply(to, from, a, b, k);
+  if (kind == Accumulator::f16) {
+    for (int r = 0; r < 2; ++r)
+      for (int lane = 0; lane < 32; ++lane)
+        d[r][lane] = float_to_half(sums[2 * r][lane]) | float_to_half(sums[2 * r + 1][lane]) << 16;
+  } else if (kind != Accumulator::f32) {
+    for (int r = 0; r < 4; ++r)
+      for (int lane = 0; lane < 32; ++lane) {
+        int64_t sum = (c != nullptr ? static_cast<int32_t>(c[r][lane]) : 0) + static_cast<int64_t>(sums[r][lane]);
+        if (kind == Accumulator::s32_saturated) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+        d[r][lane] = static_cast<uint32_t>(sum);
+      }
+  }
+}
+
 float mma_element(PtxType type, uint32_t word, int index) {
   switch (type) {
     case PtxType::bf16: return bf16_to_float(word >> (16 * index) & 0xffff);
     case PtxType::f16: return half_to_float(word >> (16 * index) & 0xffff);
     case PtxType::e4m3: return e4m3_to_float(word >> (8 * index) & 0xff);
     case PtxType::e5m2: return e5m2_to_float(word >> (8 * index) & 0xff);
+    case PtxType::s8: return static_cast<float>(static_cast<int8_t>(word >> (8 * index)));
+    case PtxType::u8: return static_cast<float>(word >> (8 * index) & 0xff);
     default: return tf32_to_float(word);
   }
 }
@@ -85,6 +130,7 @@ void spread_a(PtxType type, const uint32_t* const* regs, int num_regs, int k, Sp
 
 void spread_b(PtxType type, const uint32_t* const* regs, int num_regs, int k, SpreadB& b) {
   if (type == PtxType::bf16 && k == 16) return mma_functions().spread_b_bf16(regs, b);
+  if (type == PtxType::f16 && k == 16) return mma_functions().spread_b_f16(regs, b);
   const int per_word = 4 / element_bytes(type), k_per_reg = 4 * per_word;
   for (int r = 0; r < num_regs; ++r)
     for (int lane = 0; lane < 32; ++lane)

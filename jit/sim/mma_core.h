@@ -5,7 +5,8 @@
 //   d(row half h, column parity e)[lane] += sum over k of  a[h][k][lane] * b[k][e][lane % 4]
 // where a is spread over the four lanes of a row and b has four values that repeat. The accumulators stay in register
 // layout; only the operands are spread out. A wgmma is a row of such blocks, with a spread once and b once per block.
-// Products of 16-bit elements are exact in float, so fused and separate rounding give the same sums.
+// Products of 16-bit elements are exact in float, so fused and separate rounding give the same sums; so are the sums of
+// 32 products of bytes.
 #pragma once
 #include <cstdint>
 
@@ -30,6 +31,7 @@ struct MmaFunctions {
   void (*spread_a_f16)(const uint32_t* const* regs, SpreadA& a);
   /// Two registers.
   void (*spread_b_bf16)(const uint32_t* const* regs, SpreadB& b);
+  void (*spread_b_f16)(const uint32_t* const* regs, SpreadB& b);
 };
 
 /// The copies for this CPU's vectors.
@@ -38,6 +40,16 @@ const MmaFunctions& mma_functions();
 /// Any element type and k; registers as in an mma of that type. `num_regs` of A is 2 or 4, of B 1 or 2.
 void spread_a(PtxType type, const uint32_t* const* regs, int num_regs, int k, SpreadA& a);
 void spread_b(PtxType type, const uint32_t* const* regs, int num_regs, int k, SpreadB& b);
+
+/// a becomes -a.
+void negate(SpreadA& a, int k);
+
+/// What accumulators hold: a float, two halves in a register, or an integer whose sums wrap or stick to the ends.
+enum class Accumulator { f32, f16, s32, s32_saturated };
+Accumulator accumulator_of(PtxType element, int accumulator_bytes, bool saturates);
+/// d = c + a * b over registers of 32 lanes: four, two of f16. `c` null: zero; c may be d.
+void multiply(Accumulator kind, uint32_t* const* d, const uint32_t* const* c, const SpreadA& a, const SpreadB& b,
+              int k);
 
 /// One element of a 4-byte word.
 float mma_element(PtxType type, uint32_t word, int index);

@@ -24,22 +24,25 @@ enum class Op : uint8_t {
   trap,
   nothing,
   sleep,
-  load_param,
+  set_registers,
   load,
   store,
   atomic,
   prefetch,
+  prefetch_map,
   make_policy,
   shuffle,
   vote,
   ballot,
   match_any,
+  match_all,
   reduce_warp,
   active_mask,
   elect,
   sync_warp,
   bar_sync,
   bar_arrive,
+  bar_reduce,
   cluster_arrive,
   cluster_wait,
   fence_async,
@@ -48,6 +51,7 @@ enum class Op : uint8_t {
   mbarrier_inval,
   mbarrier_arrive,
   mbarrier_expect,
+  mbarrier_complete,
   mbarrier_wait,
   map_rank,
   rank_of,
@@ -101,6 +105,7 @@ struct Instruction {
   uint32_t virtual_guard = kNoRegister;
   int64_t offset = 0;   ///< of the (first) memory operand
   int64_t offset2 = 0;  ///< of the second one
+  int64_t offset3 = 0;  ///< of the third one
   uint32_t target = 0;  ///< of a branch
   int32_t line = 0;
   uint16_t num_operands = 0, num_destinations = 0;
@@ -111,7 +116,7 @@ struct Instruction {
   Order order = Order::weak;
   Scope scope = Scope::sys;
   AtomicOp atomic = AtomicOp::add;
-  uint8_t width = 0;   ///< bytes of one element in memory
+  uint8_t width = 0;   ///< bytes of one element in memory, of an accumulator
   uint8_t vector = 1;  ///< elements; blocks of 8 columns of a wgmma; rank of a tensor; k of an mma
   bool is_guard_negated = false;
   bool is_wide = false;  ///< value registers or addresses have 64 bits
@@ -130,45 +135,9 @@ struct ConstantSlot {
 };
 
 enum class Special : uint8_t {
-  tid_x,
-  tid_y,
-  tid_z,
-  ntid_x,
-  ntid_y,
-  ntid_z,
-  ctaid_x,
-  ctaid_y,
-  ctaid_z,
-  nctaid_x,
-  nctaid_y,
-  nctaid_z,
-  laneid,
-  warpid,
-  nwarpid,
-  cluster_ctarank,
-  cluster_nctarank,
-  clusterid_x,
-  clusterid_y,
-  clusterid_z,
-  nclusterid_x,
-  nclusterid_y,
-  nclusterid_z,
-  cluster_ctaid_x,
-  cluster_ctaid_y,
-  cluster_ctaid_z,
-  cluster_nctaid_x,
-  cluster_nctaid_y,
-  cluster_nctaid_z,
-  lanemask_eq,
-  lanemask_lt,
-  lanemask_le,
-  lanemask_gt,
-  lanemask_ge,
-  smid,
-  nsmid,
-  gridid,
-  dynamic_smem_size,
-  total_smem_size,
+#define SEQTILE_SPECIAL(name, text) name,
+#include "jit/sim/special_registers.def"
+#undef SEQTILE_SPECIAL
 };
 
 struct SpecialSlot {
@@ -190,7 +159,7 @@ struct Program {
   int64_t static_shared_bytes = 0, local_bytes = 0;
   std::vector<PtxVariable> params;
   int64_t param_bytes = 0;
-  int required_threads = 0;
+  int required_threads = 0, max_registers = 0;  ///< 0: the text does not say
   bool has_wgmma = false;
   /// Module variables in the global and constant spaces: name, place, bytes. The storage is shared by copies.
   struct Global {

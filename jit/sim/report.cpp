@@ -23,7 +23,8 @@ std::string_view report_kind_name(ReportKind kind) {
                                                 "private memory",
                                                 "read-only memory",
                                                 "trap",
-                                                "limit"};
+                                                "limit",
+                                                "registers"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -30,6 +30,7 @@ enum class ReportKind {
   read_only,
   trap,
   limit,
+  registers,
 };
 /// The words that a report starts with: "race", "missing wait".
 std::string_view report_kind_name(ReportKind kind);

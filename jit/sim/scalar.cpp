@@ -62,6 +62,7 @@ std::string operand_letters(PtxType type, int count) {
 
 std::optional<ScalarForm> resolve_scalar(const Opcode& opcode, std::span<const OperandShape> shapes) {
   if (auto form = resolve_integer(opcode)) return form;
+  if (auto form = resolve_carry(opcode)) return form;
   if (auto form = resolve_bits(opcode)) return form;
   if (auto form = resolve_float(opcode)) return form;
   if (auto form = resolve_half(opcode)) return form;

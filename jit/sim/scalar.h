@@ -20,9 +20,11 @@ namespace seqtile::sim {
 struct OperandShape {
   int bytes = 0;   ///< of the register: 1 predicate, 2, 4, 8; 0 where an immediate takes the instruction's width
   int vector = 0;  ///< elements of a `{..}` operand, 0 otherwise
+  bool is_negated = false;
 };
 
-/// Operand letters, destinations first: p predicate, w at most 32 bits, x 64 bits.
+/// Operand letters, destinations first: p predicate, n one that may be negated, w at most 32 bits, x 64 bits, c the
+/// condition code, which the text does not name.
 struct ScalarForm {
   ScalarFn run = nullptr;
   uint32_t aux = 0;
@@ -45,6 +47,7 @@ std::optional<ScalarForm> resolve_scalar(const Opcode& opcode, std::span<const O
 
 // One per group of families, in the file of that name.
 std::optional<ScalarForm> resolve_integer(const Opcode& opcode);
+std::optional<ScalarForm> resolve_carry(const Opcode& opcode);
 std::optional<ScalarForm> resolve_bits(const Opcode& opcode);
 std::optional<ScalarForm> resolve_float(const Opcode& opcode);
 std::optional<ScalarForm> resolve_half(const Opcode& opcode);

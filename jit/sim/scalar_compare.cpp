@@ -1,5 +1,6 @@
 // jit/sim/scalar_compare.cpp -- setp, set, selp, slct and testp.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
 #include "jit/sim/scalar.h"
@@ -155,6 +156,54 @@ ScalarFn comparison(std::string_view name, PtxType type) {
   return name == "nan" ? float_compare<Nan>(type) : nullptr;
 }
 
+constexpr std::string_view kComparisons[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                             "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+constexpr PtxType kComparedTypes[] = {PtxType::b16,  PtxType::u16, PtxType::s16, PtxType::b32, PtxType::u32,
+                                      PtxType::s32,  PtxType::b64, PtxType::u64, PtxType::s64, PtxType::f16,
+                                      PtxType::bf16, PtxType::f32, PtxType::f64};
+
+/// setp with a second result or a third operand: p[, q], a, b[, c]. aux: comparison | type << 8 | rest.
+struct CompareAndCombine {
+  static constexpr uint32_t kAnd = 1 << 16, kOr = 2 << 16, kXor = 3 << 16, kBoth = 1 << 18, kNegated = 1 << 19;
+  static bool combine(bool a, bool c, uint32_t how) {
+    return how == kAnd ? a && c : how == kOr ? a || c : how == kXor ? a != c : a;
+  }
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t aux) {
+    const bool is_both = (aux & kBoth) != 0, is_negated = (aux & kNegated) != 0;
+    const uint32_t how = aux & kXor, *in = slots + 1 + is_both;
+    uint32_t third[kWarpLanes] = {};
+    if (how != 0) std::copy_n(regs + in[2] * kWarpLanes, kWarpLanes, third);  // may be a destination too
+    const uint32_t compare[] = {slots[0], in[0], in[1]};
+    comparison(kComparisons[aux & 0xff], kComparedTypes[aux >> 8 & 0xff])(regs, compare, mask, 0);
+    const Lanes<Predicate> p(regs, slots[0]), q(regs, slots[is_both ? 1 : 0]);
+    for_lanes(mask,
+              SEQTILE_SIM_LANE(const bool holds = p[i], c = (third[i] != 0) != is_negated;
+                               if (is_both) q.set(i, combine(!holds, c, how)); p.set(i, combine(holds, c, how));));
+  }
+};
+
+ScalarForm combined_comparison(const Opcode& op, std::span<const OperandShape> shapes) {
+  // setp.CMP[.BOOL][.ftz].type; the second result counts as an operand of its own
+  const std::string_view second = op.parts.size() > 3 ? op.parts[2] : "";
+  const uint32_t how = second == "and"   ? CompareAndCombine::kAnd
+                       : second == "or"  ? CompareAndCombine::kOr
+                       : second == "xor" ? CompareAndCombine::kXor
+                                         : 0;
+  const size_t rest = op.parts.size() - 3 - (how != 0 ? 1 : 0), plain_count = how != 0 ? 4 : 3;
+  if (rest > 1 || (rest == 1 && op.parts[op.parts.size() - 2] != "ftz")) return {};
+  if (shapes.size() != plain_count && shapes.size() != plain_count + 1) return {};
+  if (comparison(op.parts[1], op.type()) == nullptr) return {};
+  const bool is_both = shapes.size() > plain_count;
+  const auto name = static_cast<uint32_t>(std::find(std::begin(kComparisons), std::end(kComparisons), op.parts[1]) -
+                                          std::begin(kComparisons));
+  const auto type = static_cast<uint32_t>(std::find(std::begin(kComparedTypes), std::end(kComparedTypes), op.type()) -
+                                          std::begin(kComparedTypes));
+  const uint32_t aux = name | type << 8 | how | (is_both ? CompareAndCombine::kBoth : 0) |
+                       (shapes.back().is_negated ? CompareAndCombine::kNegated : 0);
+  return {plain<CompareAndCombine>(), aux,
+          std::string(is_both ? "pp" : "p") + operand_letters(op.type(), 2) + (how != 0 ? "n" : ""), is_both ? 2 : 1};
+}
+
 template <class T>
 struct SelectOf {
   SEQTILE_SIM_INLINE static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t) {
@@ -223,6 +272,7 @@ std::optional<ScalarForm> resolve_compare(const Opcode& op, std::span<const Oper
       op.base() == "setp" && (op.parts.size() == 3 || (op.parts.size() == 4 && op.parts[2] == "ftz"));
   if (is_plain_setp && shapes.size() == 3)
     form = {comparison(op.parts[1], op.type()), 0, "p" + operand_letters(op.type(), 2)};
+  else if (op.base() == "setp" && op.parts.size() >= 3) form = combined_comparison(op, shapes);
   if (op.base() == "selp" && op.parts.size() == 2) form = selection(op);
   if (op.base() == "slct") form = selection_by_sign(op);
   if (op.base() == "testp") form = test_property(op);

@@ -17,6 +17,7 @@
 namespace seqtile::sim {
 namespace {
 
+constexpr int kRegistersPerCta = 65536;
 constexpr int kIdleLimit = 20000, kSpinWeight = 100;
 constexpr uint64_t kClockJump = uint64_t{1} << 40;  ///< lets every deadline of a kernel pass
 
@@ -41,6 +42,8 @@ void Cohort::run(const Grid& grid, int first_cta, int num_ctas, int64_t index) {
     add_ctas(grid, first_cta, num_ctas);
     size_clocks();
   }
+  // nothing remembers the times of the CTAs before
+  for (Warp& warp : warps_) std::fill(warp.clock.begin(), warp.clock.end(), 0);
   for (int c = 0; c < num_ctas; ++c) start_cta(ctas_[c], first_cta + c);
   for (ClusterState& cluster : clusters_) cluster = {0, 0, cluster.first_cta, cluster.num_ctas, {}, {}, {}};
   loads_.clear();
@@ -75,7 +78,7 @@ void Cohort::size_clocks() {
   if (races() && num_threads() > kMaxThreads)
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} warps run together, the race check knows {}; launch fewer CTAs or switch it off",
-                            warps_.size(), kMaxThreads / 2));
+                            warps_.size(), kMaxThreads / 3));
   size_t words = 16;
   for (const Warp& warp : warps_) words += size_t{warp.grid->program->num_slots} * kWarpLanes;
   if (registers_.size() < words) registers_.resize(words);
@@ -104,6 +107,9 @@ void Cohort::start_cta(Cta& cta, int linear) {
   if (tracks_shared()) cta.shadow.reset(cta.shared.size());
   cta.mbarriers.clear();
   cta.barriers = {};
+  cta.released.clear();
+  cta.copy_barriers.clear();
+  cta.free_registers = 0;
   cta.remote.clear();
   cta.is_gone = false;
   for (int w = 0; w < cta.num_warps; ++w) start_warp(warps_[cta.first_warp + w], w);
@@ -118,6 +124,7 @@ void Cohort::start_warp(Warp& warp, int index) {
   std::fill(fresh.clock.begin(), fresh.clock.end(), 0);
   fresh.clock[warp.id] = time + 1;
   const Program& program = *warp.grid->program;
+  fresh.registers = start_registers(*warp.grid);
   fresh.local.assign(static_cast<size_t>(program.local_bytes) * kWarpLanes, std::byte{0xff});
   if (checks_initialised_) fresh.initialised.assign(program.num_virtual, kAllLanes);
   for (const uint32_t r : program.watched)
@@ -134,6 +141,12 @@ void Cohort::start_warp(Warp& warp, int index) {
       if (special.is_wide) wide_lanes(warp, special.slot)[lane] = value;
       else lanes(warp, special.slot)[lane] = value;
     }
+}
+
+int Cohort::start_registers(const Grid& grid) {
+  if (grid.shape.registers != 0) return grid.shape.registers;
+  if (grid.program->max_registers != 0) return grid.program->max_registers;
+  return std::min(256, kRegistersPerCta / grid.shape.threads & ~7);
 }
 
 void Cohort::fill_constants(Warp& warp) {
@@ -264,6 +277,13 @@ void Cohort::report_deadlock() {
   for (const Warp& warp : warps_)
     for (const Group& group : warp.groups) all_converging &= group.state == GroupState::converging;
   const Instruction& at = code(*first, first->groups.front().pc);
+  for (const Warp& warp : warps_)
+    for (const Group& group : warp.groups)
+      if (const Instruction& i = code(warp, group.pc); i.op == Op::set_registers && group.state == GroupState::running)
+        return report(ReportKind::registers, {&warp, i.line, -1},
+                      fmt::format("{} registers per thread are never free, the CTA has {} left in all:",
+                                  warp.regs[i.slot[0] * kWarpLanes], cta_of(warp).free_registers) +
+                          describe_waits());
   if (all_converging)
     return report(ReportKind::divergence, {first, at.line, -1},
                   "only a part of the warp reaches an instruction that needs all of it:" + describe_waits());

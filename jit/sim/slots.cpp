@@ -97,7 +97,7 @@ class Allocator {
   template <class F>
   void wgmma_registers(const Instruction& instruction, F f) const {
     const uint32_t* operands = program_.operands(instruction);
-    const uint32_t count = instruction.vector * 4u + (instruction.flag ? 4u : 0u);
+    const uint32_t count = instruction.num_destinations + (instruction.flag ? 4u : 0u);
     for (uint32_t i = 0; i < count; ++i)
       if (operands[i] < num_) f(operands[i]);
   }

@@ -14,13 +14,23 @@
 
 namespace seqtile::sim {
 
-/// Lanes of a warp that are at the same instruction.
+/// What an acquire of a location's present value learns, by who released it and how far that reaches.
+struct ReleasedMessage {
+  uint32_t cohort;
+  int thread, cta, cluster, device;
+  Scope scope;
+  ClockSnapshot clock;
+  ForeignClocks foreign;
+};
+
 enum class GroupState : uint8_t {
   running,
   converging,  ///< waits for the warp's other lanes at an instruction that needs them
   at_barrier,  ///< `wait_for` is the barrier's number
   at_cluster,  ///< `wait_for` is the phase that must end
 };
+
+/// Lanes of a warp that are at the same instruction.
 struct Group {
   uint32_t pc = 0, mask = 0;
   GroupState state = GroupState::running;
@@ -45,12 +55,24 @@ struct WgmmaOp {
   uint32_t sequence;
   ClockSnapshot issued;
 };
+struct BulkPiece {
+  uint64_t to;
+  uint32_t from, bytes;
+};
 struct BulkStore {
-  uint64_t map;  ///< tensor map, or the global address
+  uint64_t to;  ///< tensor map, or the global address
   std::array<int32_t, 5> at;
   uint32_t from, bytes, pc;
   int lane;
-  ClockSnapshot issued;
+  PtxType type;   ///< of the elements
+  uint32_t time;  ///< of the CTA's copy threads
+  std::vector<BulkPiece> pieces;
+  bool is_read;                 ///< shared memory has been read, into `data`
+  std::vector<std::byte> data;  ///< of the pieces, one behind the other
+};
+struct BulkGroup {
+  int lane;
+  std::vector<BulkStore> stores;
 };
 struct BulkLoad {
   int cta;
@@ -61,7 +83,7 @@ struct BulkLoad {
   uint32_t pc;
   int warp, lane;
   bool is_tensor, from_shared;
-  uint32_t time;  ///< of the CTA's copy thread
+  uint32_t thread, time;  ///< of the CTA's copies that complete on this barrier
   ClockSnapshot issued;
 };
 
@@ -74,7 +96,8 @@ struct Warp {
   const Grid* grid = nullptr;
   uint32_t live = kAllLanes;
   bool is_done = false;
-  int rotation = 0;  ///< which group gets the next turn after a spin
+  int rotation = 0;   ///< which group gets the next turn after a spin
+  int registers = 0;  ///< per thread, as setmaxnreg left it
   uint32_t* regs = nullptr;
   std::vector<Group> groups;
   std::vector<std::byte> local;
@@ -85,6 +108,7 @@ struct Warp {
   ForeignClocks foreign;
   std::array<Clock, 4> fence_release;    ///< what a fence of that scope published
   std::array<Clock, 4> acquire_pending;  ///< read by relaxed loads, waiting for a fence of that scope
+  std::array<ForeignClocks, 4> fence_foreign, foreign_pending;  ///< the same of CTAs that run apart
 
   std::vector<CopyOp> copies;
   std::deque<std::vector<CopyOp>> copy_groups;
@@ -92,7 +116,7 @@ struct Warp {
   std::deque<std::vector<WgmmaOp>> wgmma_groups;
   uint32_t wgmma_sequence = 0, wgmma_base = 0, wgmma_fences = 0;
   std::vector<BulkStore> bulk;
-  std::deque<std::vector<BulkStore>> bulk_groups;
+  std::vector<BulkGroup> bulk_groups;
   uint32_t proxy_fences = 0;
   std::array<uint32_t, 32> cluster_phase = {};
 
@@ -102,9 +126,15 @@ struct Warp {
 };
 
 struct Barrier {
+  struct Waiting {
+    int warp;
+    const Instruction* at;
+    uint32_t mask;
+  };
   uint32_t expected = 0, arrived = 0;
   bool is_open_count = false;  ///< all threads that are left
-  std::vector<int> waiting;
+  uint32_t votes = 0;          ///< threads whose predicate held, of bar.red
+  std::vector<Waiting> waiting;
   Clock clock;
   ForeignClocks foreign;
 };
@@ -130,9 +160,12 @@ struct Cta {
   SharedShadow shadow;
   std::map<uint32_t, Mbarrier> mbarriers;
   std::array<Barrier, 16> barriers;
-  Clock remote;  ///< of accesses from other CTAs
+  std::map<uint32_t, std::vector<ReleasedMessage>> released;  ///< by address in shared memory
+  int free_registers = 0;                                     ///< given back by setmaxnreg.dec
+  Clock remote;                                               ///< of accesses from other CTAs
   bool is_gone = false;
   uint32_t copy_time = 0;
+  std::vector<uint32_t> copy_barriers;  ///< mbarriers that copies complete on, in the order of first use
 };
 
 struct ClusterState {

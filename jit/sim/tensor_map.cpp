@@ -19,6 +19,9 @@ int tensor_element_bytes(TensorElement element) {
     case TensorElement::u16:
     case TensorElement::f16:
     case TensorElement::bf16: return 2;
+    case TensorElement::u64:
+    case TensorElement::s64:
+    case TensorElement::f64: return 8;
     default: return 4;
   }
 }
@@ -37,7 +40,7 @@ TensorMap encode_tensor_map(TensorElement element, const void* base, std::span<c
   for (uint32_t d = 0; d < map.rank; ++d) {
     map.size[d] = static_cast<uint32_t>(size[d]);
     map.box[d] = box[d];
-    map.step[d] = element_strides.empty() ? 1 : element_strides[d];
+    map.step[d] = d == 0 || element_strides.empty() ? 1 : element_strides[d];
     if (size[d] == 0 || size[d] >> 32 != 0) refuse(fmt::format("dimension {} has {} elements", d, size[d]));
     if (box[d] == 0 || box[d] > 256) refuse(fmt::format("box extent {} of dimension {} is not in 1..256", box[d], d));
     if (map.step[d] == 0 || map.step[d] > 8) refuse(fmt::format("element stride {} is not in 1..8", map.step[d]));
@@ -48,8 +51,12 @@ TensorMap encode_tensor_map(TensorElement element, const void* base, std::span<c
   }
   const uint32_t inner = box[0] * static_cast<uint32_t>(tensor_element_bytes(element));
   if (inner % 16 != 0) refuse(fmt::format("the box's inner extent of {} bytes is no multiple of 16", inner));
-  const uint32_t span = swizzle == Swizzle::none ? ~0u : 16u << static_cast<uint32_t>(swizzle);
-  if (inner > span) refuse(fmt::format("the box's inner extent of {} bytes is beyond the swizzle's {}", inner, span));
+  const uint32_t span = 16u << static_cast<uint32_t>(swizzle);
+  if (swizzle != Swizzle::none && inner > span)
+    refuse(fmt::format("the box's inner extent of {} bytes is beyond the swizzle's {}", inner, span));
+  if (swizzle != Swizzle::none && inner < span)
+    refuse(fmt::format("an inner extent of {} bytes with a swizzle of {} is not modelled; take the swizzle that fits",
+                       inner, span));
   return map;
 }
 

@@ -8,7 +8,7 @@
 namespace seqtile::sim {
 
 enum class Swizzle : uint32_t { none, b32, b64, b128 };
-enum class TensorElement : uint32_t { u8, u16, u32, s32, f16, f32, bf16, tf32 };
+enum class TensorElement : uint32_t { u8, u16, u32, s32, f16, f32, bf16, tf32, u64, s64, f64 };
 
 struct alignas(64) TensorMap {
   static constexpr uint32_t kMagic = 0x504d5453;
@@ -27,7 +27,7 @@ static_assert(sizeof(TensorMap) == 128);
 
 /// The facts of cuTensorMapEncodeTiled, with its rules.
 /// Requires: 1 to 5 dimensions, innermost first; base and strides multiples of 16; every box extent 1 to 256; the box's
-///   inner extent a multiple of 16 bytes and at most the swizzle's span.
+///   inner extent a multiple of 16 bytes, and with a swizzle just its span (a device also takes less: not modelled).
 /// Errors: invalid_argument naming the value that breaks a rule.
 TensorMap encode_tensor_map(TensorElement element, const void* base, std::span<const uint64_t> size,
                             std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box, Swizzle swizzle,

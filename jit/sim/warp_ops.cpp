@@ -65,6 +65,17 @@ void Cohort::match_any(Warp& warp, const Instruction& i, uint32_t mask) {
   for_lanes(mask, [&](int lane) { d[lane] = result[lane]; });
 }
 
+void Cohort::match_all(Warp& warp, const Instruction& i, uint32_t mask) {
+  const uint32_t slot = i.slot[i.num_destinations];
+  const auto value = [&](int lane) {
+    return i.is_wide ? uint64_t{wide_lanes(warp, slot)[lane]} : uint64_t{lanes(warp, slot)[lane]};
+  };
+  bool are_equal = true;
+  for_lanes(mask, [&](int lane) { are_equal &= value(lane) == value(std::countr_zero(mask)); });
+  fill(warp, i.slot[0], mask, are_equal ? mask : 0);
+  if (i.num_destinations == 2) fill(warp, i.slot[1], mask, are_equal ? ~0u : 0u);
+}
+
 void Cohort::reduce_warp(Warp& warp, const Instruction& i, uint32_t mask) {
   const uint32_t* const a = lanes(warp, i.slot[1]);
   uint32_t result = a[std::countr_zero(mask)];

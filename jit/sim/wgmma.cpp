@@ -16,8 +16,6 @@
 namespace seqtile::sim {
 namespace {
 
-typedef float LaneFloat __attribute__((may_alias));
-
 /// The matrix descriptor's fields, in bytes.
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
@@ -48,20 +46,22 @@ struct Descriptor {
 
 struct WgmmaOperands {
   const uint32_t* accumulators;
-  const uint32_t* fragment;  ///< of RS
-  uint32_t a, b, scale, trans_a, trans_b;
+  const uint32_t* fragment;                                  ///< of RS
+  uint32_t a, b, scale, scale_a, scale_b, trans_a, trans_b;  ///< kNoRegister where the form has none
   bool is_rs;
 };
 
 WgmmaOperands operands_of(const Program& program, const Instruction& i) {
   const uint32_t* o = program.operands(i);
-  const uint32_t n = i.vector * 4u, b = n + (i.flag ? 4 : 1);
-  const bool has_transposes = i.num_operands > b + 4;
+  const uint32_t n = i.num_destinations, b = n + (i.flag ? 4 : 1);
+  const bool has_scales = i.num_operands > b + 2, has_transposes = i.num_operands > b + 4;
   return {o,
           o + n,
           o[n],
           o[b],
           o[b + 1],
+          has_scales ? o[b + 2] : kNoRegister,
+          has_scales ? o[b + 3] : kNoRegister,
           has_transposes && !i.flag ? o[b + 4] : kNoRegister,
           has_transposes ? o[b + (i.flag ? 4 : 5)] : kNoRegister,
           i.flag};
@@ -72,9 +72,9 @@ WgmmaOperands operands_of(const Program& program, const Instruction& i) {
 void Cohort::issue_wgmma(Warp& warp, const Instruction& i) {
   const WgmmaOperands o = operands_of(*warp.grid->program, i);
   const Site site{&warp, i.line, -1};
-  const uint32_t* scales = warp.grid->program->operands(i) + i.vector * 4u + (i.flag ? 6 : 3);
-  for (int s = 0; s < 2; ++s)
-    if (lanes(warp, scales[s])[0] != 1) report(ReportKind::wgmma, site, "negated operands are not supported");
+  for (const uint32_t scale : {o.scale_a, o.scale_b})
+    if (scale != kNoRegister && lanes(warp, scale)[0] != 1 && lanes(warp, scale)[0] != ~0u)
+      report(ReportKind::wgmma, site, "the scale of an operand is neither 1 nor -1");
   const WideLane* const a = wide_lanes(warp, o.a);
   const WideLane* const b = wide_lanes(warp, o.b);
   for (int lane = 1; lane < kWarpLanes; ++lane)
@@ -94,7 +94,7 @@ void Cohort::issue_wgmma(Warp& warp, const Instruction& i) {
 
 void Cohort::check_wgmma_issue(Warp& warp, const Instruction& i) {
   const uint32_t* ids = &warp.grid->program->virtual_pool[i.pool];
-  const uint32_t accumulators = i.vector * 4u, all = accumulators + (i.flag ? 4u : 0u);
+  const uint32_t accumulators = i.num_destinations, all = accumulators + (i.flag ? 4u : 0u);
   bool is_late = warp.wgmma_fences == 0, overlaps = false;
   for (uint32_t k = 0; k < all; ++k) {
     if (ids[k] == kNoRegister) continue;
@@ -112,9 +112,9 @@ void Cohort::mark_busy(Warp& warp, const WgmmaOp& op, int change) {
   if (!checks_flight_) return;
   const Instruction& i = code(warp, op.pc);
   const uint32_t* ids = &warp.grid->program->virtual_pool[i.pool];
-  for (uint32_t k = 0; k < i.vector * 4u + (i.flag ? 4u : 0u); ++k)
+  for (uint32_t k = 0; k < i.num_destinations + (i.flag ? 4u : 0u); ++k)
     if (ids[k] != kNoRegister)
-      (k < i.vector * 4u ? warp.busy_accumulator : warp.busy_fragment)[ids[k]] += static_cast<uint8_t>(change);
+      (k < i.num_destinations ? warp.busy_accumulator : warp.busy_fragment)[ids[k]] += static_cast<uint8_t>(change);
 }
 
 Flow Cohort::wgmma_wait(Warp& warp, const Instruction& i) {
@@ -173,9 +173,11 @@ struct Cohort::WgmmaReader {
   uint32_t thread;
 
   const std::byte* read(uint32_t address) const {
-    const std::byte* from = cohort.shared(cta, address, 16, site);
+    const uint32_t offset = address - kSharedBase;
+    const bool is_inside = offset % 16 == 0 && uint64_t{offset} + 16 <= cta.shared.size();
+    const std::byte* from = is_inside ? cta.shared.data() + offset : cohort.shared(cta, address, 16, 16, site);
     if (from != cohort.refused_ && cohort.tracks_shared())
-      cohort.shared_read(cta, address, 16, thread, clock, site, true);
+      cohort.shared_read(cta, address, 16, {thread, clock, site, AccessKind::async});
     return from;
   }
   /// Eight rows as ldmatrix would load them.
@@ -241,8 +243,10 @@ void Cohort::compute_wgmma(Warp* group, const std::array<WgmmaOp*, 4>& ops) {
   const int k = 32 / ptx_type_bytes(i.type);
   static thread_local std::vector<SpreadB> right(32);
   static thread_local SpreadA left;
-  alignas(64) static constexpr float kZeros[32] = {};
   for (uint32_t j = 0; j < i.vector; ++j) reader.spread_right(right[j], b, i.type2, k, j, is_set(o.trans_b));
+  const auto is_negative = [&](uint32_t slot) { return slot != kNoRegister && lanes(*group, slot)[0] == ~0u; };
+  const Accumulator kind = accumulator_of(i.type, i.width, i.aux != 0);
+  const uint32_t per_block = i.num_destinations / i.vector;
   for (uint32_t w = 0; w < 4; ++w) {
     if (o.is_rs) {
       const uint32_t* regs[4];
@@ -251,14 +255,11 @@ void Cohort::compute_wgmma(Warp* group, const std::array<WgmmaOp*, 4>& ops) {
     } else {
       reader.spread_left(left, a, i.type, k, w, is_set(o.trans_a));
     }
+    if (is_negative(o.scale_a) != is_negative(o.scale_b)) negate(left, k);
     for (uint32_t j = 0; j < i.vector; ++j) {
-      float* d[4];
-      const float* c[4];
-      for (uint32_t r = 0; r < 4; ++r) {
-        d[r] = reinterpret_cast<LaneFloat*>(lanes(group[w], o.accumulators[j * 4 + r]));
-        c[r] = ops[0]->accumulate ? d[r] : kZeros;
-      }
-      mma_functions().multiply(d, c, left, right[j], k);
+      uint32_t* d[4] = {};
+      for (uint32_t r = 0; r < per_block; ++r) d[r] = lanes(group[w], o.accumulators[j * per_block + r]);
+      multiply(kind, d, ops[0]->accumulate ? d : nullptr, left, right[j], k);
     }
   }
   ++counters_.wgmma;
