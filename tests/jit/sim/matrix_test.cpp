@@ -14,11 +14,15 @@ struct Element {
   int bytes;
 };
 constexpr Element kBf16{"bf16", 2}, kF16{"f16", 2}, kTf32{"tf32", 4}, kE4m3{"e4m3", 1}, kE5m2{"e5m2", 1};
+constexpr Element kS8{"s8", 1}, kU8{"u8", 1};
 
 bool is(const Element& a, const Element& b) { return a.name == b.name; }
+bool is_integer(const Element& type) { return is(type, kS8) || is(type, kU8); }
 
 float widen(const Element& type, uint32_t bits) {
   if (type.bytes == 4) return tf32_to_float(bits);
+  if (is(type, kS8)) return static_cast<int8_t>(bits);
+  if (is(type, kU8)) return static_cast<float>(bits);
   if (type.bytes == 2) return is(type, kF16) ? half_to_float(bits) : bf16_to_float(bits);
   return is(type, kE4m3) ? e4m3_to_float(bits) : e5m2_to_float(bits);
 }
@@ -29,9 +33,9 @@ std::vector<uint8_t> random_matrix(const Element& type, int count, uint32_t seed
   std::vector<uint8_t> bytes(static_cast<size_t>(count * type.bytes));
   for (int i = 0; i < count; ++i) {
     const float value = static_cast<float>(static_cast<int>(random() % 9) - 4) * 0.5f;
-    uint32_t bits = std::bit_cast<uint32_t>(value);
+    uint32_t bits = is_integer(type) ? static_cast<uint32_t>(random()) : std::bit_cast<uint32_t>(value);
     if (type.bytes == 2) bits = is(type, kF16) ? float_to_half(value) : float_to_bf16(value);
-    if (type.bytes == 1) bits = float_to_fp8(value, is(type, kE4m3) ? 3 : 2);
+    if (type.bytes == 1 && !is_integer(type)) bits = float_to_fp8(value, is(type, kE4m3) ? 3 : 2);
     std::memcpy(&bytes[static_cast<size_t>(i * type.bytes)], &bits, static_cast<size_t>(type.bytes));
   }
   return bytes;
@@ -128,11 +132,38 @@ st.global.v4.u32 [%rd6], {%r1, %r2, %r3, %r4};
   }
 }
 
-/// One wgmma m64n16 over shared memory that is filled as the layout demands.
+/// The form for integers has 32-bit sums, and .satfinite stops at their ends.
+void check_integer_mma(const std::string& types, const std::string& finite, uint32_t start, int32_t want) {
+  std::vector<int32_t> d(128, -1);
+  Bench bench;
+  bench.add(d);
+  const LaunchResult result =
+      bench.run(kernel_text("mov.b32 %r1, 0xfefefefe;\nmov.b32 %r2, " + std::to_string(start) +
+                            ";\nmma.sync.aligned.m16n8k32.row.col" + finite + ".s32." + types +
+                            ".s32 {%r3, %r4, %r5, %r6}, {%r1, %r1, %r1, %r1}, {%r1, %r1}, {%r2, %r2, %r2, %r2};\n" +
+                            "mul.wide.u32 %rd4, %r0, 16;\nadd.s64 %rd5, %rd0, %rd4;\n"
+                            "st.global.v4.u32 [%rd5], {%r3, %r4, %r5, %r6};\n"));
+  INFO(types << finite << messages(result));
+  REQUIRE(result.ok());
+  for (const int32_t value : d) REQUIRE(value == want);
+}
+
+TEST_CASE("ptx machine: mma of bytes, signed or not, wraps or sticks to the ends", "[jit][sim]") {
+  check_integer_mma("s8.s8", "", 5, 32 * 2 * 2 + 5);
+  check_integer_mma("u8.u8", "", 0, 32 * 254 * 254);
+  check_integer_mma("u8.s8", "", 7, 7 - 32 * 254 * 2);
+  check_integer_mma("u8.u8", ".satfinite", 0x7ffffff0, INT32_MAX);
+  check_integer_mma("u8.u8", "", 0x7fffffff, static_cast<int32_t>(0x7fffffffu + 32u * 254 * 254));
+}
+
+/// One wgmma m64 over shared memory that is filled as the layout demands.
 struct WgmmaCase {
   Element type;
   Swizzle swizzle;
-  bool trans_a, trans_b;
+  bool trans_a = false, trans_b = false;
+  int n = 64;
+  std::string sums = "f32";
+  bool is_negated = false;
 };
 
 /// Offset of 16-byte chunk `chunk` of K-major row `row`: groups of eight rows, then (without swizzle) chunks apart.
@@ -172,15 +203,16 @@ void place(const WgmmaCase& c, bool is_trans, const std::vector<uint8_t>& matrix
 }
 
 void check_wgmma(const WgmmaCase& c) {
-  const int k = 32 / c.type.bytes, n = 64;
-  std::vector<uint8_t> a = random_matrix(c.type, 64 * k, 5), b = random_matrix(c.type, n * k, 6), image(32768);
+  const int k = 32 / c.type.bytes, n = c.n, per_block = c.sums == "f16" ? 2 : 4;
+  std::vector<uint8_t> a = random_matrix(c.type, 64 * k, 5), b = random_matrix(c.type, n * k, 6),
+                       image(static_cast<size_t>(16384 + 128 * n));
   place(c, c.trans_a, a, 64, k, image, 0);
   place(c, c.trans_b, b, n, k, image, 16384);
   std::vector<float> d(64 * n, -1);
-  std::string accumulators, zero;
-  for (int i = 0; i < n / 2; ++i) {
-    accumulators += (i ? ", %f" : "%f") + std::to_string(10 + i);
-    zero += "mov.f32 %f" + std::to_string(10 + i) + ", 0f00000000;\n";
+  std::string accumulators, zero = ".reg .b32 %acc<128>;\n.reg .b16 %half<2>;\n";
+  for (int i = 0; i < n / 8 * per_block; ++i) {
+    accumulators += (i ? ", %acc" : "%acc") + std::to_string(i);
+    zero += "mov.b32 %acc" + std::to_string(i) + ", 0;\n";
   }
   const bool is_16bit = c.type.bytes == 2;
   std::string body = R"(
@@ -194,27 +226,41 @@ cvt.u32.u64 %r8, %rd4;
 add.u32 %r9, %r1, %r8;
 st.shared.v4.u32 [%r9], {%r4, %r5, %r6, %r7};
 add.u32 %r2, %r2, 128;
-setp.lt.u32 %p1, %r2, 2048;
+setp.lt.u32 %p1, %r2, )" +
+                     std::to_string(image.size() / 16) +
+                     R"(;
 @%p1 bra COPY;
 fence.proxy.async.shared::cta;
 bar.sync 0;
 )" + zero + "wgmma.fence.sync.aligned;\nsetp.ne.b32 %p2, 1, 0;\nmov.u64 %rd6, " +
                      std::to_string(static_cast<int64_t>(descriptor(c, c.trans_a, 1024, 64))) + ";\nmov.u64 %rd7, " +
                      std::to_string(static_cast<int64_t>(descriptor(c, c.trans_b, 1024 + 16384, n))) +
-                     ";\nwgmma.mma_async.sync.aligned.m64n64k" + std::to_string(k) + ".f32." + c.type.name + "." +
-                     c.type.name + " {" + accumulators + "}, %rd6, %rd7, %p2, 1, 1" +
+                     ";\nwgmma.mma_async.sync.aligned.m64n" + std::to_string(n) + "k" + std::to_string(k) + "." +
+                     c.sums + "." + c.type.name + "." + c.type.name + " {" + accumulators + "}, %rd6, %rd7, %p2" +
+                     (is_integer(c.type) ? ""
+                      : c.is_negated     ? ", -1, 1"
+                                         : ", 1, 1") +
                      (is_16bit ? std::string(", ") + (c.trans_a ? "1" : "0") + ", " + (c.trans_b ? "1" : "0") : "") +
                      ";\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
                      "shr.u32 %r10, %r0, 5;\nand.b32 %r11, %r0, 31;\nshr.u32 %r12, %r11, 2;\nand.b32 %r13, %r11, "
-                     "3;\nmad.lo.u32 %r14, %r10, 16, %r12;\nmul.lo.u32 %r15, %r14, 256;\n"
+                     "3;\nmad.lo.u32 %r14, %r10, 16, %r12;\nmul.lo.u32 %r15, %r14, " +
+                     std::to_string(4 * n) +
+                     ";\n"
                      "mad.lo.u32 %r15, %r13, 8, %r15;\ncvt.u64.u32 %rd8, %r15;\nadd.s64 %rd9, %rd0, %rd8;\n";
   for (int j = 0; j < n / 8; ++j)
-    for (int h = 0; h < 2; ++h)
-      body += "st.global.v2.f32 [%rd9+" + std::to_string(j * 32 + h * 2048) + "], {%f" +
-              std::to_string(10 + j * 4 + h * 2) + ", %f" + std::to_string(11 + j * 4 + h * 2) + "};\n";
+    for (int h = 0; h < 2; ++h) {
+      const std::string first = std::to_string(j * 4 + h * 2), second = std::to_string(j * 4 + h * 2 + 1);
+      if (c.sums == "f16")
+        body += "mov.b32 {%half0, %half1}, %acc" + std::to_string(2 * j + h) +
+                ";\ncvt.f32.f16 %f1, %half0;\ncvt.f32.f16 %f2, %half1;\n";
+      else if (c.sums == "s32")
+        body += "cvt.rn.f32.s32 %f1, %acc" + first + ";\ncvt.rn.f32.s32 %f2, %acc" + second + ";\n";
+      else body += "mov.b32 %f1, %acc" + first + ";\nmov.b32 %f2, %acc" + second + ";\n";
+      body += "st.global.v2.f32 [%rd9+" + std::to_string(j * 32 + h * 32 * n) + "], {%f1, %f2};\n";
+    }
   Bench bench;
   bench.add(d), bench.add(image);
-  bench.shape.threads = 128, bench.shape.shared_bytes = 32768;
+  bench.shape.threads = 128, bench.shape.shared_bytes = static_cast<int64_t>(image.size());
   const LaunchResult result = bench.run(kernel_text(body, 2, ".extern .shared .align 1024 .b8 smem[];\n"));
   INFO(c.type.name << " swizzle " << static_cast<int>(c.swizzle) << " trans " << c.trans_a << c.trans_b << "\n"
                    << messages(result));
@@ -224,8 +270,18 @@ bar.sync 0;
     for (int j = 0; j < n; ++j) {
       float want = 0;
       for (int q = 0; q < k; ++q) want += at(c.type, a, m * k + q) * at(c.type, b, j * k + q);
-      REQUIRE(d[m * n + j] == want);
+      REQUIRE(d[m * n + j] == (c.is_negated ? -want : want));
     }
+}
+
+TEST_CASE("ptx machine: wgmma of every n, kind of sum and sign", "[jit][sim]") {
+  for (int n = 8; n <= 256; n += n < 64 ? 8 : 24) check_wgmma({.type = kBf16, .swizzle = Swizzle::b128, .n = n});
+  check_wgmma({.type = kF16, .swizzle = Swizzle::b128, .n = 24, .sums = "f16"});
+  check_wgmma({.type = kE5m2, .swizzle = Swizzle::b128, .n = 40, .sums = "f16"});
+  check_wgmma({.type = kS8, .swizzle = Swizzle::b128, .n = 96, .sums = "s32"});
+  check_wgmma({.type = kU8, .swizzle = Swizzle::none, .n = 24, .sums = "s32"});
+  check_wgmma({.type = kBf16, .swizzle = Swizzle::b64, .is_negated = true});
+  check_wgmma({.type = kTf32, .swizzle = Swizzle::b32, .n = 16, .is_negated = true});
 }
 
 TEST_CASE("ptx machine: wgmma with every type, swizzle and transposition", "[jit][sim]") {

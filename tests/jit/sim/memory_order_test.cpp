@@ -5,12 +5,6 @@
 namespace seqtile::sim {
 namespace {
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
 /// CTA 0 writes data and raises a flag; CTA 1 waits for it and copies. b0 = data, b1 = flag, b2 = result.
 const std::string kHandOver = kernel_text(R"(
 mov.u32 %r1, %ctaid.x;
@@ -82,11 +76,24 @@ TEST_CASE("ptx machine: a weakened flag is a race on the data that it guards", "
 }
 
 TEST_CASE("ptx machine: a relaxed store after a fence releases, and no race is invented", "[jit][sim]") {
-  const LaunchResult result = hand_over(replaced(kHandOver, "st.release.gpu.global.u32 [%rd1], 1;",
-                                                 "fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%rd1], 1;"),
-                                        true);
-  INFO(messages(result));
-  CHECK(result.ok());
+  for (const bool cooperative : {false, true}) {
+    const LaunchResult result = hand_over(replaced(kHandOver, "st.release.gpu.global.u32 [%rd1], 1;",
+                                                   "fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%rd1], 1;"),
+                                          cooperative);
+    INFO(messages(result));
+    CHECK(result.ok());
+  }
+}
+
+TEST_CASE("ptx machine: a fence behind a relaxed load acquires what it has seen, together or apart", "[jit][sim]") {
+  const std::string text = replaced(replaced(kHandOver, "ld.acquire.gpu.global", "ld.relaxed.gpu.global"),
+                                    "@%p4 bra SPIN;", "@%p4 bra SPIN;\nfence.acq_rel.gpu;");
+  for (const bool cooperative : {false, true}) {
+    const LaunchResult result = hand_over(text, cooperative);
+    INFO(messages(result));
+    CHECK(result.ok());
+    CHECK(has(hand_over(replaced(text, "fence.acq_rel.gpu", "fence.acq_rel.cta"), cooperative), ReportKind::race));
+  }
 }
 
 TEST_CASE("ptx machine: a flag whose scope is too narrow is reported for what it is", "[jit][sim]") {

@@ -55,6 +55,14 @@ inline bool has(const LaunchResult& result, ReportKind kind) {
   return false;
 }
 
+/// `text` with the first `from` replaced.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  INFO(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
 /// 1-based line of the first line of `text` that contains `part`.
 inline int line_of(const std::string& text, const std::string& part) {
   const size_t at = text.find(part);
