@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <span>
 
 #include "autotune/launch.h"
@@ -10,47 +13,86 @@
 #include "jit/sim/sim_device.h"
 #include "tests/support/guarded_call.h"
 #include "tests/support/kernel_cases.h"
+#include "tests/support/text_faults.h"
 
 namespace seqtile::testing {
 namespace {
 
-/// One call of a kernel's default configuration, whose PTX can be changed.
+/// What is compiled: a kernel case on a target, with the default configuration or with some of its parameters changed.
+struct TextCase {
+  KernelCase kernel;
+  const char* target = "sm_80";
+  DType dtype = DType::bf16;
+  int64_t length = 65;
+  std::vector<std::pair<const char*, int64_t>> config = {};
+};
+
+/// One call of a kernel whose PTX can be changed.
 class TextCall {
  public:
-  TextCall(const KernelCase& test_case, DType dtype, int64_t length)
-      : op_(library_op(test_case.operation)),
-        workload_(normalized(test_case, dtype, 1)),
-        device_(sim::make_sim_device("sm_80")),
-        call_(op_, workload_, op_.symbols ? op_.symbols(workload_, length) : std::vector<int64_t>{length}, 3, 16),
-        config_(op_.default_config(workload_, length, device_->target())),
-        binary_(compile(*autotune::build_kernel(op_, workload_, config_, device_->target()), device_->target())),
-        rows_(call_.sample_rows(24)),
-        want_(call_.want(rows_)) {
-    for (size_t i = 0; i < call_.memory().size(); ++i)
-      device_->register_memory(call_.problem().schema->args[i].name, call_.memory()[i]->bytes());
+  explicit TextCall(const TextCase& c)
+      : op_(library_op(c.kernel.operation)),
+        workload_(normalized(c.kernel, c.dtype, 1)),
+        device_(sim::make_sim_device(c.target)),
+        call_(op_, workload_, op_.symbols ? op_.symbols(workload_, c.length) : std::vector<int64_t>{c.length}, 3, 16),
+        config_(op_.default_config(workload_, c.length, device_->target())) {
+    for (const auto& [name, value] : c.config) config_.set(name, value);
+    binary_ = compile(*autotune::build_kernel(op_, workload_, config_, device_->target()), device_->target());
+    rows_ = call_.sample_rows(24);
+    want_ = call_.want(rows_);
+    device_->options().record_writers = true;
+    device_->options().instruction_limit = 5'000'000;
   }
   sim::SimDevice& device() { return *device_; }
   std::string text() const { return {reinterpret_cast<const char*>(binary_.code.data()), binary_.code.size()}; }
 
-  /// Runs `text`: empty when the results are right, else the first report or the first wrong element.
-  std::string run(const std::string& text) {
+  /// Runs `text`: empty when the results are right, else the first report, or "wrong: " and the first wrong element
+  /// with the store that wrote it last.
+  std::string run(const std::string& text, uint32_t seed = 0) {
     KernelBinary binary = binary_;
     const auto bytes = std::as_bytes(std::span(text));
     binary.code.assign(bytes.begin(), bytes.end());
+    device_->options().seed = seed;
     const auto kernel = device_->load(std::move(binary));
     autotune::KernelCall call;
     autotune::CallLayout(*call_.problem().schema).bind(call_.problem().tensors, call_.problem().symbols[0], {}, call);
     call_.poison_outputs();
+    // anew, so that nothing of an earlier run is remembered
+    device_->forget_memory();
+    for (size_t i = 0; i < call_.memory().size(); ++i)
+      device_->register_memory(call_.problem().schema->args[i].name, call_.memory()[i]->bytes());
     try {
       device_->launch(*kernel, autotune::grid_of(op_.grid(workload_, config_), call.symbol_values()), call.block());
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::driver);
-      return error.what();
+      return device_->last_launch().reports.front().message;
     }
-    return call_.check(rows_, want_);
+    const std::string wrong = call_.check(rows_, want_);
+    return wrong.empty() ? "" : "wrong: " + wrong + ", " + last_store(wrong);
   }
 
  private:
+  /// Of the element that check() speaks of: "y row 3 element 17: ...".
+  std::string last_store(const std::string& wrong) {
+    char name[32] = {};
+    long row = 0, element = 0;
+    if (std::sscanf(wrong.c_str(), "%31s row %ld element %ld", name, &row, &element) != 3) return "no element";
+    const auto& args = call_.problem().schema->args;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].name != name) continue;
+      const Tensor& tensor = call_.problem().tensors[i];
+      int64_t row_elements = 1;
+      for (int d = 1; d < tensor.rank; ++d) row_elements *= tensor.sizes[d];
+      const auto* at = static_cast<const std::byte*>(tensor.data) +
+                       (row * row_elements + element) * static_cast<int64_t>(dtype_bytes(tensor.dtype));
+      const auto writer = device_->machine().last_writer(at);
+      return writer ? fmt::format("last stored by PTX line {}, CTA {} warp {} lane {}", writer->line, writer->cta,
+                                  writer->warp, writer->lane)
+                    : "never stored";
+    }
+    return "no tensor";
+  }
+
   const autotune::OpDef& op_;
   autotune::Workload workload_;
   std::unique_ptr<sim::SimDevice> device_;
@@ -61,33 +103,41 @@ class TextCall {
   std::vector<std::vector<double>> want_;
 };
 
-/// `text` with occurrence `which` (from 0; from the end where negative) of `part` replaced.
-std::string replaced(std::string text, const std::string& part, const std::string& by, int which = 0) {
-  size_t at = which < 0 ? text.rfind(part) : text.find(part);
-  for (int i = 0; i < which; ++i) at = text.find(part, at + 1);
-  for (int i = -1; i > which; --i) at = text.rfind(part, at - 1);
-  INFO(part);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, part.size(), by);
+void check_all(const TextCase& test_case, const std::vector<TextFault>& faults) {
+  TextCall call(test_case);
+  std::string text = call.text();
+  REQUIRE(call.run(text) == "");
+  // a predicate that a fault uses
+  text.insert(text.find("ld.param"),
+              ".reg .pred %lower; .reg .b32 %half; mov.u32 %half, %laneid; setp.lt.u32 %lower, %half, 16;\n\t");
+  check_faults(text, faults, [&](const std::string& changed, uint32_t seed) { return call.run(changed, seed); });
 }
 
 const KernelCase kSoftmax{"softmax", {{"n", int64_t{2304}}}};
 const KernelCase kNorm{"rms_norm", {{"n", int64_t{576}}}};
-const KernelCase kLinear{"linear", {{"n", int64_t{192}}, {"k", int64_t{96}}}};
+const KernelCase kLinear{"linear", {{"n", int64_t{192}}, {"k", int64_t{320}}}};
+const KernelCase kShortLinear{"linear", {{"n", int64_t{192}}, {"k", int64_t{96}}}};
 const KernelCase kAttention{
     "attention_forward",
     {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string("prefill")}}};
+// TMA, mbarriers and wgmma: the loops that fit the Hopper form
+const TextCase kHopperLinear{kLinear,
+                             "sm_90a",
+                             DType::bf16,
+                             130,
+                             {{"block_m", 64}, {"block_n", 64}, {"block_k", 64}, {"num_warps", 4}, {"num_stages", 3}}};
+const TextCase kHopperAttention{kAttention, "sm_90a", DType::bf16, 300};
 
 }  // namespace
 
 TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim]") {
-  for (const KernelCase& test_case : {kSoftmax, kNorm, kLinear, kAttention}) {
-    TextCall call(test_case, DType::bf16, 65);
+  const std::vector<TextCase> cases = {{kSoftmax}, {kNorm}, {kLinear}, {kAttention}, kHopperLinear, kHopperAttention};
+  for (const TextCase& test_case : cases) {
+    TextCall call(test_case);
     const std::string text = call.text();
     for (uint32_t seed = 1; seed <= 40; ++seed) {
-      call.device().options().seed = seed;
-      INFO(test_case.operation << " seed " << seed);
-      REQUIRE(call.run(text) == "");
+      INFO(test_case.kernel.operation << " " << test_case.target << " seed " << seed);
+      REQUIRE(call.run(text, seed) == "");
     }
   }
 }
@@ -95,60 +145,75 @@ TEST_CASE("simulated: forty random schedules of every kind of kernel find nothin
 // Attention's weights in f32 are left out: writing pairs of words from accumulators takes two turns.
 TEST_CASE("simulated: main loops meet no bank conflict", "[kernels][sim]") {
   const auto check = [](const KernelCase& test_case, DType dtype) {
-    TextCall call(test_case, dtype, 128);
+    TextCall call(TextCase{test_case, "sm_80", dtype, 128});
     call.device().options().profile = true;
     REQUIRE(call.run(call.text()) == "");
     INFO(test_case.operation << " " << dtype_name(dtype));
     CHECK(call.device().last_launch().counters.bank_conflicts == 0);
   };
-  for (const KernelCase& test_case : {kSoftmax, kNorm, kLinear}) check(test_case, DType::f32);
-  for (const KernelCase& test_case : {kSoftmax, kNorm, kLinear, kAttention}) check(test_case, DType::bf16);
+  for (const KernelCase& test_case : {kSoftmax, kNorm, kShortLinear}) check(test_case, DType::f32);
+  for (const KernelCase& test_case : {kSoftmax, kNorm, kShortLinear, kAttention}) check(test_case, DType::bf16);
 }
 
-TEST_CASE("simulated: faults in the text are reported for what they are", "[kernels][sim][fault]") {
-  struct Fault {
-    const char* name;
-    KernelCase kernel;
-    std::string part, by;
-    int which;
-    const char* report;
+TEST_CASE("simulated: faults in the portable form are reported for what they are", "[kernels][sim][fault]") {
+  const char* const store = R"((st\.global\.v4\.b32 \[%rd\d+)(\+\d+)?\])";
+  const char* const load = R"((ld\.global[^\[]*\[%rd\d+)(\+\d+)?\])";
+  const char* const matrix = R"((ldmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16 \{[^}]*\}, \[%r\d+)(\+\d+)?\])";
+  check_all(
+      {kSoftmax},
+      {
+          {"a reduction's barrier is missing", R"(bar\.sync[^;]*;)", "", 0, "uninitialised memory|race", "shared + "},
+          {"the next reduction's barrier is missing", R"(bar\.sync[^;]*;)", "", 1, "race", "shared + "},
+          {"half a warp in a shuffle", R"(shfl\.sync\.bfly)", "@%lower shfl.sync.bfly", 0, "divergence", "lane 16"},
+          {"a store past the tensor", store, "$1+1048576]", -1, "out of bounds", " + "},
+          {"a load past the tensor", load, "$1+1048576]", -1, "out of bounds", " + "},
+          {"a store beside its alignment", store, "$1+2]", -1, "misaligned", "y + "},
+          {"a store in bounds but to the wrong place", store, "$1+16]", -1, "wrong|race|out of bounds", "y"},
+          {"a store is missing", R"((@%p\d+ )?st\.global\.v4\.b32[^;]*;)", "", -1, "wrong", "never stored"},
+      });
+  check_all({kNorm}, {{"a store past the tensor", store, "$1+1048576]", -1, "out of bounds", " + "}});
+  check_all({kLinear}, {
+                           {"a turn's copies are not waited for", R"(cp\.async\.wait_group \d+;)",
+                            "cp.async.wait_group 8;", 0, "missing wait|uninitialised memory", "shared + "},
+                           {"the barrier behind a turn's copies is missing", R"(bar\.sync[^;]*;)", "", 0,
+                            "race|uninitialised|missing wait", "shared + "},
+                           {"copies are never committed", R"(cp\.async\.commit_group;)", "", 1,
+                            "missing wait|uninitialised memory", "shared + "},
+                           {"a misaligned matrix", matrix, "$1+8]", 0, "misaligned", "shared + "},
+                           {"a matrix past shared memory", matrix, "$1+131072]", 0, "out of bounds", "shared + "},
+                           {"an accumulator that nobody set", R"(mov\.f32\s+%f\d+, 0f00000000;)", "", 0,
+                            "uninitialised register", "%f"},
+                       });
+}
+
+TEST_CASE("simulated: faults in the Hopper form are reported for what they are", "[kernels][sim][fault]") {
+  const char* const init = R"((mbarrier\.init\.shared::cta\.b64 \[%r\d+\]), %r\d+;)";
+  const char* const expect = R"((expect_tx\.shared::cta\.b64 _, \[%r\d+\]), %r\d+;)";
+  const std::vector<TextFault> common = {
+      {"a stage is released one arrival late", init, "$1, 29;", 1, "deadlock", "arrivals missing"},
+      {"a stage needs an arrival that nobody sends", init, "$1, 2;", 0, "deadlock", "1 of 2 arrivals missing"},
+      {"fewer bytes are expected than come", expect, "$1, 64;", 0, "deadlock|race|uninitialised", "shared + "},
+      {"the barrier behind the mbarriers' init is missing", R"(bar\.sync\s+0;)", "", 0, "race|mbarrier", "shared + "},
+      {"the consumers do not wait for data", R"(@!p bra W(\d+);)", "", -1, "race|uninitialised memory", "shared + "},
+      {"wgmma is not waited for", R"(wgmma\.wait_group\.sync\.aligned 0;)", "", 0, "missing wait|race|deadlock", ""},
+      {"wgmma.commit_group is missing", R"(wgmma\.commit_group\.sync\.aligned;)", "", 0,
+       "missing wait|race|early exit|deadlock", ""},
   };
-  const std::string none = "// ";
-  const std::vector<Fault> faults = {
-      {"a reduction's barrier dropped", kSoftmax, "bar.sync", none + "bar.sync", 0, "uninitialised"},
-      {"the next reduction's barrier dropped", kSoftmax, "bar.sync", none + "bar.sync", 1, "race"},
-      {"the barrier behind a turn's copies dropped", kLinear, "bar.sync", none + "bar.sync", 0, "uninitialised"},
-      {"a misaligned matrix", kLinear, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "$LDM", 0, "misaligned"},
-      {"a store past the tensor", kNorm, "st.global.v4.b32 [", "$STORE", -1, "out of bounds"},
-      {"half a warp in a shuffle", kSoftmax, "shfl.sync.bfly.b32", "$SHFL", 0, "uninitialised"},
-      {"an accumulator that nobody set", kLinear, "mov.f32", none + "mov.f32", 0, "uninitialised"},
-  };
-  for (const Fault& fault : faults) {
-    TextCall call(fault.kernel, DType::bf16, 65);
-    std::string text = call.text();
-    REQUIRE(call.run(text) == "");
-    const auto shift_address = [&](const std::string& part, const std::string& offset, int which) {
-      // `[%r1]` or `[%r1+16]` becomes `[%r1+offset]`.
-      size_t at = which < 0 ? text.rfind(part) : text.find(part);
-      REQUIRE(at != std::string::npos);
-      const size_t open = text.find('[', at), close = text.find(']', open);
-      const size_t plus = std::min(text.find('+', open), close);
-      text.replace(plus, close - plus, "+" + offset);
-    };
-    if (fault.by == "$LDM") shift_address(fault.part, "8", 0);
-    else if (fault.by == "$STORE") shift_address(fault.part, "1048576", -1);
-    else if (fault.by == "$SHFL") text = replaced(text, "shfl.sync.bfly.b32", "@%lower shfl.sync.bfly.b32");
-    else text = replaced(text, fault.part, fault.by, fault.which);
-    if (fault.by == "$SHFL") {
-      const size_t body = text.find("ld.param");
-      text.insert(body,
-                  ".reg .pred %lower; .reg .b32 %half; mov.u32 %half, %laneid; setp.lt.u32 %lower, %half, 16;\n\t");
-    }
-    const std::string found = call.run(text);
-    INFO(fault.name << ": " << found);
-    CHECK(found.find(fault.report) != std::string::npos);
-    CHECK(found.find("PTX line") != std::string::npos);
-  }
+  REQUIRE(TextCall(kHopperLinear).text().find("wgmma.mma_async") != std::string::npos);
+  REQUIRE(TextCall(kHopperAttention).text().find("wgmma.mma_async") != std::string::npos);
+  check_all(kHopperLinear, common);
+  check_all(kHopperLinear,
+            {{"a stage is released one arrival early", init, "$1, 3;", 1, "race", "a wgmma of CTA"},
+             {"a stage is never released", R"(mbarrier\.arrive\.shared::cta\.b64[^;]*;)", "", 0, "deadlock",
+              "arrivals missing"},
+             {"wgmma.fence is missing", R"(wgmma\.fence\.sync\.aligned;)", "", 0, "missing fence", "wgmma.fence"},
+             {"a tile comes from the wrong column", R"(\{%r\d+,(%r\d+)\})", "{0,$1}", 0, "wrong", "y row"}});
+  check_all(kHopperAttention, common);
+  check_all(
+      kHopperAttention,
+      {{"a stage is released one arrival early", init, "$1, 7;", 1, "race", "a wgmma of CTA"},
+       {"fence.proxy.async is missing", R"(fence\.proxy\.async\.shared::cta;)", "", 0, "missing fence", "shared + "},
+       {"the barrier behind staging is missing", R"(bar\.sync 1, \d+;)", "", 0, "race", "shared + "}});
 }
 
 }  // namespace seqtile::testing

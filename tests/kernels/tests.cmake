@@ -5,6 +5,6 @@ seqtile_test(kernels
   kernels/linear_test.cpp kernels/model_test.cpp
   kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
   support/golden.cpp support/guarded_call.cpp support/interpreter.cpp support/interpreter_values.cpp
-  support/kernel_cases.cpp support/kernel_runner.cpp)
+  support/kernel_cases.cpp support/kernel_runner.cpp support/text_faults.cpp)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/emulated_device.cmake)
 target_link_libraries(kernels_tests PRIVATE seqtile_emulated_device)
