@@ -70,6 +70,7 @@ std::vector<Case> all_cases(Environment& environment) {
   add_attention_cases(cases, environment);
   add_row_cases(cases, environment);
   add_host_cases(cases, environment);
+  add_simulate_cases(cases, environment);
   add_regret_cases(cases, environment);
   return cases;
 }

@@ -14,6 +14,8 @@ void add_attention_cases(std::vector<Case>& cases, Environment& environment);
 void add_row_cases(std::vector<Case>& cases, Environment& environment);
 /// Lookup, call to hand-off, compile time, opening an engine.
 void add_host_cases(std::vector<Case>& cases, Environment& environment);
+/// Launches on the PTX machine, with and without its checks.
+void add_simulate_cases(std::vector<Case>& cases, Environment& environment);
 /// What a bucket's record costs against exhaustive search at lengths that were not tuned.
 void add_regret_cases(std::vector<Case>& cases, Environment& environment);
 
