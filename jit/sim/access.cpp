@@ -78,6 +78,7 @@ std::vector<ReleasedMessage>* Cohort::messages_at(const Place& place) {
 }
 
 void Cohort::load(Warp& warp, const Instruction& i, uint32_t mask) {
+  if (load_unwatched(warp, i, mask)) return;
   const uint32_t* operands = warp.grid->program->operands(i);
   const uint32_t bytes = uint32_t{i.width} * i.vector, address_slot = operands[i.vector];
   const bool is_strong = i.order != Order::weak;
@@ -104,6 +105,7 @@ void Cohort::load(Warp& warp, const Instruction& i, uint32_t mask) {
 }
 
 void Cohort::store(Warp& warp, const Instruction& i, uint32_t mask) {
+  if (store_unwatched(warp, i, mask)) return;
   const uint32_t* operands = warp.grid->program->operands(i);
   const uint32_t bytes = uint32_t{i.width} * i.vector;
   const bool is_strong = i.order != Order::weak;

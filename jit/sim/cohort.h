@@ -131,8 +131,18 @@ class Cohort {
     return i.is_wide ? uint64_t{wide_lanes(warp, slot)[lane]} : uint64_t{lanes(warp, slot)[lane]};
   }
 
+  // access_unwatched.cpp
+  std::byte* unwatched(Warp& warp, const Instruction& i, uint32_t slot, uint32_t mask, bool is_write,
+                       uint64_t (&offsets)[kWarpLanes]);
+  bool load_unwatched(Warp& warp, const Instruction& i, uint32_t mask);
+  bool store_unwatched(Warp& warp, const Instruction& i, uint32_t mask);
+
   // resolve.cpp
-  uint64_t lane_address(const Warp& warp, const Instruction& i, uint32_t slot, int lane, int64_t offset) const;
+  uint64_t lane_address(const Warp& warp, const Instruction& i, uint32_t slot, int lane, int64_t offset) const {
+    const uint64_t base =
+        i.is_address_wide ? wide_lanes(warp, slot)[lane] : warp.regs[slot * kWarpLanes + static_cast<uint32_t>(lane)];
+    return base + static_cast<uint64_t>(offset);
+  }
   PtxSpace space_of(const Instruction& i, uint64_t& address) const;
   Place locate(Warp& warp, const Instruction& i, uint32_t slot, uint32_t bytes, const Site& site, bool is_write);
   std::string describe(const Place& place) const;
@@ -282,6 +292,7 @@ class Cohort {
   LaunchContext& context_;
   uint32_t number_;  ///< of this run, in the history of global memory
   const bool checks_initialised_, checks_flight_;
+  const bool is_watched_;  ///< by any check or counter
   std::vector<Cta> ctas_;
   std::vector<Warp> warps_;
   std::vector<ClusterState> clusters_;

@@ -153,7 +153,7 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
       mask &= i.is_guard_negated ? ~holds : holds;
     }
     ++counters_.warp_instructions;
-    counters_.lane_instructions += static_cast<uint64_t>(std::popcount(mask));
+    counters_.lane_instructions += mask == kAllLanes ? kWarpLanes : static_cast<uint64_t>(std::popcount(mask));
     if (profile) ++counters_.by_class[static_cast<size_t>(i.kind)];
     if (i.may_be_uninitialised && checks_initialised_) check_initialised(warp, i, mask, group.mask);
     if (mask == 0) {

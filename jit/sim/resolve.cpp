@@ -11,12 +11,6 @@
 
 namespace seqtile::sim {
 
-uint64_t Cohort::lane_address(const Warp& warp, const Instruction& i, uint32_t slot, int lane, int64_t offset) const {
-  const uint64_t base =
-      i.is_address_wide ? wide_lanes(warp, slot)[lane] : warp.regs[slot * kWarpLanes + static_cast<uint32_t>(lane)];
-  return base + static_cast<uint64_t>(offset);
-}
-
 /// The space of a generic address; strips its window.
 PtxSpace Cohort::space_of(const Instruction& i, uint64_t& address) const {
   if (i.space != PtxSpace::generic) {

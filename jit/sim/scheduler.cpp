@@ -34,6 +34,7 @@ Cohort::Cohort(LaunchContext& context, uint32_t number)
       number_(number),
       checks_initialised_(context.options.checks.initialised),
       checks_flight_(context.options.checks.in_flight),
+      is_watched_(checks_initialised_ || checks_flight_ || context.options.checks.races || context.options.profile),
       random_(context.options.seed + number * 7919) {}
 
 void Cohort::run(const Grid& grid, int first_cta, int num_ctas, int64_t index) {
