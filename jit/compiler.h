@@ -27,8 +27,8 @@ bool can_compile_for(const Target& target);
 /// (docs/env.md), else as it is: PTX, which the driver compiles.
 Target assembled(Target target, std::string_view arch = {});
 
-/// Whether `binary`, which may come from a store, is what compile() gives for `target`: its name, and for GPUs stage and
-/// architecture.
+/// Whether `binary`, which may come from a store, is what compile() gives for `target`: its name, and for GPUs stage
+/// and architecture.
 bool is_made_for(const KernelBinary& binary, const Target& target);
 
 /// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen 5".
