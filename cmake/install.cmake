@@ -16,6 +16,14 @@ if(TARGET seqtile_bench)
   endif()")
 endif()
 
+# tools/gpu_check.sh and what it runs: a machine with a GPU needs nothing but the installed package.
+if(TARGET seqtile_gpu_bench)
+  set_target_properties(seqtile_gpu_bench kernels_tests PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS seqtile_gpu_bench kernels_tests RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+endif()
+install(PROGRAMS tools/gpu_check.sh bench/peers/torch_gpu.py DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADIR}/seqtile/models)
+
 # Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
 set(seqtile_public_headers
   jit/artifact_store.h jit/builder.h jit/compiler.h jit/device.h jit/dtype.h jit/error.h jit/executor.h jit/kernel.h

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# bench/peers/torch_gpu.py -- PyTorch's matmul and attention on the GPU for the cases that seqtile_gpu_bench has timed.
+# SPDX-License-Identifier: Apache-2.0
+"""python torch_gpu.py BENCHMARKS.json: adds PyTorch's times and our ratio to that file and prints a table."""
+import json
+import statistics
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+BACKENDS = SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION
+
+
+def random(*sizes):
+    return torch.randn(*sizes, dtype=torch.bfloat16, device="cuda") * 0.5
+
+
+def linear(case):
+    x, w = random(case["length"], case["fields"]["k"]), random(case["fields"]["n"], case["fields"]["k"])
+    yield "torch", lambda: F.linear(x, w)
+
+
+def attention(case):
+    """One call for each backend that takes it."""
+    fields, length = case["fields"], case["length"]
+    q = random(1, fields["heads"], length, fields["head_dim"])
+    k, v = (random(1, fields["kv_heads"], length, fields["head_dim"]) for _ in range(2))
+    for backend in BACKENDS:
+        def call(backend=backend):
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        try:
+            call()
+        except RuntimeError:
+            continue  # this backend does not take these operands
+        yield "torch_" + backend.name.split("_")[0].lower(), call
+
+
+def median_us(call, rounds, flush):
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for number in range(rounds + 2):
+        flush.fill_(number)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(1e3 * start.elapsed_time(end))
+    return statistics.median(times[2:])
+
+
+def main(path):
+    with open(path, encoding="utf-8") as file:
+        report = json.load(file)
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    report["torch"] = torch.__version__
+    for case in report["benchmarks"]:
+        calls = {"linear": linear, "attention_forward": attention}.get(case["operation"])
+        for name, call in calls(case) if calls else ():
+            case["us"][name] = median_us(call, report["rounds"], flush)
+        found = {name: us for name, us in case["us"].items() if name.startswith("torch")}
+        if found:
+            best = min(found, key=found.get)
+            case["ratio_to_torch"] = found[best] / case["us"]["seqtile"]
+            print(f"{case['name']:52} {found[best]:10.1f} us {best:16} seqtile is {case['ratio_to_torch']:.2f} of it")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# tests/tools/gpu_check_test.py -- tools/gpu_check.sh in a package whose programs are scripts: gpu_check_test.py ROOT
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+GPU = """case "$1" in
+devices) echo 'cuda: Fake'; echo '{"devices":[{"name":"Fake","kind":"cuda"}]}';;
+prewarm) [ -f "$5" ] || exit 9; echo '12 records'; echo '{"records":12}'; exit PREWARM;;
+esac"""
+NO_GPU = """echo 'cuda: device "cuda": no NVIDIA driver found (libcuda.so.1); use --device cpu'
+echo '{"devices":[{"name":"AMD","kind":"cpu"}],"no_gpu":"x"}'"""
+TESTS = 'echo "$1"; [ "$1" != "FAILING" ]'
+BENCH = """echo 'gpu/linear/x   12.0 us  1.0 TFLOP/s  3 GB/s'
+while [ $# -gt 0 ]; do [ "$1" = --out ] && echo '{"benchmarks":[]}' > "$2"; shift; done"""
+
+
+class GpuCheck(unittest.TestCase):
+    root = "."
+
+    def setUp(self):
+        self.work = tempfile.mkdtemp(prefix="seqtile_gpu_check_")
+        self.addCleanup(shutil.rmtree, self.work)
+        os.makedirs(self.work + "/bin")
+        os.makedirs(self.work + "/share/seqtile/models")
+        shutil.copy(self.root + "/tools/gpu_check.sh", self.work + "/bin")
+        shutil.copy(self.root + "/examples/models/llama-3-8b.json", self.work + "/share/seqtile/models")
+
+    def program(self, name, body):
+        path = f"{self.work}/bin/{name}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\n" + body + "\n")
+        os.chmod(path, 0o755)
+
+    def package(self, prewarm="0", failing="nothing"):
+        self.program("seqtile", GPU.replace("PREWARM", prewarm))
+        self.program("kernels_tests", TESTS.replace("FAILING", failing))
+        self.program("seqtile_gpu_bench", BENCH)
+
+    def check(self):
+        """Exit code, output, and the JSON it left."""
+        # A PATH without python3: PyTorch has no part in this test.
+        tools = self.work + "/tools"
+        os.makedirs(tools, exist_ok=True)
+        for tool in ("bash", "sh", "dirname", "grep", "head", "tail", "timeout", "mkdir", "cat"):
+            if not os.path.exists(f"{tools}/{tool}"):
+                os.symlink(shutil.which(tool), f"{tools}/{tool}")
+        done = subprocess.run(["bash", self.work + "/bin/gpu_check.sh", "out"], cwd=self.work, capture_output=True,
+                              text=True, timeout=60, env=dict(os.environ, PATH=tools))
+        path = self.work + "/out/gpu_check.json"
+        if not os.path.exists(path):
+            return done, None
+        with open(path, encoding="utf-8") as file:
+            return done, json.load(file)
+
+    def test_all_sections_pass(self):
+        self.package()
+        done, found = self.check()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue(found["passed"])
+        self.assertEqual(set(found["sections"]), {"tests", "compare", "tuning", "bench"})
+        self.assertEqual(found["tuning"], {"records": 12})
+        self.assertIn("gpu/linear/x", done.stdout)
+
+    def test_a_budget_that_ends_early_is_no_failure(self):
+        self.package(prewarm="1")
+        self.assertEqual(self.check()[0].returncode, 0)
+
+    def test_a_section_that_fails_is_named(self):
+        self.package(prewarm="2", failing="[gpu][compare]")
+        done, found = self.check()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^compare .*failed \(exit 1\)$")
+        self.assertRegex(done.stdout, r"(?m)^tuning .*failed \(exit 2\)$")
+        self.assertFalse(found["passed"])
+        self.assertEqual(found["sections"]["tests"]["exit"], 0)
+
+    def test_no_gpu_is_one_line(self):
+        self.program("seqtile", NO_GPU)
+        done, found = self.check()
+        self.assertEqual((done.returncode, found), (3, None))
+        self.assertEqual(done.stdout.count("\n"), 1)
+        self.assertIn("no NVIDIA driver found", done.stdout)
+
+    def test_a_package_without_the_program(self):
+        done, found = self.check()
+        self.assertEqual((done.returncode, found), (2, None))
+        self.assertIn("unpack the whole package", done.stderr)
+
+
+if __name__ == "__main__":
+    GpuCheck.root = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# tools/gpu_check.sh -- all that needs a GPU, from the installed package alone: nothing is built or installed here.
+# SPDX-License-Identifier: Apache-2.0
+#
+# gpu_check.sh [FOLDER [DEVICE]]: leaves logs and gpu_check.json in FOLDER (default: gpu_check), checks cuda:0 or
+# another GPU. At most 8 minutes. Exit code: 0 when all sections passed, 1 when one did not, 2 for a broken package, 3
+# where there is no GPU to check.
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+out=${1:-gpu_check}
+device=${2:-cuda:0}
+
+# Beside this script in a package; below build/ in a checkout.
+for bin in "$here" "$here/../build/dist/bin" "$here/../build/release/bin"; do
+  [[ -x $bin/seqtile ]] && break
+done
+if [[ ! -x $bin/seqtile ]]; then
+  echo "gpu_check: the program seqtile is not beside this script; unpack the whole package" >&2
+  exit 2
+fi
+for model in "$here/../share/seqtile/models/llama-3-8b.json" "$here/../examples/models/llama-3-8b.json"; do
+  [[ -f $model ]] && break
+done
+
+if ! devices=$("$bin/seqtile" devices --json); then
+  echo "gpu_check: seqtile devices failed" >&2
+  exit 2
+fi
+if [[ $device == cuda* ]] && ! grep --quiet '"kind":"cuda"' <<<"$devices"; then
+  echo "gpu_check: $(grep '^cuda: ' <<<"$devices")"
+  exit 3
+fi
+
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+export SEQTILE_CACHE_DIR=$out/cache SEQTILE_CONFIG_DIR=$out/config
+status=0
+sections=()
+
+# section NAME SECONDS COMMAND...: its output goes to NAME.log, its result to the table and the JSON.
+section() {
+  local name=$1 limit=$2 start=$SECONDS code
+  shift 2
+  timeout --kill-after=5 "$limit" "$@" >"$out/$name.log" 2>&1
+  code=$?
+  local result=passed
+  ((code == 124 || code == 137)) && result="not done within $limit s"
+  ((code != 0)) && [[ $result == passed ]] && result="failed (exit $code)"
+  ((code != 0)) && status=1
+  printf '%-10s %4d s  %s\n' "$name" $((SECONDS - start)) "$result"
+  sections+=("\"$name\": {\"seconds\": $((SECONDS - start)), \"exit\": $code}")
+}
+
+# file_or_null PATH: a JSON file's contents, or null where a section did not get that far.
+file_or_null() { if [[ -s $1 ]]; then cat "$1"; else echo null; fi; }
+
+clocks() {
+  local what=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw
+  nvidia-smi --query-gpu=$what,clocks_throttle_reasons.active --format=csv,noheader 2>/dev/null | head -n 1
+}
+
+tail -n 1 <<<"$devices" >"$out/devices.json"
+before=$(clocks)
+echo "gpu_check on $device: ${before:-no nvidia-smi}"
+
+# Every kernel against its reference, streams and graphs; then the same PTX on the GPU and simulated.
+if [[ -x $bin/kernels_tests ]]; then
+  section tests 120 "$bin/kernels_tests" "[gpu]~[compare]"
+  section compare 60 "$bin/kernels_tests" "[gpu][compare]"
+else
+  echo "tests      not in this package"
+fi
+# A budget that ends before the last bucket (exit code 1) is no failure.
+tune() {
+  "$bin/seqtile" prewarm --device "$device" --model "$model" --lengths 1..8192 --budget 60s --json
+  local code=$?
+  return $((code == 1 ? 0 : code))
+}
+export -f tune
+export bin device model
+section tuning 90 bash -c tune
+tail -n 1 "$out/tuning.log" | grep '^{' >"$out/tuning.json"
+section bench 120 "$bin/seqtile_gpu_bench" --device "$device" --rounds 11 --out "$out/bench.json"
+if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && [[ -s $out/bench.json ]]; then
+  section torch 70 python3 "$bin/torch_gpu.py" "$out/bench.json"
+fi
+
+grep --no-filename 'us .*GB/s\|seqtile is' "$out"/bench.log "$out"/torch.log 2>/dev/null
+passed=true
+((status)) && passed=false
+{
+  echo "{\"device\": \"$device\", \"passed\": $passed,"
+  echo " \"clocks_before\": \"$before\", \"clocks_after\": \"$(clocks)\","
+  echo " \"sections\": {$(IFS=, && echo "${sections[*]}")},"
+  echo " \"devices\": $(file_or_null "$out/devices.json"),"
+  echo " \"tuning\": $(file_or_null "$out/tuning.json"),"
+  echo " \"bench\": $(file_or_null "$out/bench.json")}"
+} >"$out/gpu_check.json"
+echo "all numbers: $out/gpu_check.json"
+exit $status
