@@ -97,7 +97,8 @@ Target compile_target(const std::string& given) {
         fmt::format("target {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
                     "library",
                     name));
-  return is_executable(target) ? host_target() : target;  // the host's has this machine's cache sizes
+  // This machine's own has its cache sizes.
+  return is_executable(target) && target.name == host_target().name ? host_target() : target;
 }
 
 /// Refuses what this target's compilation has no stage for, and bytes for a terminal.
