@@ -104,6 +104,7 @@ EngineParts make_engine_parts(const EngineOptions& options) {
   EngineParts parts;
   parts.threads = count_threads(options);
   parts.device = options.executor ? make_cpu_device(*options.executor) : open_device(options.device, parts.threads);
+  if (parts.device->target().is_gpu()) parts.threads = 1;  // the host's have no part in a launch
   parts.compile = [](const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
     return compile(*build_kernel(op, workload, config, target), target);
   };

@@ -32,8 +32,8 @@ enum class MissPolicy {
 MissPolicy parse_miss_policy(std::string_view name);
 
 struct EngineOptions {
-  std::string device = "cpu";
-  int threads = 0;                         ///< 0: all cores this process may use; part of every key
+  std::string device = "cpu";              ///< as open_device() names them: "sim:sm_80"
+  int threads = 0;                         ///< 0: all cores this process may use; of CPUs part of every key
   Executor* executor = nullptr;            ///< a server's own pool; not owned
   std::string cache;                       ///< tuning.db; empty: the user's default file
   std::vector<std::string> system_caches;  ///< read-only files, searched after `cache`
@@ -72,9 +72,23 @@ class Handle {
   Handle() = default;
   explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Tensors in schema order; `scalars` in schema order. `length` is the bucketed dimension.
+  /// Tensors in schema order; `scalars` in schema order. `length` is the bucketed dimension. On GPUs tensors lie in
+  /// device memory and the call returns when it is handed to `stream`, which orders it after earlier calls.
   /// Errors: invalid_argument (shape, dtype, stride, alignment, length < 1, no record under `strict`).
-  void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {}) const;
+  void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
+                  Stream stream = {}) const;
+  /// The call with the plan of `capacity`, at least the length: what a graph captured there computes, bit for bit.
+  void call_as(int64_t capacity, std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
+               Stream stream = {}) const;
+  /// Records the call for every length up to `capacity` while `stream` captures (DeviceStreams::begin_capture): one
+  /// launch of the plan of `capacity`. Each replay reads its length from `device_length` in device memory; one above
+  /// the capacity counts as the capacity. Tensors have capacity rows; those beyond the length are not written, and what
+  /// is in them has no influence. Lengths of attention's sequences are tensors anyway: capacity is that of the longest.
+  /// Keep the result as long as the graph; replays of one graph must not overlap.
+  /// Errors: as a call, and unsupported on CPUs, invalid_argument where device_length is null.
+  [[nodiscard]] std::shared_ptr<const void> capture(std::span<const Tensor> tensors, int64_t capacity,
+                                                    const int64_t* device_length, std::span<const int64_t> scalars = {},
+                                                    Stream stream = {}) const;
   /// Bucket and plan only, counted as the call counts it; for measuring the lookup. Returns false on a miss, which is
   /// neither tuned nor an error here. Errors: invalid_argument on a length < 1.
   bool lookup(int64_t length) const;
@@ -95,9 +109,15 @@ class TypedHandle {
  public:
   TypedHandle() = default;
   explicit TypedHandle(Handle handle) : handle_(std::move(handle)) {}
-  void operator()(const typename Op::Args& args) const {
+  void operator()(const typename Op::Args& args, Stream stream = {}) const {
     const auto call = Op::pack(args, handle_.schema());
-    handle_(call.tensors(), call.length, call.scalars());
+    handle_(call.tensors(), call.length, call.scalars(), stream);
+  }
+  /// Handle::capture with the capacity that the arguments have.
+  [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, const int64_t* device_length,
+                                                    Stream stream) const {
+    const auto call = Op::pack(args, handle_.schema());
+    return handle_.capture(call.tensors(), call.length, device_length, call.scalars(), stream);
   }
   const Handle& handle() const { return handle_; }
 

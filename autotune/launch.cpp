@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "jit/error.h"
+#include "jit/row_alignment.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -19,9 +20,16 @@ int find_symbol(const std::vector<std::string>& names, const std::string& name) 
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
 
+int64_t alignment_of(const ArgSpec& spec, bool for_gpu) {
+  std::array<int64_t, kMaxRank> sizes{};
+  for (size_t d = 0; d < spec.dims.size(); ++d) sizes[d] = spec.dims[d].symbol.empty() ? spec.dims[d].size : kDynamic;
+  const std::span<const int64_t> dims(sizes.data(), spec.dims.size());
+  return std::max<int64_t>(spec.alignment, row_alignment(spec.dtype, dims, for_gpu ? kGpuAlignment : 1));
+}
+
 }  // namespace
 
-CallLayout::CallLayout(const Schema& schema) : symbol_names_(schema.symbols) {
+CallLayout::CallLayout(const Schema& schema, bool for_gpu) : symbol_names_(schema.symbols), for_gpu_(for_gpu) {
   num_bound_ = static_cast<int>(schema.symbols.size());
   num_scalars_ = static_cast<int>(schema.scalars.size());
   symbol_names_.insert(symbol_names_.end(), schema.scalars.begin(), schema.scalars.end());
@@ -39,12 +47,9 @@ CallLayout::CallLayout(const Schema& schema) : symbol_names_(schema.symbols) {
   for (const ArgSpec& spec : schema.args) {
     const int rank = static_cast<int>(spec.dims.size());
     if (rank > kMaxRank) fail(fmt::format("argument '{}' has rank {}, the limit is {}", spec.name, rank, kMaxRank));
-    ArgRule rule{spec.dtype,
-                 static_cast<int8_t>(rank),
-                 spec.role == ArgRole::output,
-                 std::max<int64_t>(spec.alignment, dtype_bytes(spec.dtype)),
-                 spec.dense,
-                 {}};
+    ArgRule rule{
+        spec.dtype, static_cast<int8_t>(rank), spec.role == ArgRole::output, alignment_of(spec, for_gpu), spec.dense,
+        {}};
     if (!std::has_single_bit(static_cast<uint64_t>(rule.alignment))) {
       fail(fmt::format("argument '{}' asks for alignment {}, which is not a power of two", spec.name, rule.alignment));
     }

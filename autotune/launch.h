@@ -4,13 +4,13 @@
 // A CallLayout is a schema flattened for the hot path. bind() checks a call against it and fills a KernelCall that
 // lives on the caller's stack; the workspaces of the chosen configuration, then the scalars, are appended to it.
 // Argument block: per tensor base, sizes, strides (in elements); per workspace base, size, stride 1; per scalar its
-// value.
+// value; for GPUs the address of the length in device memory, 0 where the sizes hold it (jit/ir/length_sizes.h).
 // Nothing here allocates unless it throws. Immutable after construction, so any thread may use it.
 //
 //   KernelCall call;
 //   layout.bind(tensors, length, scalars, call);
 //   for (each workspace) append_workspace(call, memory, workspace.elements.value(call.symbol_values()));
-//   append_scalars(call, scalars);
+//   layout.finish(scalars, nullptr, call);
 //   device.launch(kernel, grid_of(axes, call.symbol_values()), call.block());
 #pragma once
 #include <array>
@@ -45,14 +45,22 @@ class CallLayout {
  public:
   /// Errors: invalid_argument on a schema that cannot be called: too many arguments or symbols, a dimension of an
   /// unknown symbol, a symbol that no dimension binds, a name used twice, an alignment that is not a power of two.
-  explicit CallLayout(const Schema& schema);
+  /// `for_gpu`: tensors must be aligned as build_kernel() promises it for GPUs: 16 bytes where static sizes allow.
+  explicit CallLayout(const Schema& schema, bool for_gpu = false);
 
   /// Checks the tensors and scalars, binds the symbols and fills the tensors' slots.
   /// Errors: invalid_argument naming the argument: count, null data, dtype, rank, size, stride, alignment; length < 1.
   void bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, KernelCall& call) const;
 
   /// Slots of a whole argument block: KernelBinary::num_slots of a kernel that fits this schema.
-  int num_slots(int num_workspaces) const { return tensor_slots_ + 3 * num_workspaces + num_scalars_; }
+  int num_slots(int num_workspaces) const {
+    return tensor_slots_ + 3 * num_workspaces + num_scalars_ + (for_gpu_ ? 1 : 0);
+  }
+  /// Completes the block of a bound call whose workspaces are appended.
+  void finish(std::span<const int64_t> scalars, const int64_t* device_length, KernelCall& call) const {
+    for (const int64_t value : scalars) call.slots[call.num_slots++] = static_cast<uint64_t>(value);
+    if (for_gpu_) call.slots[call.num_slots++] = reinterpret_cast<uintptr_t>(device_length);
+  }
 
  private:
   static constexpr int16_t kStatic = -1;
@@ -78,6 +86,7 @@ class CallLayout {
   std::vector<ArgRule> args_;
   std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
   int num_bound_ = 0, num_scalars_ = 0, tensor_slots_ = 0;
+  bool for_gpu_ = false;
 };
 
 /// A view of rank 1 over `data`, zeroed by whoever owns it. Requires: kWorkspaceAlignment.
@@ -87,10 +96,6 @@ inline void append_workspace(KernelCall& call, void* data, int64_t elements) {
   slot[1] = static_cast<uint64_t>(elements);
   slot[2] = 1;
   call.num_slots += 3;
-}
-
-inline void append_scalars(KernelCall& call, std::span<const int64_t> scalars) {
-  for (int64_t value : scalars) call.slots[call.num_slots++] = static_cast<uint64_t>(value);
 }
 
 inline Grid grid_of(const std::array<SizeExpr, 3>& axes, std::span<const int64_t> symbols) {

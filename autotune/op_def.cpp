@@ -6,6 +6,8 @@
 
 #include "jit/base/hash.h"
 #include "jit/error.h"
+#include "jit/ir/length_sizes.h"
+#include "jit/row_alignment.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -33,6 +35,18 @@ std::string kernel_name(const OpDef& op, const Workload& workload, const Config&
   }
   append_word(name, target.name.substr(target.name.find(':') + 1));
   return name;
+}
+
+/// All sizes that are the length, by their place in the argument block.
+std::vector<ir::LengthSize> length_sizes(const Schema& schema) {
+  std::vector<ir::LengthSize> sizes;
+  int64_t slot = 0;
+  for (const ArgSpec& arg : schema.args) {
+    for (size_t d = 0; d < arg.dims.size(); ++d)
+      if (arg.dims[d].symbol == "length") sizes.push_back({slot + 1 + static_cast<int64_t>(d), arg.dims[d].size});
+    slot += 1 + 2 * static_cast<int64_t>(arg.dims.size());
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -71,7 +85,8 @@ std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& work
                                            const Target& target) {
   KernelBuilder builder(kernel_name(op, workload, config, target));
   if (target.is_gpu()) {
-    builder.align_rows(16);
+    builder.align_rows(kGpuAlignment);
+    builder.schedule({{"length_sizes", ir::length_sizes_attribute(length_sizes(op.schema(workload)))}});
     for (const char* name : {"num_warps", "num_stages", "cluster"})
       if (config.values().contains(name)) builder.schedule({{name, config.get_int(name)}});
   }

@@ -8,6 +8,7 @@
 #include "jit/error.h"
 #include "jit/ir/infer.h"
 #include "jit/ir/verifier.h"
+#include "jit/row_alignment.h"
 
 namespace seqtile {
 
@@ -100,12 +101,8 @@ Var KernelBuilder::view(std::string name, DType dtype, std::initializer_list<int
   for (const int64_t size : sizes) type.shape[i++] = size;
   type.contiguous = facts.contiguous;
   type.noalias = facts.noalias;
-  // Rows start at multiples of the innermost size; a view of one row that has no static size promises nothing.
-  int64_t alignment = dtype_bytes(dtype);
-  const int64_t row_bytes = type.rank == 1 ? row_alignment_ : type.shape[type.rank - 1] * alignment;
-  const bool is_static = type.shape[type.rank - 1] != kDynamic;
-  while (is_static && type.contiguous && alignment < row_alignment_ && row_bytes % (2 * alignment) == 0) alignment *= 2;
-  type.alignment = facts.alignment ? facts.alignment : static_cast<int>(alignment);
+  type.alignment =
+      facts.alignment ? facts.alignment : row_alignment(dtype, type.dims(), type.contiguous ? row_alignment_ : 1);
   return {this, function().add_param(std::move(name), type)};
 }
 

@@ -26,29 +26,71 @@ std::string bucket_text(Bucket bucket) {
 
 }  // namespace
 
-void Handle::operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars) const {
-  required(state_).call(tensors, length, scalars);
+void Handle::operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
+                        Stream stream) const {
+  required(state_).call(tensors, length, scalars, stream, length);
 }
+
+void Handle::call_as(int64_t capacity, std::span<const Tensor> tensors, int64_t length,
+                     std::span<const int64_t> scalars, Stream stream) const {
+  required(state_).call(tensors, length, scalars, stream, capacity);
+}
+
+std::shared_ptr<const void> Handle::capture(std::span<const Tensor> tensors, int64_t capacity,
+                                            const int64_t* device_length, std::span<const int64_t> scalars,
+                                            Stream stream) const {
+  struct Captured {
+    std::shared_ptr<State> state;  // first: its device outlives the workspaces
+    autotune::WorkspaceSet workspaces;
+  };
+  return std::make_shared<Captured>(
+      Captured{state_, required(state_).capture(tensors, capacity, device_length, scalars, stream)});
+}
+
 bool Handle::lookup(int64_t length) const { return required(state_).lookup(length); }
 Explanation Handle::explain(int64_t length) const { return required(state_).explain(length); }
 const autotune::Workload& Handle::workload() const { return required(state_).workload; }
 const autotune::Schema& Handle::schema() const { return required(state_).schema; }
 std::vector<std::pair<Bucket, autotune::Config>> Handle::ranges() const { return required(state_).ranges(); }
 
-void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars) {
+const autotune::LaunchPlan& Handle::State::plan_for(int64_t length) {
+  const PlanEntry& found = entry(length);
+  if (found.answer != Answer::hit) [[unlikely]]
+    return plan_after_miss(length, &found);
+  autotune::count(core_->calls.mine().hits);
+  return *found.plan;
+}
+
+void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
+                         Stream stream, int64_t plan_length) {
   if (length < 1 || length > max_length_) refuse_length(length);
+  if (plan_length != length) check_capacity(plan_length, length);
   autotune::KernelCall call;
   layout_.bind(tensors, length, scalars, call);
-  const PlanEntry& found = entry(length);
-  autotune::CallCounters::Stripe& counters = core_->calls.mine();
-  const autotune::LaunchPlan* plan = found.plan;
-  if (found.answer == Answer::hit) [[likely]] {
-    autotune::count(counters.hits);
-  } else {
-    plan = &plan_after_miss(length, &found);
-  }
-  autotune::launch(*core_->parts.device, *plan, scalars, call);
-  autotune::count(counters.launches);
+  autotune::launch(*core_->parts.device, plan_for(plan_length), layout_, scalars, call, stream);
+  autotune::count(core_->calls.mine().launches);
+}
+
+void Handle::State::check_capacity(int64_t capacity, int64_t length) const {
+  if (capacity > max_length_) refuse_length(capacity);
+  if (capacity < length)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: the capacity is {}, it must be at least the length {}", op_.name, capacity, length));
+}
+
+autotune::WorkspaceSet Handle::State::capture(std::span<const Tensor> tensors, int64_t capacity,
+                                              const int64_t* device_length, std::span<const int64_t> scalars,
+                                              Stream stream) {
+  const auto refuse = [&](ErrorCode code, const char* problem) {
+    throw Error(code, fmt::format("{}: {}", op_.name, problem));
+  };
+  if (!core_->parts.device->target().is_gpu()) refuse(ErrorCode::unsupported, "a CPU captures no graphs; call it");
+  if (!device_length) refuse(ErrorCode::invalid_argument, "device_length is null; a graph reads its length there");
+  if (capacity < 1 || capacity > max_length_) refuse_length(capacity);
+  autotune::KernelCall call;
+  layout_.bind(tensors, capacity, scalars, call);
+  return autotune::launch_captured(*core_->parts.device, plan_for(capacity), layout_, scalars, call, device_length,
+                                   stream);
 }
 
 bool Handle::State::lookup(int64_t length) {

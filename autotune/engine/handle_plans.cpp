@@ -25,7 +25,7 @@ Handle::State::State(std::shared_ptr<autotune::EngineCore> core, const autotune:
       schema(op.schema(workload)),
       core_(std::move(core)),
       op_(op),
-      layout_(schema),
+      layout_(schema, core_->parts.device->target().is_gpu()),
       key_(autotune::make_key(op, workload, core_->parts.device->info(), autotune::TuneOptions{}.policy)),
       max_length_(core_->options.max_length > 0 ? std::min(core_->options.max_length, autotune::kMaxLength)
                                                 : autotune::kMaxLength) {

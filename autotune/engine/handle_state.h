@@ -23,7 +23,10 @@ struct Handle::State {
   /// Reads the decisions from the core's snapshot and makes them ready. Errors: see Engine::prepare.
   State(std::shared_ptr<autotune::EngineCore> core, const autotune::OpDef& op, autotune::Workload workload);
 
-  void call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars);
+  void call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, Stream stream,
+            int64_t plan_length);
+  autotune::WorkspaceSet capture(std::span<const Tensor> tensors, int64_t capacity, const int64_t* device_length,
+                                 std::span<const int64_t> scalars, Stream stream);
   bool lookup(int64_t length);
   Explanation explain(int64_t length);
   std::vector<std::pair<autotune::Bucket, autotune::Config>> ranges() const;
@@ -46,8 +49,11 @@ struct Handle::State {
     return table_.load(std::memory_order_acquire)->entries[autotune::bucket_index(length)];
   }
   [[noreturn]] void refuse_length(int64_t length) const;
+  void check_capacity(int64_t capacity, int64_t length) const;
   [[noreturn]] void refuse_miss(int64_t length) const;
   void count_miss(const autotune::PlanEntry& entry) const;
+  /// The plan that answers `length`, counted.
+  const autotune::LaunchPlan& plan_for(int64_t length);
   const autotune::LaunchPlan& plan_after_miss(int64_t length, const autotune::PlanEntry* missed);
   std::string miss_reason(int64_t length) const;
 

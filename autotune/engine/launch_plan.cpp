@@ -3,12 +3,6 @@
 #include "autotune/engine/launch_plan.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-
-#include <fmt/core.h>
-
-#include "jit/error.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -16,7 +10,8 @@ namespace {
 /// Takes a set out of the pool and puts it back, also when a call fails.
 class WorkspaceLease {
  public:
-  explicit WorkspaceLease(const LaunchPlan& plan) : pool_(plan.pool), set_(pool_.take(plan.workspaces.size())) {}
+  WorkspaceLease(const LaunchPlan& plan, Stream stream)
+      : pool_(plan.pool), set_(pool_.take(plan.workspaces.size(), stream)) {}
   ~WorkspaceLease() { pool_.give_back(std::move(set_)); }
   WorkspaceLease(const WorkspaceLease&) = delete;
   WorkspaceLease& operator=(const WorkspaceLease&) = delete;
@@ -27,7 +22,9 @@ class WorkspaceLease {
   std::unique_ptr<WorkspaceSet> set_;
 };
 
-void append_workspaces(const LaunchPlan& plan, WorkspaceSet& set, KernelCall& call) {
+bool is_empty(const Grid& grid) { return grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0; }
+
+void append_workspaces(Device& device, const LaunchPlan& plan, WorkspaceSet& set, KernelCall& call) {
   // Capacity for the whole bucket: growing once a bucket keeps steady traffic free of allocations.
   std::array<int64_t, kMaxSymbols> top;
   std::copy_n(call.symbols.begin(), call.num_symbols, top.begin());
@@ -37,7 +34,7 @@ void append_workspaces(const LaunchPlan& plan, WorkspaceSet& set, KernelCall& ca
     const Workspace& workspace = plan.workspaces[i];
     const int64_t elements = workspace.elements.value(call.symbol_values()), size = dtype_bytes(workspace.dtype);
     const int64_t capacity = workspace.elements.value(top_symbols);
-    append_workspace(call, set.reserve(i, elements * size, std::max(elements, capacity) * size), elements);
+    append_workspace(call, set.reserve(i, elements * size, std::max(elements, capacity) * size, device), elements);
   }
 }
 
@@ -49,33 +46,31 @@ unsigned thread_number() {
   return number;
 }
 
-void WorkspaceSet::Free::operator()(void* data) const { std::free(data); }
-
-void* WorkspaceSet::reserve(size_t index, int64_t bytes, int64_t capacity) {
-  Buffer& buffer = buffers_[index];
-  if (bytes <= buffer.bytes) return buffer.data.get();
+void* WorkspaceSet::reserve(size_t index, int64_t bytes, int64_t capacity, Device& device) {
+  DeviceBuffer& buffer = buffers_[index];
+  if (static_cast<size_t>(bytes) <= buffer.bytes()) return buffer.data();
+  buffer = {};  // the old one goes first: both together may be more than there is
   const int64_t rounded = (capacity + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  void* data = std::aligned_alloc(kWorkspaceAlignment, static_cast<size_t>(rounded));
-  if (!data) throw Error(ErrorCode::out_of_resources, fmt::format("no memory for a workspace of {} bytes", rounded));
-  std::memset(data, 0, static_cast<size_t>(rounded));
-  buffer.data.reset(data);
-  buffer.bytes = rounded;
-  return data;
+  buffer = DeviceBuffer(device.memory(), static_cast<size_t>(rounded));
+  device.memory().fill(buffer.data(), 0, buffer.bytes(), stream_);
+  return buffer.data();
 }
 
 WorkspacePool::~WorkspacePool() {
   for (auto& slot : slots_) delete slot.load(std::memory_order_acquire);
 }
 
-std::unique_ptr<WorkspaceSet> WorkspacePool::take(size_t count) {
+std::unique_ptr<WorkspaceSet> WorkspacePool::take(size_t count, Stream stream) {
   const unsigned first = thread_number();
   for (unsigned i = 0; i < kSlots; ++i) {
     auto& slot = slots_[(first + i) % kSlots];
     if (!slot.load(std::memory_order_relaxed)) continue;
     std::unique_ptr<WorkspaceSet> set(slot.exchange(nullptr, std::memory_order_acquire));
-    if (set) return set;
+    if (!set) continue;
+    if (set->stream().handle == stream.handle) return set;
+    give_back(std::move(set));
   }
-  return std::make_unique<WorkspaceSet>(count);
+  return std::make_unique<WorkspaceSet>(count, stream);
 }
 
 void WorkspacePool::give_back(std::unique_ptr<WorkspaceSet> set) {
@@ -90,18 +85,33 @@ void WorkspacePool::give_back(std::unique_ptr<WorkspaceSet> set) {
   }
 }
 
-void launch(Device& device, const LaunchPlan& plan, std::span<const int64_t> scalars, KernelCall& call) {
+void launch(Device& device, const LaunchPlan& plan, const CallLayout& layout, std::span<const int64_t> scalars,
+            KernelCall& call, Stream stream) {
   const Grid grid = grid_of(plan.grid, call.symbol_values());
-  if (grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0) return;
+  if (is_empty(grid)) return;
   if (plan.workspaces.empty()) {
-    append_scalars(call, scalars);
-    device.launch(*plan.kernel, grid, call.block());
+    layout.finish(scalars, nullptr, call);
+    device.launch(*plan.kernel, grid, call.block(), stream);
     return;
   }
-  WorkspaceLease lease(plan);
-  append_workspaces(plan, lease.set(), call);
-  append_scalars(call, scalars);
-  device.launch(*plan.kernel, grid, call.block());
+  WorkspaceLease lease(plan, stream);
+  append_workspaces(device, plan, lease.set(), call);
+  layout.finish(scalars, nullptr, call);
+  device.launch(*plan.kernel, grid, call.block(), stream);
+}
+
+WorkspaceSet launch_captured(Device& device, const LaunchPlan& plan, const CallLayout& layout,
+                             std::span<const int64_t> scalars, KernelCall& call, const int64_t* device_length,
+                             Stream stream) {
+  // Zeroed once, by a stream that does not capture: it is no part of the graph.
+  const OwnedStream zeroing(device.streams());
+  WorkspaceSet set(plan.workspaces.size(), zeroing);
+  append_workspaces(device, plan, set, call);
+  device.streams().synchronize(zeroing);
+  layout.finish(scalars, device_length, call);
+  const Grid grid = grid_of(plan.grid, call.symbol_values());
+  if (!is_empty(grid)) device.launch(*plan.kernel, grid, call.block(), stream);
+  return set;
 }
 
 }  // namespace seqtile::autotune

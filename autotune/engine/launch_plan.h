@@ -24,23 +24,19 @@ constexpr int kNumBuckets = static_cast<int>(bucket_index(kMaxLength)) + 1;
 /// A small number of the calling thread, the same for its whole life; spreads threads over cache lines.
 unsigned thread_number();
 
-/// Scratch buffers of one call, one per workspace of a plan. A buffer is zero when it is first handed out.
+/// Scratch buffers of one call, one per workspace of a plan. A buffer is zero when it is first handed out. The calls of
+/// one stream use it one after the other.
 class WorkspaceSet {
  public:
-  explicit WorkspaceSet(size_t count) : buffers_(count) {}
+  WorkspaceSet(size_t count, Stream stream) : buffers_(count), stream_(stream) {}
   /// At least `bytes` of buffer `index`, aligned; grown to `capacity` bytes when it is too small.
   /// Errors: out_of_resources.
-  void* reserve(size_t index, int64_t bytes, int64_t capacity);
+  void* reserve(size_t index, int64_t bytes, int64_t capacity, Device& device);
+  Stream stream() const { return stream_; }
 
  private:
-  struct Free {
-    void operator()(void* data) const;
-  };
-  struct Buffer {
-    std::unique_ptr<void, Free> data;
-    int64_t bytes = 0;
-  };
-  std::vector<Buffer> buffers_;
+  std::vector<DeviceBuffer> buffers_;
+  Stream stream_;
 };
 
 /// Workspace sets of one plan, as many as calls ran at once. A thread finds the set that it used last, without a lock.
@@ -48,7 +44,8 @@ class WorkspacePool {
  public:
   WorkspacePool() = default;
   ~WorkspacePool();
-  std::unique_ptr<WorkspaceSet> take(size_t count);
+  /// A set whose launches so far are on `stream`, or a new one.
+  std::unique_ptr<WorkspaceSet> take(size_t count, Stream stream);
   void give_back(std::unique_ptr<WorkspaceSet> set);
 
  private:
@@ -65,7 +62,13 @@ struct LaunchPlan {
 };
 
 /// Completes the argument block of a bound call and launches it; a grid without programs is no launch.
-void launch(Device& device, const LaunchPlan& plan, std::span<const int64_t> scalars, KernelCall& call);
+void launch(Device& device, const LaunchPlan& plan, const CallLayout& layout, std::span<const int64_t> scalars,
+            KernelCall& call, Stream stream);
+/// The same where `stream` captures: the call is bound to the capacity, the graph reads its length at `device_length`,
+/// and the set that is returned belongs to the graph.
+WorkspaceSet launch_captured(Device& device, const LaunchPlan& plan, const CallLayout& layout,
+                             std::span<const int64_t> scalars, KernelCall& call, const int64_t* device_length,
+                             Stream stream);
 
 /// A stored decision with the place that it was read from.
 struct BucketRecord {

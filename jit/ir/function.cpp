@@ -109,7 +109,7 @@ int num_slots(const Type& type) { return type.is_view() ? 1 + 2 * type.rank : 1;
 int num_slots(const Function& function) {
   int slots = 0;
   for (const Value* param : function.body().arguments) slots += num_slots(param->type);
-  return slots;
+  return slots + (function.attributes.contains("length_sizes") ? 1 : 0);  // see length_sizes.h
 }
 
 }  // namespace seqtile::ir

@@ -10,6 +10,7 @@
 
 #include "jit/error.h"
 #include "jit/ir/infer.h"
+#include "jit/ir/length_sizes.h"
 #include "jit/ir/op_rules.h"
 
 namespace seqtile::ir {
@@ -118,6 +119,9 @@ std::string op_label(const Op& op) {
   return label;
 }
 
-void verify(const Function& function) { FunctionRules(function).check(); }
+void verify(const Function& function) {
+  FunctionRules(function).check();
+  length_sizes(function);
+}
 
 }  // namespace seqtile::ir

@@ -66,7 +66,7 @@ TEST_CASE("launch: symbols, slots, workspaces and scalars land in the argument b
   const SizeExpr splits{2, {{2, 1, 0}, {3, 16, 0}}};  // 2 * batch * ceil(kv_length / 16)
   alignas(64) float scratch[64];
   append_workspace(call, scratch, splits.value(call.symbol_values()));
-  append_scalars(call, given.scalars);
+  layout.finish(given.scalars, nullptr, call);
   const auto base = [](const void* data) { return reinterpret_cast<uint64_t>(data); };
   const std::vector<uint64_t> expected{
       base(given.q), 10, 8, 12, 1, base(given.starts), 4, 1, base(given.w), 4, 8, 32, 1, base(given.out), 10, 8, 8, 1,

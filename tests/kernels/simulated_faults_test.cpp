@@ -55,7 +55,9 @@ class TextCall {
     device_->options().seed = seed;
     const auto kernel = device_->load(std::move(binary));
     autotune::KernelCall call;
-    autotune::CallLayout(*call_.problem().schema).bind(call_.problem().tensors, call_.problem().symbols[0], {}, call);
+    const autotune::CallLayout layout(*call_.problem().schema, true);
+    layout.bind(call_.problem().tensors, call_.problem().symbols[0], {}, call);
+    layout.finish({}, nullptr, call);
     call_.poison_outputs();
     // anew, so that nothing of an earlier run is remembered
     device_->forget_memory();

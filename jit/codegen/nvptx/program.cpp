@@ -5,8 +5,10 @@
 #include "jit/codegen/nvptx/overlap.h"
 
 #include <algorithm>
+#include <map>
 
 #include "jit/error.h"
+#include "jit/ir/length_sizes.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 #include <fmt/format.h>
@@ -35,6 +37,24 @@ int warps_of(const ir::Function& function) {
                 fmt::format("kernel {}: num_warps is {}; a block of threads has 1, 2, 4, 8, 16 or 32 warps",
                             function.name(), warps));
   return warps;
+}
+
+/// The sizes in the argument block that follow a length in device memory, by slot.
+std::map<unsigned, Value*> sizes_from_device(Emitter& e, const ir::Function& function) {
+  std::map<unsigned, Value*> sizes;
+  const auto from_length = ir::length_sizes(function);
+  if (!from_length || from_length->empty()) return sizes;
+  // Without an address the length is longer than all sizes, so that they stay as they are.
+  constexpr int64_t kLongest = int64_t{1} << 62;
+  Value* address = e.function->getArg(static_cast<unsigned>(ir::num_slots(function)) - 1);
+  Value* pointer = e.b.CreateIntToPtr(address, llvm::PointerType::get(e.context, kGlobalSpace));
+  Value* length = e.load(DType::i64, pointer, 1, e.b.CreateICmpNE(address, e.i64(0)), e.i64(kLongest))[0];
+  for (const ir::LengthSize& size : *from_length) {
+    const auto slot = static_cast<unsigned>(size.slot);
+    Value* needed = e.b.CreateAdd(length, e.i64(size.plus));
+    sizes[slot] = e.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, e.function->getArg(slot), needed);
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -83,8 +103,13 @@ GpuLaunch Program::launch() const {
 }
 
 void Program::bind_parameters() {
+  const std::map<unsigned, Value*> from_device = sizes_from_device(e_, function_);
   unsigned slot = 0;
-  const auto next = [&]() -> Value* { return e_.function->getArg(slot++); };
+  const auto next = [&]() -> Value* {
+    const auto found = from_device.find(slot);
+    Value* given = e_.function->getArg(slot++);
+    return found == from_device.end() ? given : found->second;
+  };
   for (const ir::Value* param : function_.body().arguments) {
     const ir::Type& type = param->type;
     if (!type.is_view()) {

@@ -1,0 +1,64 @@
+// jit/simulation.cpp -- see simulation.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/simulation.h"
+
+#include "jit/error.h"
+#include "jit/sim/sim_device.h"
+
+#include <fmt/format.h>
+
+namespace seqtile {
+namespace {
+
+constexpr const char* kClasses[] = {"integer",  "floating", "move",  "control", "memory",
+                                    "exchange", "barrier",  "async", "matrix",  "tensor"};
+static_assert(std::size(kClasses) == sim::kNumInstructionClasses);
+
+sim::SimDevice* simulator(Device& device) { return dynamic_cast<sim::SimDevice*>(&device); }
+
+}  // namespace
+
+bool is_simulated(const Device& device) { return dynamic_cast<const sim::SimDevice*>(&device) != nullptr; }
+
+void name_memory(Device& device, const void* pointer, const std::string& name) {
+  if (auto* simulated = simulator(device)) simulated->name_memory(pointer, name);
+}
+
+void poison_memory(Device& device, const void* pointer, size_t bytes) {
+  if (auto* simulated = simulator(device)) simulated->machine().poison(pointer, bytes);
+}
+
+void unpoison_memory(Device& device, const void* pointer, size_t bytes) {
+  if (auto* simulated = simulator(device)) simulated->machine().unpoison(pointer, bytes);
+}
+
+void set_simulation(Device& device, const SimulationOptions& options) {
+  auto* simulated = simulator(device);
+  if (!simulated) return;
+  simulated->options().profile = options.profile;
+  simulated->options().seed = options.seed;
+}
+
+SimulatedLaunch last_launch(const Device& device) {
+  const auto* simulated = dynamic_cast<const sim::SimDevice*>(&device);
+  if (!simulated)
+    throw Error(ErrorCode::unsupported, fmt::format("device {} is not simulated; use sim:sm_80", device.info().name));
+  const sim::LaunchResult& result = simulated->last_launch();
+  const sim::Counters& c = result.counters;
+  SimulatedLaunch launch;
+  for (const sim::Report& report : result.reports) launch.reports.push_back(report.message);
+  launch.num_reports = result.num_reports;
+  launch.counters = {{"warp_instructions", c.warp_instructions}, {"lane_instructions", c.lane_instructions}};
+  for (size_t i = 0; i < std::size(kClasses); ++i)
+    launch.counters.emplace_back(fmt::format("{}_instructions", kClasses[i]), c.by_class[i]);
+  launch.counters.insert(launch.counters.end(), {{"mma", c.mma},
+                                                 {"wgmma", c.wgmma},
+                                                 {"global_sectors", c.global_sectors},
+                                                 {"global_bytes", c.global_bytes},
+                                                 {"shared_accesses", c.shared_accesses},
+                                                 {"bank_conflicts", c.bank_conflicts},
+                                                 {"barrier_waits", c.barrier_waits}});
+  return launch;
+}
+
+}  // namespace seqtile

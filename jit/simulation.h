@@ -1,0 +1,40 @@
+// jit/simulation.h -- what a simulated GPU (docs/ptx_machine.md) says beyond what every device does.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The functions take any device; those that only tell the simulator something do nothing on others.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/device.h"
+
+namespace seqtile {
+
+/// A launch as the machine saw it.
+struct SimulatedLaunch {
+  std::vector<std::string> reports;  ///< the first of each kind and line: kernel, PTX line, CTA, warp, lane, address
+  size_t num_reports = 0;            ///< all of them
+  /// Name and value of every counter; those of instruction classes, sectors, bytes and conflicts with
+  /// SimulationOptions::profile.
+  std::vector<std::pair<std::string, uint64_t>> counters;
+};
+
+bool is_simulated(const Device& device);
+/// Reports call the allocation that begins at `pointer` so.
+void name_memory(Device& device, const void* pointer, const std::string& name);
+/// Kernels that read these bytes before one writes them are reported.
+void poison_memory(Device& device, const void* pointer, size_t bytes);
+void unpoison_memory(Device& device, const void* pointer, size_t bytes);
+/// How later launches run.
+struct SimulationOptions {
+  bool profile = false;  ///< count everything, which is slower
+  uint32_t seed = 0;     ///< of a random schedule; 0: warps in turn
+};
+void set_simulation(Device& device, const SimulationOptions& options);
+/// The newest launch. Errors: unsupported where the device is not simulated.
+SimulatedLaunch last_launch(const Device& device);
+
+}  // namespace seqtile
