@@ -71,7 +71,12 @@ struct Meter::Lane {
 };
 
 Meter::Meter(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions)
-    : op_(op), workload_(workload), device_(device), regions_(regions), schema_(op.schema(workload)), layout_(schema_) {
+    : op_(op),
+      workload_(workload),
+      device_(device),
+      regions_(regions),
+      schema_(op.schema(workload)),
+      layout_(schema_, device.target().is_gpu()) {
   problem_.workload = &workload_;
   problem_.schema = &schema_;
 }
@@ -154,7 +159,7 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
       lane.workspaces.emplace_back(static_cast<size_t>(elements * dtype_bytes(workspace.dtype)));
       append_workspace(lane.call, lane.workspaces.back().data(), elements);
     }
-    append_scalars(lane.call, scalars);
+    layout_.finish(scalars, nullptr, lane.call);
   }
 
   // First launches: they warm the code up and say how long a launch takes.

@@ -210,6 +210,16 @@ std::vector<WorkspaceView> CheckBuffers::make_workspaces(const std::vector<Works
   return views;
 }
 
+std::vector<CheckBuffers::Range> CheckBuffers::memory() const {
+  std::vector<Range> ranges;
+  const auto add = [&](const Buffer& buffer, bool is_output) {
+    ranges.push_back({buffer.name, {buffer.pages.data(), buffer.bytes + 2 * buffer.guard}, buffer.guard, is_output});
+  };
+  for (size_t i = 0; i < buffers_.size(); ++i) add(buffers_[i], schema_.args[i].role == ArgRole::output);
+  for (const Buffer& buffer : workspaces_) add(buffer, false);
+  return ranges;
+}
+
 std::optional<std::string> CheckBuffers::guard_damage() const {
   const auto damage = [](const Buffer& buffer) -> std::optional<std::string> {
     for (size_t i = 0; i < buffer.guard; ++i) {

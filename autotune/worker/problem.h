@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,14 @@ class CheckBuffers {
   /// Names the first output or workspace that was written outside of its bounds, and where.
   std::optional<std::string> guard_damage() const;
   const Schema& schema() const { return schema_; }
+  /// What a launch may reach: arguments, then workspaces, each between its guard bands.
+  struct Range {
+    std::string name;
+    std::span<std::byte> bytes;
+    size_t guard;  ///< bytes of it before and after
+    bool is_output;
+  };
+  std::vector<Range> memory() const;
 
  private:
   struct Buffer {

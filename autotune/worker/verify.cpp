@@ -10,6 +10,7 @@
 #include <set>
 
 #include "jit/error.h"
+#include "jit/simulation.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -84,7 +85,7 @@ Checker::Checker(const OpDef& op, const Workload& workload, Device& device, int6
       workload_(workload),
       device_(device),
       buffers_(op, workload, max_length),
-      layout_(buffers_.schema()),
+      layout_(buffers_.schema(), device.target().is_gpu()),
       reference_(reference) {
   for (size_t i = 0; i < buffers_.schema().args.size(); ++i)
     if (buffers_.schema().args[i].role == ArgRole::output) outputs_.push_back(i);
@@ -127,27 +128,41 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
   return verdict;
 }
 
+/// All that a launch may reach, on the device as it is here; guards and outputs count as never written there.
+DeviceMirror Checker::mirror_memory() {
+  DeviceMirror mirror(device_);
+  for (const CheckBuffers::Range& range : buffers_.memory()) {
+    mirror.add(range.bytes, range.name);
+    mirror.upload(range.bytes);
+    const std::byte *begin = range.bytes.data(), *end = begin + range.bytes.size();
+    poison_memory(device_, mirror.at(begin), range.is_output ? range.bytes.size() : range.guard);
+    poison_memory(device_, mirror.at(end - range.guard), range.guard);
+  }
+  return mirror;
+}
+
 /// One launch on poisoned outputs. Returns whether the whole grid ran.
 bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
                   const std::vector<WorkspaceView>& workspaces) {
   buffers_.poison_outputs();
+  DeviceMirror mirror = mirror_memory();
   const auto scalars = std::span(problem.symbols).subspan(buffers_.schema().symbols.size());
   KernelCall call;
-  layout_.bind(problem.tensors, problem.symbols[0], scalars, call);
-  for (const WorkspaceView& workspace : workspaces) append_workspace(call, workspace.base, workspace.elements);
-  append_scalars(call, scalars);
+  layout_.bind(mirror.at(problem.tensors), problem.symbols[0], scalars, call);
+  for (const WorkspaceView& workspace : workspaces)
+    append_workspace(call, mirror.at(workspace.base), workspace.elements);
+  layout_.finish(scalars, nullptr, call);
   const Cost cost = op_.cost(workload_, problem.symbols);
   const double work = std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
-  const double fraction = work > max_work_ ? 0.1 * max_work_ / work : 1.0;
+  // A GPU's launch has no parts.
+  const double fraction = work > max_work_ && !device_.target().is_gpu() ? 0.1 * max_work_ / work : 1.0;
   const Grid grid = grid_of(candidate.grid, problem.symbols);
   const auto samples = sample_for(candidate, grid, fraction, workload_.threads);
-  if (samples.empty()) {
-    device_.launch(*candidate.kernel, grid, call.block());
-    return true;
-  }
   for (const GridSample& sample : samples)
     device_.launch(*candidate.kernel, grid, call.block(), {}, {sample.first, sample.count});
-  return false;
+  if (samples.empty()) device_.launch(*candidate.kernel, grid, call.block());
+  mirror.download();
+  return samples.empty();
 }
 
 /// All rows when the reference is cheap enough for that, else the first, the last, the rows on both sides of the last

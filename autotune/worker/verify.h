@@ -9,6 +9,7 @@
 #include <map>
 
 #include "autotune/runner.h"
+#include "autotune/worker/device_mirror.h"
 #include "autotune/worker/launcher.h"
 #include "autotune/worker/problem.h"
 
@@ -36,6 +37,7 @@ class Checker {
  private:
   Verdict check_probe(const LoadedCandidate& candidate, const Probe& probe, bool repeat);
   bool run(const LoadedCandidate& candidate, const Problem& problem, const std::vector<WorkspaceView>& workspaces);
+  DeviceMirror mirror_memory();
   Verdict compare(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows, bool whole);
   std::vector<int64_t> pick_rows(const Problem& problem, int set, bool whole) const;
   void add_reference(const Problem& problem, ReferenceRows& known, const std::vector<int64_t>& rows);

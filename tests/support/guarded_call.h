@@ -6,6 +6,7 @@
 // shows in the result, or at the end of an input ends the process; writing out of range shows in the guard, a forgotten
 // element in the output.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +17,19 @@
 #include "tests/support/guarded_bytes.h"
 
 namespace seqtile::testing {
+
+/// Calls visit(first byte, bytes) for every run of neighbours of a tensor whose innermost stride is 1.
+template <class Visit>
+void for_each_row(const Tensor& tensor, Visit visit, int axis = 0, int64_t offset = 0) {
+  const int64_t size = dtype_bytes(tensor.dtype);
+  if (axis + 1 >= std::min(tensor.rank, kMaxRank)) {
+    const int64_t count = tensor.rank == 0 ? 1 : tensor.sizes[axis];
+    visit(static_cast<std::byte*>(tensor.data) + offset * size, static_cast<size_t>(count * size));
+    return;
+  }
+  for (int64_t i = 0; i < tensor.sizes[axis]; ++i)
+    for_each_row(tensor, visit, axis + 1, offset + i * tensor.strides[axis]);
+}
 
 class GuardedCall {
  public:

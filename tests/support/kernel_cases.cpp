@@ -5,13 +5,17 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <set>
 #include <span>
 
+#include "autotune/worker/device_mirror.h"
 #include "jit/device.h"
-#include "jit/sim/sim_device.h"
+#include "jit/error.h"
+#include "jit/row_alignment.h"
+#include "jit/simulation.h"
 #include "kernels/registry.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/guarded_call.h"
@@ -21,7 +25,6 @@ namespace seqtile::testing {
 using autotune::Config;
 using autotune::OpDef;
 using autotune::Workload;
-using sim::SimDevice;
 
 namespace {
 
@@ -115,8 +118,8 @@ void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<
       KernelRunner& runner = runners.get(config);
       device->forget_memory();
       for (const auto& memory : call.memory()) device->register_memory(memory->bytes());
-      for (auto& memory : runner.workspaces(call.problem()))
-        device->register_memory(std::as_writable_bytes(std::span(memory)));
+      for (const DeviceBuffer& memory : runner.workspaces(call.problem()))
+        device->register_memory({static_cast<std::byte*>(memory.data()), memory.bytes()});
       call.poison_outputs();
       runner.run(call.problem());
       REQUIRE(call.check(rows, want) == "");
@@ -124,37 +127,63 @@ void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<
   }
 }
 
-/// On a machine that executes the PTX text, with all of its checks.
-void check_on(SimDevice& device, const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
-  constexpr int64_t kAlignment = 16;
-  const OpDef& op = library_op(test_case.operation);
-  const Workload workload = normalized(test_case, dtype, 1);
-  Runners runners(op, workload, device.target(), Backend::compiled, device);
-  for (const int64_t length : lengths) {
-    GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length), kAlignment);
-    const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
-    const auto want = call.want(rows);
-    for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {
-      INFO(op.name << " " << workload.json() << " length " << length << " " << device.info().name << " "
-                   << config.json());
-      KernelRunner& runner = runners.get(config);
-      device.forget_memory();
-      for (size_t i = 0; i < call.memory().size(); ++i)
-        device.register_memory(call.problem().schema->args[i].name, call.memory()[i]->bytes());
-      for (auto& memory : runner.workspaces(call.problem()))
-        device.register_memory("workspace", std::as_writable_bytes(std::span(memory)));
-      call.poison_outputs();
-      runner.run(call.problem());
-      REQUIRE(call.check(rows, want) == "");
-    }
+/// Nothing but the elements of inputs may be read before it is written.
+void poison_all_but_inputs(Device& device, const GuardedCall& call, const autotune::DeviceMirror& mirror) {
+  for (size_t i = 0; i < call.memory().size(); ++i) {
+    const Tensor& tensor = call.problem().tensors[i];
+    const auto bytes = call.memory()[i]->bytes();
+    poison_memory(device, mirror.at(bytes.data()), bytes.size());
+    if (call.problem().schema->args[i].role == autotune::ArgRole::output) continue;
+    for_each_row(tensor,
+                 [&](const std::byte* row, size_t row_bytes) { unpoison_memory(device, mirror.at(row), row_bytes); });
   }
 }
 
 }  // namespace
 
+void check_on(Device& device, const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  const OpDef& op = library_op(test_case.operation);
+  const Workload workload = normalized(test_case, dtype, 1);
+  Runners runners(op, workload, device.target(), Backend::compiled, device);
+  for (const int64_t length : lengths) {
+    GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length), kGpuAlignment);
+    const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
+    const auto want = call.want(rows);
+    autotune::DeviceMirror mirror(device);
+    for (size_t i = 0; i < call.memory().size(); ++i)
+      mirror.add(call.memory()[i]->bytes(), call.problem().schema->args[i].name);
+    autotune::Problem problem = call.problem();
+    problem.tensors = mirror.at(call.problem().tensors);
+    for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {
+      INFO(op.name << " " << workload.json() << " length " << length << " " << device.info().name << " "
+                   << config.json());
+      call.poison_outputs();
+      mirror.upload();
+      poison_all_but_inputs(device, call, mirror);
+      runners.get(config).run(problem);
+      mirror.download();
+      REQUIRE(call.check(rows, want) == "");
+    }
+  }
+}
+
 void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
-  static const std::unique_ptr<SimDevice> devices[] = {sim::make_sim_device("sm_80"), sim::make_sim_device("sm_90a")};
+  static const auto devices = [] {
+    std::vector<std::unique_ptr<Device>> opened;
+    for (const char* name : kSimulatedGpus) opened.push_back(open_device(name, 1));
+    return opened;
+  }();
   for (const auto& device : devices) check_on(*device, test_case, dtype, lengths);
+}
+
+std::unique_ptr<Device> open_gpu() {
+  try {
+    return open_device("cuda:0", 1);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::driver) throw;
+    std::printf("not run: %s\n", error.what());
+    return nullptr;
+  }
 }
 
 const OpDef& library_op(const std::string& name) {

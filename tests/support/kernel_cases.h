@@ -2,6 +2,7 @@
 // against the f64 reference, on poisoned memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,15 @@ void check_interpreted(const KernelCase& test_case, DType dtype, const std::vect
 /// Compiles for every executable target and runs each configuration twice: the second run must give the same bits.
 void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
 
-/// Compiles to PTX and executes the text, with all of the machine's checks.
+/// The GPUs that every kernel is simulated on.
+inline constexpr const char* kSimulatedGpus[] = {"sim:sm_80", "sim:sm_90a"};
+/// Compiles to PTX and executes the text on all of them, with all of the machine's checks.
 void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
+/// The same on one GPU: the tensors and all that is around them are copied there and back.
+void check_on(Device& device, const KernelCase& test_case, DType dtype,
+              const std::vector<int64_t>& lengths = kTestLengths);
+
+/// The first GPU of this machine, or null with the reason on standard output.
+std::unique_ptr<Device> open_gpu();
 
 }  // namespace seqtile::testing

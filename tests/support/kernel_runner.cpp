@@ -18,12 +18,14 @@ KernelRunner::KernelRunner(const autotune::OpDef& op, const autotune::Workload& 
   if (backend == Backend::compiled) kernel_ = device.load(compile(*function_, target));
 }
 
-std::vector<std::vector<uint64_t>>& KernelRunner::workspaces(const autotune::Problem& problem) {
+std::vector<DeviceBuffer>& KernelRunner::workspaces(const autotune::Problem& problem) {
   const auto specs = op_.workspaces ? op_.workspaces(workload_, config_) : std::vector<autotune::Workspace>{};
   memory_.resize(specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
-    const int64_t bytes = specs[i].elements.value(problem.symbols) * dtype_bytes(specs[i].dtype);
-    if (memory_[i].size() * 8 < static_cast<size_t>(bytes)) memory_[i].assign(static_cast<size_t>(bytes / 8 + 1), 0);
+    const auto bytes = static_cast<size_t>(specs[i].elements.value(problem.symbols) * dtype_bytes(specs[i].dtype));
+    if (memory_[i].bytes() >= bytes) continue;
+    memory_[i] = DeviceBuffer(device_.memory(), bytes);
+    device_.memory().fill(memory_[i].data(), 0, bytes);
   }
   return memory_;
 }
@@ -34,10 +36,13 @@ void KernelRunner::run(const autotune::Problem& problem) {
   const Grid grid = autotune::grid_of(op_.grid(workload_, config_), problem.symbols);
   if (kernel_) {
     autotune::KernelCall call;
-    autotune::CallLayout(*problem.schema).bind(problem.tensors, problem.symbols[0], {}, call);
+    const autotune::CallLayout layout(*problem.schema, device_.target().is_gpu());
+    layout.bind(problem.tensors, problem.symbols[0], {}, call);
     for (size_t i = 0; i < specs.size(); ++i)
       autotune::append_workspace(call, memory[i].data(), specs[i].elements.value(problem.symbols));
+    layout.finish({}, nullptr, call);
     device_.launch(*kernel_, grid, call.block());
+    device_.streams().synchronize({});
     return;
   }
   std::vector<ParamValue> params(problem.tensors.begin(), problem.tensors.end());

@@ -17,9 +17,10 @@ class KernelRunner {
   /// `device` runs compiled code and is not used by the interpreter.
   KernelRunner(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
                const Target& target, Backend backend, Device& device);
+  /// Returns when the device is done; the problem's tensors are where its kernels reach them.
   void run(const autotune::Problem& problem);
-  /// Memory of the kernel's own, large enough for `problem`; zeros at first.
-  std::vector<std::vector<uint64_t>>& workspaces(const autotune::Problem& problem);
+  /// Memory of the kernel's own on the device, large enough for `problem`; zeros at first.
+  std::vector<DeviceBuffer>& workspaces(const autotune::Problem& problem);
 
  private:
   const autotune::OpDef& op_;
@@ -28,7 +29,7 @@ class KernelRunner {
   std::unique_ptr<ir::Function> function_;
   Device& device_;
   std::unique_ptr<LoadedKernel> kernel_;  ///< absent: interpreted
-  std::vector<std::vector<uint64_t>> memory_;
+  std::vector<DeviceBuffer> memory_;
 };
 
 }  // namespace seqtile::testing
