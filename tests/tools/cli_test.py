@@ -24,6 +24,7 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dt
          "rope_theta": 10000.0, "rope_scaling": None, "tie_word_embeddings": True, "attention_bias": False}
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,37,5\n2023-11-16 18:15:47,90,30\n" \
         "2023-11-16 18:15:48,1,3\n2023-11-16 18:15:49,37,2\n"
+NORM = ["rms_norm", "--set", "n=96", "--length", "9"]
 LINEAR = ["linear", "--set", "n=128", "--set", "k=96", "--threads", "1"]
 
 
@@ -233,6 +234,7 @@ class Json(Cli):
         self.assertNotEqual("cuda" in kinds, "no_gpu" in run.json())
         if "cuda" not in kinds:
             self.assertRegex(run.out, r"(?m)^cuda: .+")
+        self.assertIn("sm_90a", [device["facts"]["target"] for device in run.json()["devices"]])
 
     def test_compile_for_a_gpu(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--target", "sm_80"]
@@ -258,6 +260,54 @@ class Json(Cli):
         self.assertRegex(run.out, r"\d+ registers a thread, spills 0 B stored and 0 B loaded")
         self.assert_fields(run.json(), {"registers": int, "spill_store_bytes": int, "ptxas_warnings": list})
         self.assertEqual(self.content("norm.cubin")[:4], b"\x7fELF")
+
+    def test_simulate(self):
+        run = self.seqtile("simulate", *NORM, "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assert_fields(found, {"operation": str, "symbol": str, "device": str, "length": int, "config": dict,
+                                   "outcome": str, "max_rel_err": NUMBER, "num_reports": int, "reports": list,
+                                   "seconds": NUMBER, "counters": dict})
+        self.assertEqual((found["outcome"], found["reports"], found["counters"]), ("ok", [], {}))
+        self.assertIn("agrees with the reference", run.out)
+        profiled = self.seqtile("simulate", *NORM, "--profile", "--seed", "3", "--json")
+        self.assertEqual(profiled.code, 0, profiled.out + profiled.err)
+        counters = profiled.json()["counters"]
+        self.assertGreater(counters["memory_instructions"], 0)
+        self.assertGreaterEqual(counters["global_bytes"], 2 * 9 * 96 * 4)
+        self.assertRegex(profiled.out, r"bank_conflicts +0")
+
+    def test_simulate_reports_what_a_changed_text_does_wrong(self):
+        text = self.seqtile("compile", *NORM, "--target", "sm_80", "--emit", "ptx").out
+        store = text.rindex("st.global")
+        bracket = text.index("]", store)
+        for name, changed, outcome, pattern in (
+                ("same", text, "ok", "agrees"),
+                ("out of bounds", text[:bracket] + "+1048576" + text[bracket:], "fault",
+                 r"out of bounds.*PTX line \d+.*CTA"),
+                ("other values", re.sub(r"\{(%\w+), (%\w+), (%\w+), (%\w+)\};", r"{\2, \1, \3, \4};", text),
+                 "wrong_result", r"row \d+, element \d+ is")):
+            with self.subTest(name):
+                self.write("changed.ptx", changed)
+                run = self.seqtile("simulate", *NORM, "--ptx", "changed.ptx", "--json")
+                self.assertEqual(run.json()["outcome"], outcome, run.out)
+                self.assertEqual(run.code, 0 if outcome == "ok" else 1)
+                self.assertRegex(run.out, pattern)
+                self.assertEqual(run.json()["num_reports"] > 0, outcome == "fault")
+
+    def test_other_commands_on_a_simulated_gpu(self):
+        device = ["--device", "sim:sm_80", "--cache", "tuning.db"]
+        explained = self.seqtile("explain", *NORM, *device, "--json")
+        self.assertEqual(explained.code, 1, explained.err)
+        self.assertEqual(explained.json()["origin"], "default")
+        self.assertIn("num_warps", explained.json()["config"])
+        proved = self.seqtile("prove", *self.model_flags, *device, "--artifacts", "artifacts.db", "--json")
+        self.assertEqual((proved.code, proved.json()["covered"]), (1, 0), proved.err)
+        replay = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", "--lengths", "1..32", *device,
+                              "--artifacts", "gpu_artifacts.db", "--policy", "nearest", "--execute", "1ms", "--json")
+        self.assertEqual(replay.code, 0, replay.out + replay.err)
+        self.assertGreater(replay.json()["executed"], 5)
+        self.assertEqual(replay.json()["verified"], replay.json()["executed"])
 
     def test_compile(self):
         for stage, pattern in (("tile", r"dot"), ("ll", r"define .*"), ("asm", r"ret")):
@@ -311,7 +361,7 @@ class Json(Cli):
 
     def test_help_of_every_command_has_examples(self):
         for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
-                        "bench"):
+                        "simulate", "bench"):
             run = self.seqtile(command, "--help")
             self.assertEqual(run.code, 0)
             self.assertIn(f"  seqtile {command}", run.out)
@@ -393,6 +443,10 @@ class BadInput(Cli):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "gpu.db", "--device", "cuda")
         self.assert_line(run, 3, "cuda")
         self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", "cuda"), 3, "cuda")
+        self.assert_line(self.seqtile("simulate", *NORM, "--device", "cpu"), 2, "cpu.*is not simulated; use sim:sm_80")
+        self.assert_line(self.seqtile("simulate", *NORM, "--device", "sim:sm_70"), 2, "sim:sm_70.*sim:sm_80")
+        self.assert_line(self.seqtile("simulate", *NORM, "--config", "rows=3"), 2, "rows=3")
+        self.assert_line(self.seqtile("simulate", *NORM, "--ptx", "absent.ptx"), 2, "absent.ptx: no such file")
         for command in ("compile", "explain"):
             run = self.seqtile(command, *LINEAR, "--length", "4", "--device", "xyz")
             self.assert_line(run, 2, "unknown device.*xyz")

@@ -28,6 +28,7 @@ void add_report(CLI::App& app, Session& session);
 void add_explain(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
 void add_compile(CLI::App& app, Session& session);
+void add_simulate(CLI::App& app, Session& session);
 void add_bench(CLI::App& app, Session& session);
 
 /// A subcommand with its own options object; `run` returns the exit code. `examples` is shown by --help.

@@ -32,7 +32,7 @@ std::string reason_of(const cache::Record& record) {
 }
 
 Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Bucket& bucket,
-                 const cache::TuningKey& key, cache::TuningStore& store) {
+                 const Target& target, const cache::TuningKey& key, cache::TuningStore& store) {
   const std::vector<cache::Record> records = store.records(key);
   for (const cache::Record& record : records)
     if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo && record.hi == bucket.hi)
@@ -42,7 +42,7 @@ Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, 
               record.median_us,
               record.default_us,
               true};
-  Answer answer{"default", "", op.default_config(workload, bucket.hi, host_target())};
+  Answer answer{"default", "", op.default_config(workload, bucket.hi, target)};
   if (!records.empty()) {
     const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
       return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
@@ -85,7 +85,7 @@ int run(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const autotune::Bucket bucket = autotune::bucket(length);
   const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
-  const Answer answer = answer_of(op, workload, bucket, key, *store);
+  const Answer answer = answer_of(op, workload, bucket, device->target(), key, *store);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload.json(), length));
   print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),

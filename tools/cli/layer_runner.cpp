@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "autotune/worker/device_mirror.h"
 #include "kernels/tensor_values.h"
 
 namespace seqtile::cli {
@@ -40,8 +41,8 @@ bool LayerRunner::Buffer::resize(size_t bytes_needed) {
 }
 
 LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
-                         CallClock& clock)
-    : registry_(registry), operations_(operations), clock_(clock) {
+                         Device& device, CallClock& clock)
+    : registry_(registry), operations_(operations), device_(device), clock_(clock) {
   add_stage("embedding", {{"ids", "ids"}, {"y", "x"}});
   add_stage("input_norm", {{"x", "x"}, {"y", "normed"}});
   add_stage("qkv_proj", {{"x", "normed"}, {"y", "q"}, {"y2", "k"}, {"y3", "v"}});
@@ -151,9 +152,15 @@ autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call)
 }
 
 void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& problem) {
+  autotune::DeviceMirror mirror(device_);
+  for (size_t i = 0; i < problem.tensors.size(); ++i)
+    mirror.add(buffers_[stage.buffers[i]].all(), stage.schema.args[i].name);
+  mirror.upload();
+  const std::vector<Tensor> tensors = mirror.at(problem.tensors);
   clock_.begin_call();
-  stage.operation->handle(problem.tensors, problem.symbols[0]);
+  stage.operation->handle(tensors, problem.symbols[0]);
   if (const double us = clock_.first_program_us(); us >= 0) report_.call_us.push_back(us);
+  mirror.download();
   ++report_.executed;
 }
 

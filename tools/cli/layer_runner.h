@@ -28,7 +28,8 @@ struct LayerReport {
 
 class LayerRunner {
  public:
-  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, CallClock& clock);
+  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, Device& device,
+              CallClock& clock);
 
   /// Runs the layer's operations for `call` and verifies them.
   void run(const PlannedCall& call);
@@ -39,6 +40,7 @@ class LayerRunner {
     std::vector<std::byte> bytes;
     void* data();
     size_t size() const;
+    std::span<std::byte> all() { return {static_cast<std::byte*>(data()), size()}; }
     bool resize(size_t bytes_needed);  ///< true when it has grown; its contents are then new
   };
   struct Stage {
@@ -58,6 +60,7 @@ class LayerRunner {
 
   const autotune::Registry& registry_;
   std::span<const ServedOperation> operations_;
+  Device& device_;
   CallClock& clock_;
   std::vector<Stage> stages_;
   std::map<std::string, Buffer> buffers_;

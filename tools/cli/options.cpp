@@ -148,7 +148,9 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
   return fields;
 }
 
-std::vector<int> thread_counts(const Options& options) {
+namespace {
+
+std::vector<int> host_thread_counts(const Options& options) {
   const int cores = cores_available(), limit = kThreadsPerCore * cores;
   if (options.threads.empty()) return {cores};
   std::vector<int> counts;
@@ -169,13 +171,22 @@ std::vector<int> thread_counts(const Options& options) {
   return counts;
 }
 
-int one_thread_count(const Options& options) {
-  const std::vector<int> counts = thread_counts(options);
+int only_one(const Options& options, const std::vector<int>& counts) {
   if (counts.size() != 1)
     bad_input(fmt::format("--threads {}: {} counts given, this command takes one; run it once for each",
                           options.threads, counts.size()));
   return counts[0];
 }
+
+}  // namespace
+
+std::vector<int> thread_counts(const Options& options) {
+  const std::vector<int> counts = host_thread_counts(options);
+  return options.device == "cpu" ? counts : std::vector<int>{1};
+}
+
+int one_thread_count(const Options& options) { return only_one(options, thread_counts(options)); }
+int host_threads(const Options& options) { return only_one(options, host_thread_counts(options)); }
 
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice) {
   std::error_code error;

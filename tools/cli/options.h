@@ -42,8 +42,10 @@ LengthRange parse_lengths(const std::string& flag, const std::string& text);  //
 double parse_seconds(const std::string& flag, const std::string& text);       ///< "120s" "2m" "90" "500ms"
 DType parse_dtype_flag(const std::string& text);
 autotune::Fields parse_fields(const std::string& flag, const std::vector<std::string>& items);  ///< "k=v" items
-std::vector<int> thread_counts(const Options& options);  ///< as asked, else all cores this process may use
-int one_thread_count(const Options& options);            ///< for commands that serve one
+/// As asked, else all cores this process may use. Launches on GPUs do not involve the host's threads: {1}.
+std::vector<int> thread_counts(const Options& options);
+int one_thread_count(const Options& options);  ///< for commands that serve one
+int host_threads(const Options& options);      ///< --threads or all cores, whatever the device
 
 /// Refuses whatever cannot be read as a file: absent, a folder, a pipe, a device. `advice` ends the message.
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice);

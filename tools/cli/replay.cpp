@@ -73,8 +73,8 @@ int64_t covered_length(const autotune::Registry& registry, const std::vector<Ser
 
 LayerReport execute(const Session& session, const ReplayOptions& options,
                     const std::vector<ServedOperation>& operations, const std::vector<PlannedCall>& calls,
-                    CallClock& clock) {
-  LayerRunner runner(session.registry, operations, clock);
+                    Device& device, CallClock& clock) {
+  LayerRunner runner(session.registry, operations, device, clock);
   const double seconds = parse_seconds("--execute", options.execute);
   std::mt19937_64 random(1);
   Progress progress("replay");
@@ -136,11 +136,11 @@ int run(const Session& session, const ReplayOptions& given) {
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
 
-  const auto executor = make_executor(threads);
+  const auto executor = make_executor(threads);  // of a CPU, to see when a call's first program starts
   CallClock clock(*executor);
   EngineOptions engine_options{.device = options.device,
                                .threads = threads,
-                               .executor = &clock,
+                               .executor = options.device == "cpu" ? &clock : nullptr,
                                .cache = store->path(),
                                .artifacts = artifacts_path(options),
                                .policy = policy};
@@ -160,7 +160,8 @@ int run(const Session& session, const ReplayOptions& given) {
   const LookupReport lookups = look_up_all(operations, stream.calls);
   const bool is_served = lookups.misses == 0 || policy != MissPolicy::strict;
   LayerReport layers;
-  if (is_served && !options.execute.empty()) layers = execute(session, options, operations, stream.calls, clock);
+  if (is_served && !options.execute.empty())
+    layers = execute(session, options, operations, stream.calls, engine->device(), clock);
   const EngineCounters counters = engine->counters();
   const Percentiles call_us = percentiles(layers.call_us);
   const auto times = record_times(session.registry, operations, stream.calls, engine->device(), *store);

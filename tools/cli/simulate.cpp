@@ -1,0 +1,144 @@
+// tools/cli/simulate.cpp -- `seqtile simulate`: one call of one kernel on a simulated GPU, with all checks.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "autotune/worker/verify.h"
+#include "jit/compiler.h"
+#include "jit/simulation.h"
+#include "tools/cli/command.h"
+#include "tools/cli/config_choice.h"
+#include "tools/cli/output.h"
+
+namespace seqtile::cli {
+namespace {
+
+struct SimulateOptions : Options {
+  SimulateOptions() { device = "sim:sm_80"; }
+  std::vector<std::string> config;
+  std::string ptx;
+  uint32_t seed = 0;
+  bool profile = false;
+};
+
+/// What a call did: the machine's reports, or how its results compare with the reference.
+struct Outcome {
+  std::string name, detail;  ///< "ok", "fault", "wrong_result", "oob_write"
+  double max_rel_err = 0, seconds = 0;
+};
+
+KernelBinary read_ptx(KernelBinary binary, const std::string& path) {
+  check_is_file("--ptx", path, "`seqtile compile OP ... --target sm_80 --emit ptx` prints one");
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  const std::string bytes = text.str();
+  binary.code.assign(reinterpret_cast<const std::byte*>(bytes.data()),
+                     reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size());
+  return binary;
+}
+
+Outcome run_call(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length, Device& device,
+                 const autotune::LoadedCandidate& candidate) {
+  autotune::ReferenceCache references;
+  autotune::Checker checker(op, workload, device, length, references);
+  const autotune::Probe probe{length, 0};
+  const auto start = std::chrono::steady_clock::now();
+  Outcome outcome;
+  try {
+    const autotune::Verdict verdict =
+        checker.check(candidate, {&probe, 1}, false, std::numeric_limits<double>::infinity());
+    outcome = {verdict.outcome, verdict.detail, verdict.max_rel_err, 0};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::driver) throw;
+    outcome = {"fault", error.what(), 0, 0};
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return outcome;
+}
+
+void print_outcome(const Outcome& outcome, const SimulatedLaunch& launch, bool with_counters) {
+  if (outcome.name == "ok")
+    print_line(fmt::format("  agrees with the reference, largest relative error {:.2g}; no reports; {}",
+                           outcome.max_rel_err, format_seconds(outcome.seconds)));
+  else if (outcome.name == "fault")
+    print_line(fmt::format("  {}, the first of each kind and line:",
+                           format_counted(static_cast<int64_t>(launch.num_reports), "report")));
+  else print_line(fmt::format("  {}: {}", outcome.name, outcome.detail));
+  for (const std::string& report : launch.reports) print_line("  " + report);
+  if (!with_counters) return;
+  Table table({"  counter", "value"});
+  for (const auto& [name, value] : launch.counters) table.add({"  " + name, format_count(static_cast<int64_t>(value))});
+  table.print();
+}
+
+int run(const Session& session, const SimulateOptions& options) {
+  const autotune::OpDef& op = session.registry.find(options.operation);
+  const auto device = open_device_of(options, options.threads.empty() ? 0 : host_threads(options));
+  if (!is_simulated(*device))
+    bad_input(fmt::format("--device {}: is not simulated; use sim:sm_80 or sim:sm_90a", options.device));
+  const autotune::Workload workload = workload_of(session.registry, options, 1);
+  const int64_t length = parse_length("--length", options.length);
+  const Target& target = device->target();
+  const autotune::Config config = chosen_config(op, workload, length, options.config, target);
+  KernelBinary binary = compile(*autotune::build_kernel(op, workload, config, target), target);
+  if (!options.ptx.empty()) binary = read_ptx(std::move(binary), options.ptx);
+  const std::string symbol = binary.symbol;
+  const autotune::LoadedCandidate candidate{
+      config, device->load(std::move(binary)), op.grid(workload, config),
+      op.workspaces ? op.workspaces(workload, config) : std::vector<autotune::Workspace>{}};
+
+  set_simulation(*device, {.profile = options.profile, .seed = options.seed});
+  const Outcome outcome = run_call(op, workload, length, *device, candidate);
+  const SimulatedLaunch launch = last_launch(*device);
+  print_line(fmt::format("{}, length {}, on {}\n  {}", symbol, length, options.device, format_fields(config)));
+  print_outcome(outcome, launch, options.profile);
+  if (options.json) {
+    Json counters = Json::object();
+    for (const auto& [name, value] : launch.counters)
+      if (options.profile) counters[name] = value;
+    print_json({{"operation", op.name},
+                {"symbol", symbol},
+                {"device", options.device},
+                {"length", length},
+                {"config", fields_json(config)},
+                {"outcome", outcome.name},
+                {"detail", outcome.detail},
+                {"max_rel_err", outcome.max_rel_err},
+                {"num_reports", launch.num_reports},
+                {"reports", launch.reports},
+                {"seconds", outcome.seconds},
+                {"counters", std::move(counters)}});
+  }
+  return outcome.name == "ok" ? kDone : kNo;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Session& session) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App& command = add_command(
+      app, session, "simulate", "Run one call of a kernel on a simulated GPU, check everything, count what it does",
+      "  seqtile simulate rms_norm --set n=576 --dtype bf16 --length 64\n"
+      "  seqtile simulate linear --set n=512 --set k=256 --dtype bf16 --length 100 --profile\n"
+      "  seqtile compile softmax --set n=100 --length 8 --target sm_80 --emit ptx > softmax.ptx\n"
+      "  seqtile simulate softmax --set n=100 --length 8 --ptx softmax.ptx --seed 7",
+      options, run);
+  add_operation(command, *options);
+  add_key(command, *options);
+  command.get_option("--threads")->description("Host threads that simulate (default: all cores)");
+  add_length(command, *options);
+  command.get_option("--length")->required();
+  add_config(command, options->config);
+  command.add_flag("--profile", options->profile, "Count instructions by class, sectors, bytes and bank conflicts");
+  command.add_option("--seed", options->seed, "Run warps in a random order of this seed (default: in turn)")
+      ->type_name("N");
+  command.add_option("--ptx", options->ptx, "Execute this text instead; it must be of the same configuration")
+      ->type_name("FILE");
+}
+
+}  // namespace seqtile::cli
