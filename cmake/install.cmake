@@ -26,11 +26,12 @@ install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADI
 
 # Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
 set(seqtile_public_headers
-  jit/artifact_store.h jit/builder.h jit/compiler.h jit/device.h jit/dtype.h jit/error.h jit/executor.h jit/kernel.h
-  jit/target.h jit/tensor.h jit/ir/function.h jit/ir/ops.def jit/ir/types.h
+  jit/artifact_store.h jit/builder.h jit/compiler.h jit/counted_launch.h jit/device.h jit/device_profile.h jit/dtype.h
+  jit/error.h jit/executor.h jit/gpu_facts.h jit/kernel.h jit/target.h jit/tensor.h jit/ir/function.h jit/ir/ops.def
+  jit/ir/types.h
   cache/artifact_db.h cache/tuning_store.h
-  autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/launch.h autotune/op_def.h
-  autotune/runner.h autotune/tuner.h
+  autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
+  autotune/launch.h autotune/op_def.h autotune/runner.h autotune/tuner.h
   kernels/activation.h kernels/attention_forward.h kernels/call.h kernels/embedding.h kernels/layer_norm.h
   kernels/linear.h kernels/model.h kernels/registry.h kernels/rms_norm.h kernels/rope.h kernels/row_kernel.h
   kernels/silu_and_mul.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h kernels/workload_reader.h)

@@ -57,7 +57,8 @@ bool is_made_for(const KernelBinary& binary, const Target& target) {
   if (binary.target != target.name) return false;
   if (!target.is_gpu()) return true;
   if (binary.stage == "ptx") return true;  // also where cubins are made, by an assembler that did not know this one
-  return binary.stage == "cubin" && cubin_sm(binary.code) == sm_number(target.cubin_arch);
+  const int sm = target.loads_cubins ? target.gpu.compute_capability : sm_number(target.cubin_arch);
+  return binary.stage == "cubin" && cubin_sm(binary.code) == sm;
 }
 
 std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 5"; }

@@ -10,6 +10,7 @@
 
 #include "jit/base/log.h"
 #include "jit/compiler.h"
+#include "jit/device_profile.h"
 #include "jit/error.h"
 #include "jit/runtime/cpu/cpu_device.h"
 #include "jit/runtime/cuda/cuda_device.h"
@@ -35,16 +36,20 @@ int gpu_number(const std::string& name) {
   return std::stoi(digits);
 }
 
-std::unique_ptr<Device> open_gpu(const std::string& name) {
-  const int number = gpu_number(name);
-  const auto driver = cuda::Driver::open();
-  if (!driver)
-    throw Error(ErrorCode::unsupported, fmt::format("device \"{}\": no NVIDIA driver found ({}); use --device cpu",
-                                                    name, cuda::kDriverLibrary));
-  GpuFacts facts = cuda::describe_gpu(*driver, number);
-  Target target = assembled(cuda::target_of(facts), cuda::cubin_arch_of(facts));
-  return cuda::make_cuda_device(driver, number, std::move(facts), std::move(target));
-}
+/// A GPU that was found, without a context.
+struct FoundGpu {
+  explicit FoundGpu(const std::string& name) : number(gpu_number(name)), driver(cuda::Driver::open()) {
+    if (!driver)
+      throw Error(ErrorCode::unsupported, fmt::format("device \"{}\": no NVIDIA driver found ({}); use --device cpu",
+                                                      name, cuda::kDriverLibrary));
+    facts = cuda::describe_gpu(*driver, number);
+    target = assembled(gpu_target(facts), cuda::cubin_arch_of(facts));
+  }
+  int number;
+  std::shared_ptr<const cuda::Driver> driver;
+  GpuFacts facts;
+  Target target;
+};
 
 /// Those that run kernels. Where there is none, open_device("cuda") says why.
 std::vector<DeviceInfo> list_gpus() {
@@ -75,14 +80,24 @@ int cores_available() {
 
 std::unique_ptr<Device> open_device(const std::string& name, int num_threads) {
   if (name == "cpu") return make_cpu_device(num_threads > 0 ? num_threads : cores_available());
-  if (is_kind(name, "cuda")) return open_gpu(name);
+  if (is_kind(name, "cuda")) {
+    FoundGpu gpu(name);
+    return cuda::make_cuda_device(gpu.driver, gpu.number, std::move(gpu.facts), std::move(gpu.target));
+  }
   if (is_kind(name, "sim")) {
     for (const char* target : kSimulated)
       if (name.substr(std::min<size_t>(4, name.size())) == target)
         return sim::make_sim_device(target, num_threads > 0 ? num_threads : cores_available());
   }
-  throw Error(ErrorCode::unsupported, fmt::format("unknown device \"{}\"; this build knows cpu, cuda:N, sim:{}", name,
-                                                  fmt::join(kSimulated, ", sim:")));
+  if (const DeviceProfile* profile = find_profile(name)) return make_profile_device(*profile);
+  throw Error(ErrorCode::unsupported,
+              fmt::format("unknown device \"{}\"; this build knows cpu, cuda:N, sim:{} and the profiles h200, h100_sxm "
+                          "and a100",
+                          name, fmt::join(kSimulated, ", sim:")));
+}
+
+Target device_target(const std::string& name) {
+  return is_kind(name, "cuda") ? FoundGpu(name).target : open_device(name, 1)->target();
 }
 
 std::vector<DeviceInfo> list_devices() {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "jit/base/env.h"
+#include "jit/device_profile.h"
 #include "jit/error.h"
 
 #include <fmt/format.h>
@@ -166,11 +167,21 @@ Target gpu_target(std::string_view name) {
   target.name = target.cpu = std::string(name);
   target.triple = "nvptx64-nvidia-cuda";
   target.has_fma = target.has_bf16_dot = true;
-  if (name == "sm_80") target.features = "+ptx74", target.shared_bytes = 163 << 10;
-  else if (name == "sm_90a") target.features = "+ptx80", target.shared_bytes = 227 << 10, target.has_wgmma = true;
+  if (name == "sm_80") target.features = "+ptx74";
+  else if (name == "sm_90a") target.features = "+ptx80", target.has_wgmma = true;
   else
     throw Error(ErrorCode::unsupported,
                 fmt::format("unknown GPU target \"{}\"; the targets are sm_80 and sm_90a", name));
+  target.gpu = find_profile(name)->facts;
+  target.shared_bytes = target.gpu.shared_bytes_per_block;
+  return target;
+}
+
+Target gpu_target(const GpuFacts& facts) {
+  Target target = gpu_target(gpu_target_name(facts));
+  target.gpu = facts;
+  target.loads_cubins = true;
+  target.shared_bytes = facts.shared_bytes_per_block;
   return target;
 }
 

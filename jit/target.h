@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/gpu_facts.h"
+
 namespace seqtile {
 
 struct Target {
@@ -24,9 +26,11 @@ struct Target {
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
           l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
 
-  int64_t shared_bytes = 0;  ///< GPUs: shared memory that one block of threads may have; 0 for CPUs
-  std::string cubin_arch;    ///< GPUs: what the PTX is assembled for, "sm_89"; empty: it stays PTX. See assembled()
-  std::string ptxas;         ///< path of the assembler, where there is a cubin_arch
+  int64_t shared_bytes = 0;   ///< GPUs: shared memory that one block of threads may have; 0 for CPUs
+  std::string cubin_arch;     ///< GPUs: what the PTX is assembled for, "sm_89"; empty: it stays PTX. See assembled()
+  std::string ptxas;          ///< path of the assembler, where there is a cubin_arch
+  bool loads_cubins = false;  ///< GPUs: a device of its own compute capability, not the PTX machine or text alone
+  GpuFacts gpu;               ///< GPUs: for predictions and limits of configurations, never for what code computes
 
   bool has_wgmma = false;  ///< GPUs: Hopper's asynchronous copies and products
 
@@ -39,8 +43,10 @@ struct Target {
 const Target& host_target();
 /// A target by short name ("avx2") for cross compilation and dumps. Errors: unsupported.
 Target cpu_target(std::string_view name);
-/// A GPU target: "sm_80" or "sm_90a". Errors: unsupported.
+/// A GPU target: "sm_80" or "sm_90a", with the facts of the profile that stands for it. Errors: unsupported.
 Target gpu_target(std::string_view name);
+/// The target of a GPU. Errors: unsupported where no code runs on it.
+Target gpu_target(const GpuFacts& facts);
 /// Short names, best first.
 std::vector<std::string> cpu_target_names();
 /// True when the running machine can execute code for `target`.

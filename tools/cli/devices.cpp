@@ -1,8 +1,8 @@
-// tools/cli/devices.cpp -- `seqtile devices`: what this machine can run kernels on.
+// tools/cli/devices.cpp -- `seqtile devices`: what this machine can run kernels on, and for which GPUs it can compile.
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "jit/device.h"
+#include "jit/device_profile.h"
 #include "jit/error.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
@@ -18,6 +18,24 @@ std::string why_no_gpu() {
     return error.what();
   }
   return "none was found";
+}
+
+/// Prints them, too.
+Json list_profiles() {
+  print_line("profiles (compile and rank for a GPU that is not here: prewarm --device NAME):");
+  Table table({"  profile", "GPU", "target", "memory", "multiprocessors"});
+  Json profiles = Json::array();
+  for (const DeviceProfile& profile : device_profiles()) {
+    const GpuFacts& gpu = profile.facts;
+    table.add({"  " + profile.name, gpu.name, gpu_target_name(gpu), format_bytes(static_cast<double>(gpu.memory_bytes)),
+               std::to_string(gpu.num_multiprocessors)});
+    Json facts = Json::object();
+    for (const auto& [name, value] : key_facts(gpu)) facts[name] = value;
+    profiles.push_back(
+        {{"profile", profile.name}, {"name", gpu.name}, {"facts", std::move(facts)}, {"sources", profile.sources}});
+  }
+  table.print();
+  return profiles;
 }
 
 int run(const Session&, const Options& options) {
@@ -37,7 +55,7 @@ int run(const Session&, const Options& options) {
   }
   const std::string why = has_gpu ? "" : why_no_gpu();
   if (!has_gpu) print_line("cuda: " + why);
-  Json json{{"devices", std::move(devices)}};
+  Json json{{"devices", std::move(devices)}, {"profiles", list_profiles()}};
   if (!has_gpu) json["no_gpu"] = why;
   if (options.json) print_json(json);
   return kDone;

@@ -103,12 +103,6 @@ GpuFacts describe_gpu(const Driver& driver, int ordinal) {
 
 DeviceInfo info_of(const GpuFacts& facts) { return {"cuda", facts.name, key_facts(facts)}; }
 
-Target target_of(const GpuFacts& facts) {
-  Target target = gpu_target(gpu_target_name(facts));
-  target.shared_bytes = facts.shared_bytes_per_block;
-  return target;
-}
-
 std::string cubin_arch_of(const GpuFacts& facts) {
   const std::string name = gpu_target_name(facts);
   return name == "sm_80" ? fmt::format("sm_{}", facts.compute_capability) : name;

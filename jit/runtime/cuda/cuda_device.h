@@ -19,7 +19,6 @@ GpuFacts describe_gpu(const Driver& driver, int ordinal);
 
 /// What follows for its identity and its code. Errors: unsupported for GPUs before Ampere.
 DeviceInfo info_of(const GpuFacts& facts);
-Target target_of(const GpuFacts& facts);
 /// What ptxas is asked for: "sm_89" for the portable form on such a GPU, "sm_90a" on Hopper.
 std::string cubin_arch_of(const GpuFacts& facts);
 

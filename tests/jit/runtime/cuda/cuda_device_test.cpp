@@ -20,7 +20,7 @@ std::unique_ptr<Device> open_gpu(int ordinal = 0) {
   const auto driver = cuda::Driver::open(FakeCuda::kPath);
   REQUIRE(driver);
   GpuFacts facts = cuda::describe_gpu(*driver, ordinal);
-  Target target = cuda::target_of(facts);
+  Target target = gpu_target(facts);
   return cuda::make_cuda_device(driver, ordinal, std::move(facts), std::move(target));
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("cuda device: every GPU since Ampere has code, older ones are refused"
     FakeCuda fake("sm=" + std::to_string(sm));
     const auto driver = cuda::Driver::open(FakeCuda::kPath);
     const GpuFacts facts = cuda::describe_gpu(*driver, 0);
-    CHECK(cuda::target_of(facts).name == (sm == 90 ? "sm_90a" : "sm_80"));
+    CHECK(gpu_target(facts).name == (sm == 90 ? "sm_90a" : "sm_80"));
     CHECK(cuda::cubin_arch_of(facts) == (sm == 90 ? "sm_90a" : "sm_" + std::to_string(sm)));
   }
   FakeCuda fake("sm=75");
