@@ -81,6 +81,12 @@ const OpDef& Registry::find(std::string_view name) const {
               "no operation is called \"" + std::string(name) + "\"; there are: " + (names.empty() ? "none" : names));
 }
 
+double predicted_us(const OpDef& op, const Workload& workload, const Config& config, int64_t length,
+                    const Target& target) {
+  if (target.is_gpu() && op.gpu_work) return predict_us(op.gpu_work(workload, config, length, target), target.gpu);
+  return op.predict_us(workload, config, length, target);
+}
+
 std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,
                                            const Target& target) {
   KernelBuilder builder(kernel_name(op, workload, config, target));

@@ -14,6 +14,7 @@
 
 #include "autotune/config_space.h"
 #include "autotune/fields.h"
+#include "autotune/gpu_model.h"
 #include "jit/builder.h"
 #include "jit/kernel.h"
 #include "jit/target.h"
@@ -84,6 +85,14 @@ struct Cost {
   double bytes_read = 0, bytes_written = 0;  ///< compulsory traffic
 };
 
+/// A small call whose counters say what one program of a large one does: of all that are given, the weighted sum. The
+/// programs of one call do the same work; its grid has few of them.
+struct GpuSample {
+  Workload workload;
+  int64_t length = 1;
+  double weight = 1;
+};
+
 struct OpDef {
   std::string name;
   int64_t version = 1;  ///< part of the source hash: bump it when the kernel's IR changes (a golden test says so)
@@ -103,6 +112,11 @@ struct OpDef {
   std::function<Cost(const Workload&, std::span<const int64_t> symbols)> cost;
   /// Predicted microseconds for ranking candidates; only the order matters.
   std::function<double(const Workload&, const Config&, int64_t length, const Target&)> predict_us;
+
+  /// What a program does on a GPU, for the model of gpu_model.h; absent: predict_us ranks there too.
+  std::function<GpuWork(const Workload&, const Config&, int64_t length, const Target&)> gpu_work;
+  /// Calls that the PTX machine runs to refine gpu_work; absent or empty: it is not refined.
+  std::function<std::vector<GpuSample>(const Workload&, const Config&, int64_t length)> gpu_samples;
 
   /// Run-time symbols (all but scalars included) of a representative call at `length`; absent: {length}.
   std::function<std::vector<int64_t>(const Workload&, int64_t length)> symbols;
@@ -133,6 +147,10 @@ class Registry {
  private:
   std::vector<std::unique_ptr<OpDef>> ops_;
 };
+
+/// Predicted microseconds, by the model that the operation has for the target; only the order matters.
+double predicted_us(const OpDef& op, const Workload& workload, const Config& config, int64_t length,
+                    const Target& target);
 
 /// Builds and verifies the kernel of one configuration; its name is the specialisation string.
 std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,

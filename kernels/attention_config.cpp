@@ -151,7 +151,12 @@ ConfigSpace config_space(const Workload& w, int64_t length, const Target& target
 
 Config default_config(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
-  if (target.is_gpu()) return config_space(w, length, target).enumerate().back();
+  if (target.is_gpu()) {
+    const std::vector<Config> configs = config_space(w, length, target).enumerate();
+    const auto us = [&](const Config& c) { return autotune::predict_us(gpu_work(w, c, length, target), target.gpu); };
+    return *std::min_element(configs.begin(), configs.end(),
+                             [&](const Config& a, const Config& b) { return us(a) < us(b); });
+  }
   int64_t best[2] = {0, 0};
   double best_us = 1e300;
   for_each_config(w, s, length, target, [&](int64_t first, int64_t block_n) {

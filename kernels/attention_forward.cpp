@@ -145,6 +145,8 @@ autotune::OpDef attention_forward() {
   };
   op.cost = attention::cost;
   op.predict_us = attention::predict_us;
+  op.gpu_work = attention::gpu_work;
+  op.gpu_samples = attention::gpu_samples;
   op.symbols = attention::symbols;
   op.fill = attention::fill;
   op.reference = attention::reference;

@@ -54,6 +54,12 @@ autotune::ConfigSpace config_space(const autotune::Workload& w, int64_t length, 
 autotune::Config default_config(const autotune::Workload& w, int64_t length, const Target& target);
 double predict_us(const autotune::Workload& w, const autotune::Config& config, int64_t length, const Target& target);
 
+/// GPUs: what one program does, and small calls that show it.
+autotune::GpuWork gpu_work(const autotune::Workload& w, const autotune::Config& config, int64_t length,
+                           const Target& target);
+std::vector<autotune::GpuSample> gpu_samples(const autotune::Workload& w, const autotune::Config& config,
+                                             int64_t length);
+
 void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
 
 }  // namespace seqtile::kernels::attention

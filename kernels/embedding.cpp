@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/embedding.h"
 
+#include <algorithm>
+
 #include "kernels/row_kernel.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
@@ -79,9 +81,15 @@ autotune::OpDef embedding() {
   op.summary = "rows of a table by token id";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n"); });
+  define_row_kernel(
+      op, [](const Workload& w) { return w.fields.get_int("n"); }, cost);
+  // The rest of the table only takes memory.
+  op.gpu_samples = [](const Workload& w, const Config& config, int64_t) {
+    Workload small = w;
+    small.fields.set("vocab", std::min<int64_t>(w.fields.get_int("vocab"), 512));
+    return std::vector<autotune::GpuSample>{{small, config.get_int("rows"), 1}};
+  };
   op.build = build;
-  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };

@@ -97,9 +97,9 @@ autotune::OpDef layer_norm() {
   op.summary = "layer norm of each row";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n") * 2; });
+  define_row_kernel(
+      op, [](const Workload& w) { return w.fields.get_int("n") * 2; }, cost);
   op.build = build;
-  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("n")); };

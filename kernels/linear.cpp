@@ -225,6 +225,10 @@ autotune::OpDef linear() {
   op.predict_us = [](const Workload& w, const Config& config, int64_t length, const Target& target) {
     return linear_op::predict_us(Shape(w), Tile::from(config), w.threads, length, target);
   };
+  op.gpu_work = [](const Workload& w, const Config& config, int64_t length, const Target& target) {
+    return linear_op::gpu_work(Shape(w), config, length, target);
+  };
+  op.gpu_samples = linear_op::gpu_samples;
   op.fill = linear_op::fill;
   op.reference = linear_op::reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("k")); };

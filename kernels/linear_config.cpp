@@ -239,19 +239,6 @@ void collect_mma(const Shape& s, int64_t length, const Target& target, Collector
           }
 }
 
-/// On a GPU: waves of blocks, each as long as its multiply-adds or its loads.
-double predict_gpu_us(const Shape& s, const Tile& t, int64_t length) {
-  constexpr double kBlocksAtOnce = 264, kFlopsPerUs = 2.5e6, kBytesPerUs = 2e4;  // of one block
-  int64_t column_blocks = 0;
-  for (const int64_t n : s.n) column_blocks += cdiv(n, t.block_n);
-  const double waves = std::ceil(static_cast<double>(column_blocks * cdiv(length, t.block_m)) / kBlocksAtOnce);
-  const double weights = s.weights_per_loop(), k = static_cast<double>(s.k);
-  const double flops = 2 * k * weights * static_cast<double>(t.block_m * t.block_n);
-  const double bytes =
-      k * static_cast<double>(dtype_bytes(s.dtype)) * static_cast<double>(t.block_m + t.block_n * s.weights_per_loop());
-  return 2 + waves * std::max(flops / kFlopsPerUs, bytes / kBytesPerUs);
-}
-
 }  // namespace
 
 Tile Tile::from(const autotune::Config& c) {
@@ -317,7 +304,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
 }
 
 double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
-  if (t.form == "mma") return predict_gpu_us(s, t, length);
+  if (target.is_gpu()) return autotune::predict_us(gpu_work(s, t.config(), length, target), target.gpu);
   constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 1;
   const bool is_outer = t.form == "outer";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();

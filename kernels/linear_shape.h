@@ -44,8 +44,13 @@ struct Tile {
 std::optional<std::string> refusal(const Shape& shape, const Tile& tile, int threads, const Target& target);
 /// Every tile worth measuring for lengths near `length`.
 std::vector<Tile> candidates(const Shape& shape, int threads, int64_t length, const Target& target);
-/// Microseconds, for ranking.
+/// Microseconds, for ranking; of a GPU by gpu_work().
 double predict_us(const Shape& shape, const Tile& tile, int threads, int64_t length, const Target& target);
+
+/// GPUs: what one program does, and small calls that show it.
+autotune::GpuWork gpu_work(const Shape& shape, const autotune::Config& config, int64_t length, const Target& target);
+std::vector<autotune::GpuSample> gpu_samples(const autotune::Workload& w, const autotune::Config& config,
+                                             int64_t length);
 
 void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
 

@@ -110,9 +110,9 @@ autotune::OpDef rms_norm() {
   op.summary = "root-mean-square norm of each row, with residual add";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n") * 2; });
+  define_row_kernel(
+      op, [](const Workload& w) { return w.fields.get_int("n") * 2; }, cost);
   op.build = build;
-  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("n")); };

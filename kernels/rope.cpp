@@ -194,12 +194,12 @@ autotune::OpDef rope() {
   op.summary = "rotary position embedding of query and key heads";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(op, [](const Workload& w) {
+  const auto tile_columns = [](const Workload& w) {
     const Shape s(w);
     return s.rotary_dim * 2 + (s.heads + s.kv_heads) * s.head_dim;
-  });
+  };
+  define_row_kernel(op, tile_columns, cost);
   op.build = build;
-  op.cost = cost;
   op.fill = fill;
   op.reference = reference;
   // An f32 frequency is off by about 2 ulp, the angle by that times the position, the result by that times the input.

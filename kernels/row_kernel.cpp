@@ -53,25 +53,37 @@ std::vector<Config> gpu_configs(int64_t tile_columns, int64_t length) {
   return configs;
 }
 
-/// A few vectors a thread, and enough blocks for every multiprocessor.
-double predict_gpu_us(const Config& config, int64_t tile_columns, int64_t length) {
-  constexpr double kLaunchUs = 2, kBlocksAtOnce = 256, kBytesPerUs = 3e6, kWaveUs = 1.5, kWantedValues = 16;
-  const int64_t rows = config.get_int("rows"), num_warps = config.get_int("num_warps");
-  const auto values = static_cast<double>(values_a_thread(rows, tile_columns, num_warps));
-  const double waves = std::ceil(static_cast<double>(cdiv(length, rows) * num_warps) / (kBlocksAtOnce * 4));
-  const double bytes = static_cast<double>(length * tile_columns * 4);
-  return kLaunchUs + bytes / kBytesPerUs + waves * kWaveUs * (1 + std::abs(std::log2(values / kWantedValues)) / 4);
-}
+/// What the operations that share this file differ in.
+struct RowModel {
+  int64_t (*tile_columns)(const Workload&);
+  autotune::Cost (*cost)(const Workload&, std::span<const int64_t> symbols);
 
-Config gpu_default(int64_t tile_columns, int64_t length) {
-  const std::vector<Config> configs = gpu_configs(tile_columns, length);
-  if (configs.empty())
-    throw Error(ErrorCode::unsupported, "rows of " + std::to_string(tile_columns) +
-                                            " elements do not fit the registers of 1024 threads; take the CPU");
-  return *std::min_element(configs.begin(), configs.end(), [&](const Config& a, const Config& b) {
-    return predict_gpu_us(a, tile_columns, length) < predict_gpu_us(b, tile_columns, length);
-  });
-}
+  autotune::GpuWork gpu_work(const Workload& w, const Config& config, int64_t length) const {
+    constexpr double kInstructionsPerValue = 5, kOtherInstructions = 100;
+    const int64_t rows = config.get_int("rows"), num_warps = config.get_int("num_warps");
+    const double held = static_cast<double>(values_a_thread(rows, tile_columns(w), num_warps));
+    const autotune::Cost whole = cost(w, std::vector<int64_t>{length});
+    autotune::GpuWork work;
+    work.programs = static_cast<double>(cdiv(length, rows));
+    work.threads = 32 * num_warps;
+    work.registers = 24 + static_cast<int64_t>(held);
+    work.memory_bytes = whole.bytes_read + whole.bytes_written;
+    work.l2_bytes = work.memory_bytes / static_cast<double>(length) * static_cast<double>(std::min(rows, length));
+    work.warp_instructions = static_cast<double>(num_warps) * (kOtherInstructions + kInstructionsPerValue * held);
+    return work;
+  }
+
+  /// The first of those that the model finds fastest.
+  Config gpu_default(const Workload& w, int64_t length, const Target& target) const {
+    const std::vector<Config> configs = gpu_configs(tile_columns(w), length);
+    if (configs.empty())
+      throw Error(ErrorCode::unsupported, "rows of " + std::to_string(tile_columns(w)) +
+                                              " elements do not fit the registers of 1024 threads; take the CPU");
+    const auto us = [&](const Config& config) { return predict_us(gpu_work(w, config, length), target.gpu); };
+    return *std::min_element(configs.begin(), configs.end(),
+                             [&](const Config& a, const Config& b) { return us(a) < us(b); });
+  }
+};
 
 ConfigSpace row_space(int64_t tile_columns, int64_t length, const Target& target) {
   if (target.is_gpu()) {
@@ -92,7 +104,6 @@ ConfigSpace row_space(int64_t tile_columns, int64_t length, const Target& target
 }
 
 Config row_default(const Workload& workload, int64_t tile_columns, int64_t length, const Target& target) {
-  if (target.is_gpu()) return gpu_default(tile_columns, length);
   int64_t best = 1;
   double best_us = 1e300;
   for (const int64_t rows : kRows) {
@@ -105,20 +116,29 @@ Config row_default(const Workload& workload, int64_t tile_columns, int64_t lengt
 
 }  // namespace
 
-void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const Workload&)) {
+void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const Workload&),
+                       autotune::Cost (*cost)(const Workload&, std::span<const int64_t> symbols)) {
+  const RowModel model{tile_columns, cost};
   op.config_space = [=](const Workload& w, int64_t length, const Target& target) {
     return row_space(tile_columns(w), length, target);
   };
   op.default_config = [=](const Workload& w, int64_t length, const Target& target) {
+    if (target.is_gpu()) return model.gpu_default(w, length, target);
     return row_default(w, tile_columns(w), length, target);
   };
   op.predict_us = [=](const Workload& w, const Config& config, int64_t length, const Target& target) {
-    if (target.is_gpu()) return predict_gpu_us(config, tile_columns(w), length);
     return predict_rows_us(config.get_int("rows"), tile_columns(w), length, w.threads, target);
+  };
+  op.gpu_work = [=](const Workload& w, const Config& config, int64_t length, const Target&) {
+    return model.gpu_work(w, config, length);
+  };
+  op.gpu_samples = [](const Workload& w, const Config& config, int64_t) {
+    return std::vector<autotune::GpuSample>{{w, config.get_int("rows"), 1}};  // one program, all of its rows
   };
   op.grid = [](const Workload&, const Config& config) {
     return std::array<autotune::SizeExpr, 3>{autotune::SizeExpr{1, {{0, config.get_int("rows")}}}};
   };
+  op.cost = cost;
 }
 
 }  // namespace seqtile::kernels

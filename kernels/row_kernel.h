@@ -28,8 +28,9 @@ inline Var across(KernelBuilder& b, Var column, int64_t rows, int64_t n) {
 /// [n] -> [rows, n], the same values in every row.
 inline Var down(KernelBuilder& b, Var row, int64_t rows, int64_t n) { return b.broadcast(b.expand(row, 0), {rows, n}); }
 
-/// Fills in the members of `op` that all row kernels have in common: configuration space, default, prediction, grid.
-/// `tile_columns`: f32 values that a program's tiles hold for each row.
-void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const autotune::Workload&));
+/// Fills in the members of `op` that all row kernels have in common: configuration space, default, predictions, grid;
+/// and cost, which they need. `tile_columns`: f32 values that a program's tiles hold for each row.
+void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const autotune::Workload&),
+                       autotune::Cost (*cost)(const autotune::Workload&, std::span<const int64_t> symbols));
 
 }  // namespace seqtile::kernels

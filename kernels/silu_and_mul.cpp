@@ -65,9 +65,9 @@ autotune::OpDef silu_and_mul() {
   op.summary = "silu of the left half of each row times its right half";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n"); });
+  define_row_kernel(
+      op, [](const Workload& w) { return w.fields.get_int("n"); }, cost);
   op.build = build;
-  op.cost = cost;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };
   return op;

@@ -72,9 +72,9 @@ autotune::OpDef softmax() {
   op.summary = "softmax of each row";
   op.normalize = normalize;
   op.schema = schema;
-  define_row_kernel(op, [](const Workload& w) { return w.fields.get_int("n") * 2; });
+  define_row_kernel(
+      op, [](const Workload& w) { return w.fields.get_int("n") * 2; }, cost);
   op.build = build;
-  op.cost = cost;
   op.reference = reference;
   // Probabilities are of order 1 / n: the absolute part must be small beside them.
   op.tolerance = [](const Workload& w, std::span<const int64_t>) {

@@ -77,7 +77,7 @@ RankedSpace rank_space(const Item& item, int64_t length, const Target& target) {
                                                  std::to_string(length) + " is not in its space: " + *reason);
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < result.configs.size(); ++i)
-    order.emplace_back(op.predict_us(item.workload, result.configs[i], length, target), i);
+    order.emplace_back(predicted_us(op, item.workload, result.configs[i], length, target), i);
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Config> ranked;
   for (const auto& [predicted, i] : order) ranked.push_back(std::move(result.configs[i]));
