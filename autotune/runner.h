@@ -37,6 +37,18 @@ struct MeasurePlan {
   bool stop_losers = true;  ///< the first candidate is the yardstick and is never stopped
 };
 
+/// A small call of a candidate for the PTX machine.
+struct CountTask {
+  Config config;
+  Workload workload;  ///< of the same operation as the current one
+  int64_t length = 1;
+};
+
+struct Counted {
+  Verdict verdict;
+  ProgramCounts counts;  ///< of one program
+};
+
 /// Works on one workload at a time. Not thread-safe. Failures of candidates are verdicts; errors of the machine
 /// (a worker that cannot be started) are thrown.
 class Runner {
@@ -54,6 +66,8 @@ class Runner {
   virtual std::vector<Series> measure(std::span<const Config> candidates, const MeasurePlan& plan) = 0;
   /// Puts the candidate's binary into the artifact store.
   virtual void keep(const Config& candidate) = 0;
+  /// GPUs: counts what programs do, in parallel. What the machine does not know is a verdict.
+  virtual std::vector<Counted> count(std::span<const CountTask> tasks) = 0;
   virtual double now_s() = 0;
 };
 

@@ -18,14 +18,17 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1;  // a bucket, for estimates
+constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1, kModelSeconds = 0.03;  // a bucket, for estimates
+constexpr const char* kPolicies[] = {"cold", "warm", "cold-graph", "warm-graph"};
 
-void check_options(const TuneOptions& options) {
+void check_options(const TuneOptions& options, const Target& target) {
   if (options.budget_s < 0)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("budget is {:g} s; it must be positive, or 0 for no limit", options.budget_s));
-  if (options.policy != "cold" && options.policy != "warm")
-    throw Error(ErrorCode::invalid_argument, "measurement policy \"" + options.policy + "\"; there are: cold, warm");
+  const bool is_known = std::find(std::begin(kPolicies), std::end(kPolicies), options.policy) != std::end(kPolicies);
+  if (!is_known || (options.policy.ends_with("-graph") && !target.is_gpu()))
+    throw Error(ErrorCode::invalid_argument, "measurement policy \"" + options.policy +
+                                                 "\"; there are: cold, warm, and for GPUs cold-graph, warm-graph");
   make_strategy(options.strategy, {}, options.seed);
 }
 
@@ -87,11 +90,12 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
                 cache::TuningStore& store, ArtifactStore& artifacts, const TuneOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  check_options(options);
   const auto opened = open_device(device, 1);
+  check_options(options, opened->target());
   const Target target = opened->target();
+  const Evidence evidence = evidence_of(*opened);
   auto items = make_items(registry, requests, opened->info(), options.policy);
-  load_records(items, target, store);
+  load_records(items, target, store, evidence);
   if (is_done(items)) {
     TuneReport report = report_done(items);
     report.seconds = seconds();
@@ -101,24 +105,29 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
     throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " +
                                    (store.status().empty() ? "it is read-only" : store.status()));
 
-  const auto lock = lock_device(opened->info(), options, store);
-  // Another process may have done part of the work while this one waited.
-  items = make_items(registry, requests, opened->info(), options.policy);
-  load_records(items, target, store);
+  std::optional<cache::DeviceLock> lock;
+  if (evidence == Evidence::measured) {
+    lock = lock_device(opened->info(), options, store);
+    // Another process may have done part of the work while this one waited.
+    items = make_items(registry, requests, opened->info(), options.policy);
+    load_records(items, target, store);
+  }
   TuneOptions remaining = options;
   if (options.budget_s > 0) remaining.budget_s = std::max(1e-3, options.budget_s - seconds());
   ProcessRunner runner(device, target, options.policy, artifacts);
-  TuneReport report = TuningSession(std::move(items), target, store, runner, remaining).run();
+  TuneReport report = TuningSession(std::move(items), target, store, runner, remaining, evidence).run();
   report.seconds = seconds();
   return report;
 }
 
 std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRequest>& requests,
                               const std::string& device, cache::TuningStore& store, const TuneOptions& options) {
-  check_options(options);
   const auto opened = open_device(device, 1);
+  check_options(options, opened->target());
   auto items = make_items(registry, requests, opened->info(), options.policy);
-  load_records(items, opened->target(), store);
+  const Evidence evidence = evidence_of(*opened);
+  load_records(items, opened->target(), store, evidence);
+  const bool predicted = evidence == Evidence::predicted;
   std::vector<TunePlanRow> rows;
   for (const Item& item : items) {
     TunePlanRow row{item.label, item.op->name, static_cast<int64_t>(item.buckets.size())};
@@ -126,8 +135,8 @@ std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRe
       const auto count = item.op->config_space(item.workload, state.bucket.hi, opened->target()).enumerate().size();
       row.candidates = std::max(row.candidates, static_cast<int64_t>(count));
       row.recorded += state.record && state.is_resolved();
-      if (!state.record) row.estimated_s += kCoverageSeconds;
-      if (!state.is_resolved()) row.estimated_s += kTuneSeconds;
+      if (!state.record && !predicted) row.estimated_s += kCoverageSeconds;
+      if (!state.is_resolved()) row.estimated_s += predicted ? kModelSeconds : kTuneSeconds;
     }
     rows.push_back(std::move(row));
   }

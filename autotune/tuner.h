@@ -40,7 +40,8 @@ struct TuneOptions {
   std::string strategy = "topk";  ///< exhaustive | topk | halving | evolutionary
   bool merge = true;              ///< off for tuning on demand
   int64_t seed = 1;
-  std::string policy = "cold";  ///< measurement policy, part of the key
+  std::string policy =
+      "cold";  ///< measurement policy, part of the key: cold | warm, on GPUs also cold-graph | warm-graph
   std::function<void(const TuneProgress&)> progress;
   std::function<void(const std::string& line)> acknowledged;  ///< after a record is durable
   const std::atomic<bool>* interrupt = nullptr;               ///< Ctrl-C: stop after the current round, keep everything
@@ -49,6 +50,8 @@ struct TuneOptions {
 struct TuneReport {
   int64_t operations = 0, buckets = 0, ranges = 0;
   int64_t tunings = 0, merges = 0, trials = 0, failed_trials = 0;
+  int64_t modelled = 0;  ///< buckets that were decided without the device
+  int64_t binaries = 0;  ///< distinct ones that these decisions name
   double seconds = 0;
   double coverage_s = 0;  ///< of `seconds`, until every bucket had a record
   bool covered = false;   ///< every bucket has a record
@@ -61,7 +64,8 @@ cache::TuningKey make_key(const OpDef& op, const Workload& workload, const Devic
                           const std::string& policy);
 ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const Config& config, const Target& target);
 
-/// Tunes `requests` on `device`. Candidates run in worker processes (see runner.h).
+/// Tunes `requests` on `device`. Candidates run in worker processes (see runner.h). For a profile (device_profile.h)
+/// nothing runs: decisions are modelled, and a later run on the GPU itself measures them.
 /// Errors: invalid_argument (bad request; a budget too small for one measurement), unsupported, io (store not
 /// writable).
 TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& requests, const std::string& device,

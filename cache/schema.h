@@ -115,7 +115,7 @@ ORDER BY t.env_id, w.operation, t.workload_id, t.lo, t.outcome <> 'ok', t.median
 SELECT e.device_name AS device, w.operation, w.workload, t.lo||'..'||t.hi AS lengths, t.outcome, t.config, t.detail,
   t.config_hash, datetime(t.created_us / 1000000, 'unixepoch') AS created_utc, t.env_id, t.workload_id
 FROM trial t JOIN env e USING(env_id) JOIN workload w USING(workload_id)
-WHERE t.outcome <> 'ok'
+WHERE t.outcome NOT IN ('ok', 'modelled')
 ORDER BY t.env_id, w.operation, t.workload_id, t.lo, t.outcome, t.config_hash)",
     R"(CREATE VIEW v_env AS
 SELECT e.env_id, e.device_kind AS kind, e.device_name AS device,

@@ -44,9 +44,7 @@ void TuningSession::cover(Item& item) {
 void TuningSession::cover_bucket(Item& item, BucketState& state, const RankedSpace& space) {
   const Config& config = space.default_config;
   // A bucket whose trials outlived their record needs the record only; its default is not a new trial.
-  bool known = false;
-  for (const auto& row : store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi))
-    known |= row.config_hash == config.hash();
+  const bool known = measured_trials(item, state.bucket).contains(config.hash());
 
   Verdict verdict = compile_and_check(config);
   if (verdict.ok()) verdict = runner_.check_bucket(config, state.bucket);

@@ -51,15 +51,18 @@ std::vector<Item> make_items(const Registry& registry, const std::vector<TuneReq
   return items;
 }
 
-void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store) {
+void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store, Evidence evidence) {
+  using cache::Origin;
   for (Item& item : items) {
     for (cache::Record& record : store.records(item.key)) {
       if (record.bucket_version != kBucketVersion) continue;
       for (BucketState& state : item.buckets) {
         if (state.bucket != Bucket{record.lo, record.hi}) continue;
-        if (record.origin == cache::Origin::tuned)
-          state.space_changed =
-              record.space_hash != item.op->config_space(item.workload, state.bucket.hi, target).hash();
+        const bool is_modelled = record.origin == Origin::modelled;
+        if (evidence == Evidence::measured && is_modelled) state.outdated = true;
+        else if (record.origin == Origin::tuned || is_modelled)
+          state.outdated = record.space_hash != item.op->config_space(item.workload, state.bucket.hi, target).hash();
+        else state.outdated = record.origin == Origin::fallback && evidence != Evidence::predicted;
         state.record = std::move(record);
         break;
       }

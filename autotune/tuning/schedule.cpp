@@ -76,7 +76,7 @@ void TuningSession::tune_bucket(Item& item, size_t index, int level) {
   begin(item);
   report_progress("tune " + describe(item, state.bucket));
   // A search that was begun in an earlier run is finished; otherwise a neighbour's winner may do.
-  const bool begun = store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi).size() > 1;
+  const bool begun = measured_trials(item, state.bucket).size() > 1;
   if (options_.merge && level > 0 && !begun && try_merge(item, index)) return;
   search(item, state);
 }

@@ -25,7 +25,7 @@ namespace {
 constexpr double kMargin = 0.01, kAlpha = 0.01, kSecondAlpha = 0.003, kClear = 0.07;
 constexpr size_t kFinalists = 2;
 constexpr double kFinalistSpread = 0.03;  // the second is let in up to this far behind the first
-constexpr int kFinalRounds = 7, kClearRounds = 3, kMoreRounds = 8;
+constexpr int kFirstRounds = 5, kFinalRounds = 7, kClearRounds = 3, kMoreRounds = 8;
 
 int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
   uint64_t mixed = static_cast<uint64_t>(seed);
@@ -58,11 +58,34 @@ struct TuningSession::Measured {
   std::string reasons;     ///< of all failures, for people
 };
 
+/// What was chosen without the device competes as the first of the candidates; the yardstick is the default, measured
+/// now. The store keeps the modelled record until the search has ended.
+void TuningSession::start_from_default(Item& item, BucketState& state, RankedSpace& space) {
+  const auto chosen = std::find(space.configs.begin(), space.configs.end(), Config::parse(state.record->config_json));
+  if (chosen != space.configs.end()) std::rotate(space.configs.begin(), chosen, chosen + 1);
+  state.record.reset();
+  const Config& config = space.default_config;
+  Verdict verdict = compile_and_check(config);
+  if (verdict.ok()) verdict = runner_.check_bucket(config, state.bucket);
+  const double max_rel_err = verdict.max_rel_err;
+  Series series;
+  if (verdict.ok()) {
+    series = runner_.measure({&config, 1}, {state.bucket.hi, kFirstRounds, kFirstRounds, 0.03, false})[0];
+    verdict = series.verdict;
+  }
+  note_trial(item, make_trial(state.bucket, config, verdict, series.us));
+  if (!verdict.ok()) return;
+  state.record = make_record(state.bucket, config, space.hash, cache::Origin::fallback, series.us, series.us);
+  state.record->max_rel_err = max_rel_err;
+  state.record->sliced = series.sliced;
+}
+
 void TuningSession::search(Item& item, BucketState& state) {
-  const RankedSpace space = rank_space(item, state.bucket.hi, target_);
+  RankedSpace space = rank_space(item, state.bucket.hi, target_);
+  if (state.record && state.record->origin == cache::Origin::modelled && evidence_ == Evidence::measured)
+    start_from_default(item, state, space);
   Measured measured;
-  for (auto& row : store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi))
-    measured.known.emplace(row.config_hash, row);
+  measured.known = measured_trials(item, state.bucket);
   if (state.record) {
     measured.yardstick = Config::parse(state.record->config_json);
     measured.has_incumbent = compile_and_check(*measured.yardstick).ok();

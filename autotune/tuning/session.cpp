@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "jit/base/log.h"
+#include "jit/device_profile.h"
 #include "jit/error.h"
 
 namespace seqtile::autotune {
@@ -16,21 +17,23 @@ constexpr double kFlushSeconds = 0.25, kProgressSeconds = 0.2;
 }  // namespace
 
 TuningSession::TuningSession(std::vector<Item> items, const Target& target, cache::TuningStore& store, Runner& runner,
-                             const TuneOptions& options)
+                             const TuneOptions& options, Evidence evidence)
     : items_(std::move(items)),
       target_(target),
       store_(store),
       runner_(runner),
       options_(options),
+      evidence_(evidence),
       start_s_(runner.now_s()) {}
 
 TuneReport TuningSession::run() {
   for (const Item& item : items_) report_.buckets += static_cast<int64_t>(item.buckets.size());
   report_.operations = static_cast<int64_t>(items_.size());
   last_flush_s_ = runner_.now_s();
-  cover_all();
+  if (evidence_ == Evidence::predicted) model_all();
+  else cover_all();
   report_.coverage_s = runner_.now_s() - start_s_;
-  tune_all();
+  if (evidence_ != Evidence::predicted) tune_all();
   flush();
   report_.covered = report_.complete = true;
   for (const Item& item : items_)
@@ -71,6 +74,20 @@ void TuningSession::report_progress(const std::string& activity, bool always) {
   options_.progress(progress);
 }
 
+Evidence evidence_of(const Device& device) {
+  if (profile_of(device)) return Evidence::predicted;
+  return device.info().kind == "sim" ? Evidence::simulated : Evidence::measured;
+}
+
+/// By configuration hash. What was modelled before the device was there is no measurement, and memory that was short
+/// may be there now.
+std::map<std::string, cache::TrialRow> TuningSession::measured_trials(const Item& item, const Bucket& bucket) {
+  std::map<std::string, cache::TrialRow> trials;
+  for (auto& row : store_.trials(item.key, kBucketVersion, bucket.lo, bucket.hi))
+    if (row.outcome != kModelledOutcome && row.outcome != "oom") trials.emplace(row.config_hash, std::move(row));
+  return trials;
+}
+
 Verdict TuningSession::compile_and_check(const Config& config) {
   const Verdict verdict = runner_.compile({&config, 1})[0];
   return verdict.ok() ? runner_.check(config) : verdict;
@@ -78,7 +95,7 @@ Verdict TuningSession::compile_and_check(const Config& config) {
 
 void TuningSession::note_trial(const Item& item, cache::TrialRow row) {
   ++report_.trials;
-  if (row.outcome != "ok") {
+  if (row.outcome != "ok" && row.outcome != kModelledOutcome) {
     ++report_.failed_trials;
     if (log_enabled(LogLevel::trial))
       log_line(LogLevel::trial,
@@ -88,11 +105,14 @@ void TuningSession::note_trial(const Item& item, cache::TrialRow row) {
 }
 
 void TuningSession::publish(Item& item, BucketState& state, cache::Record record) {
+  const bool is_default = record.origin == cache::Origin::fallback;
+  cache::Record stored = record;
+  if (evidence_ == Evidence::simulated && !is_default) stored.origin = cache::Origin::modelled;
   pending_lines_.push_back(fmt::format("{} {} {:.1f} us {}", describe(item, state.bucket),
-                                       cache::origin_name(record.origin), record.median_us, record.config_json));
-  pending_records_.push_back({item.key, record});
+                                       cache::origin_name(stored.origin), stored.median_us, stored.config_json));
+  pending_records_.push_back({item.key, std::move(stored)});
   state.record = std::move(record);
-  state.space_changed = false;
+  state.outdated = is_default;
   if (pending_records_.size() >= kFlushRows || runner_.now_s() - last_flush_s_ > kFlushSeconds) flush();
 }
 

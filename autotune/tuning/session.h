@@ -3,7 +3,8 @@
 //
 // The session decides and records; all work on candidates goes through a Runner, so that tests drive it with a fake one
 // on a fake clock. Order: coverage.cpp (the default everywhere), then schedule.cpp picks buckets for search.cpp (a
-// search among candidates) and merge.cpp (a neighbour's winner on probation). docs/tuning.md has the rules.
+// search among candidates) and merge.cpp (a neighbour's winner on probation). For a GPU that is not here modelling.cpp
+// takes the place of all of these. docs/tuning.md has the rules.
 #pragma once
 #include <map>
 #include <optional>
@@ -16,14 +17,26 @@
 
 namespace seqtile::autotune {
 
+/// Outcome of a trial that was predicted and not run.
+constexpr const char* kModelledOutcome = "modelled";
+
+/// What a session's decisions rest on.
+enum class Evidence {
+  measured,   ///< times of the device
+  simulated,  ///< launches on the PTX machine: verified, with modelled times
+  predicted,  ///< the cost model and counters; nothing is launched
+};
+/// What the device allows.
+Evidence evidence_of(const Device& device);
+
 /// One bucket of an item with what the store knows about it.
 struct BucketState {
   Bucket bucket;
   std::optional<cache::Record> record;
-  bool failed = false;         ///< no candidate works
-  bool space_changed = false;  ///< a tuned record of another configuration space
+  bool failed = false;    ///< no candidate works
+  bool outdated = false;  ///< the record is not the last word: untuned, of another space, modelled and now measurable
 
-  bool is_resolved() const { return failed || (record && record->origin != cache::Origin::fallback && !space_changed); }
+  bool is_resolved() const { return failed || (record && !outdated); }
 };
 
 /// One key with its buckets, ascending. Requests of equal workloads share an item.
@@ -48,7 +61,8 @@ struct RankedSpace {
 std::vector<Item> make_items(const Registry& registry, const std::vector<TuneRequest>& requests,
                              const DeviceInfo& device, const std::string& policy);
 /// Reads the store: fills records and flags of every bucket.
-void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store);
+void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store,
+                  Evidence evidence = Evidence::measured);
 /// Errors: invalid_argument when the default is not in the space.
 RankedSpace rank_space(const Item& item, int64_t length, const Target& target);
 /// Runs of adjacent buckets with one configuration.
@@ -58,7 +72,7 @@ class TuningSession {
  public:
   /// `items` come with their records loaded. All references must outlive the session.
   TuningSession(std::vector<Item> items, const Target& target, cache::TuningStore& store, Runner& runner,
-                const TuneOptions& options);
+                const TuneOptions& options, Evidence evidence = Evidence::measured);
 
   /// Works until everything is resolved, the budget is spent or the interrupt flag is set.
   /// Errors: invalid_argument (a budget too small for one measurement), io (the store refuses to write).
@@ -71,11 +85,20 @@ class TuningSession {
   void cover_all();
   void cover(Item& item);
   void cover_bucket(Item& item, BucketState& state, const RankedSpace& space);
+  struct Open;  // modelling.cpp
+  struct Modelled;
+  void model_all();
+  void model_item(Item& item);
+  void refine(Item& item, Modelled& modelled);
+  void publish_modelled(Item& item, const Modelled& modelled);
+
   void tune_all();
   std::vector<std::pair<size_t, size_t>> order_level(int level) const;
   void tune_bucket(Item& item, size_t index, int level);
   bool try_merge(Item& item, size_t index);
   void search(Item& item, BucketState& state);
+  void start_from_default(Item& item, BucketState& state, RankedSpace& space);
+  std::map<std::string, cache::TrialRow> measured_trials(const Item& item, const Bucket& bucket);
   bool search_batches(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
   void recall(const BucketState& state, const RankedSpace& space, Measured& measured) const;
   void measure_batch(Item& item, BucketState& state, std::vector<Config> batch, int rounds, Measured& measured);
@@ -99,6 +122,7 @@ class TuningSession {
   cache::TuningStore& store_;
   Runner& runner_;
   const TuneOptions& options_;
+  Evidence evidence_;
   TuneReport report_;
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
 

@@ -8,6 +8,7 @@
 
 #include "autotune/tuning/stats.h"
 #include "jit/error.h"
+#include "jit/simulation.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -33,23 +34,46 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-OperandRegions::OperandRegions(bool cold, int64_t last_level_cache_bytes)
-    : cold_(cold),
-      size_(std::clamp(static_cast<size_t>(4 * last_level_cache_bytes), kSmallestRegion, kLargestRegion)) {}
+OperandRegions::OperandRegions(Device& device, bool cold) : device_(device), cold_(cold) {
+  const Target& target = device.target();
+  const int64_t cache = target.is_gpu() ? target.gpu.l2_bytes : target.l3_bytes;
+  size_ = std::clamp(static_cast<size_t>(4 * cache), kSmallestRegion, kLargestRegion);
+  // Nothing of a simulated launch depends on where its operands lie, and every byte of them is tracked.
+  if (device.info().kind == "sim") size_ = 0;
+}
+
+void OperandRegions::grow(Region& region, std::optional<DType> dtype, size_t bytes) {
+  DeviceMemory& memory = device_.memory();
+  region.bytes = std::max(size_, 2 * aligned(bytes));
+  region.next = 0;
+  Pages pages(region.bytes);
+  // Outputs are touched as well: a launch must not be charged for the system's first visit to a page.
+  if (dtype) fill_normal(pages.data(), *dtype, region.bytes / dtype_bytes(*dtype), 1.0, 0);
+  else std::memset(pages.data(), 1, region.bytes);
+  if (memory.is_host()) {
+    region.pages = std::move(pages);
+    return;
+  }
+  region.buffer = DeviceBuffer();  // first, so that both never exist at once
+  region.buffer = DeviceBuffer(memory, region.bytes);
+  memory.copy(region.buffer.data(), pages.data(), region.bytes);
+  device_.streams().synchronize({});
+}
 
 void* OperandRegions::take(std::optional<DType> dtype, size_t bytes) {
   Region& region = regions_[dtype];
-  if (region.pages.size() < std::max(size_, aligned(bytes))) {
-    region.pages = Pages(std::max(size_, 2 * aligned(bytes)));
-    region.next = 0;
-    // Outputs are touched as well: a launch must not be charged for the system's first visit to a page.
-    if (dtype) fill_normal(region.pages.data(), *dtype, region.pages.size() / dtype_bytes(*dtype), 1.0, 0);
-    else std::memset(region.pages.data(), 1, region.pages.size());
-  }
-  if (region.next + bytes > region.pages.size()) region.next = 0;
-  void* memory = region.pages.data() + region.next;
+  if (region.bytes < std::max(size_, aligned(bytes))) grow(region, dtype, bytes);
+  if (region.next + bytes > region.bytes) region.next = 0;
+  void* at = region.data() + region.next;
   region.next += aligned(bytes);
-  return memory;
+  return at;
+}
+
+void OperandRegions::flush(Stream stream) {
+  if (!cold_) return;
+  if (!flushed_.data())
+    flushed_ = DeviceBuffer(device_.memory(), static_cast<size_t>(2 * device_.target().gpu.l2_bytes));
+  device_.memory().fill(flushed_.data(), 0, flushed_.bytes(), stream);
 }
 
 void OperandRegions::restart() {
@@ -61,24 +85,34 @@ void OperandRegions::restart() {
 struct Meter::Lane {
   const LoadedCandidate* candidate = nullptr;
   Grid grid{};
-  std::vector<Pages> workspaces;
+  std::vector<DeviceBuffer> workspaces;
   KernelCall call;
   Series series;
   int reps = 1;
+  std::unique_ptr<Graph> graph;  ///< of graph_reps launches
+  int graph_reps = 0;
+  std::optional<double> simulated_us;
   double estimate_us = 0;  ///< of a whole launch
   double spent_us = 0;
   bool running = true;
 };
 
-Meter::Meter(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions)
+Meter::Meter(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions, bool uses_graphs)
     : op_(op),
       workload_(workload),
       device_(device),
       regions_(regions),
       schema_(op.schema(workload)),
-      layout_(schema_, device.target().is_gpu()) {
+      layout_(schema_, device.target().is_gpu()),
+      is_simulated_(is_simulated(device)),
+      uses_graphs_(uses_graphs) {
+  set_simulation(device, {.profile = true});
   problem_.workload = &workload_;
   problem_.schema = &schema_;
+  if (device.memory().is_host()) return;
+  stream_.emplace(device.streams());
+  begun_ = device.streams().create_event();
+  ended_ = device.streams().create_event();
 }
 
 void Meter::bind(int64_t length) {
@@ -105,6 +139,16 @@ void Meter::bind(int64_t length) {
   // Floats keep the region's values: an operation's own content matters for its result, not for its time.
   for (size_t i = 0; i < schema_.args.size(); ++i)
     if (filled_[i].data() && op_.fill) op_.fill(problem_, i, 1);
+  DeviceMemory& memory = device_.memory();
+  sent_.clear();
+  sent_.resize(schema_.args.size());
+  for (size_t i = 0; i < schema_.args.size() && !memory.is_host(); ++i) {
+    if (!filled_[i].data()) continue;
+    sent_[i] = DeviceBuffer(memory, bytes_[i]);
+    memory.copy(sent_[i].data(), filled_[i].data(), bytes_[i]);
+    problem_.tensors[i].data = sent_[i].data();
+  }
+  device_.streams().synchronize({});
   bound_length_ = length;
 }
 
@@ -118,8 +162,65 @@ void Meter::rotate(Lane& lane) {
   }
 }
 
-/// Mean microseconds of a whole launch over `reps` launches of a fraction of the grid.
+/// Mean microseconds of a whole launch over `reps` launches; CPUs may run a fraction of the grid.
 double Meter::sample_us(Lane& lane, int reps, double fraction) {
+  if (is_simulated_) return simulate_us(lane);
+  return stream_ ? sample_gpu_us(lane, reps) : sample_host_us(lane, reps, fraction);
+}
+
+/// What the model makes of the counters of one launch.
+double Meter::simulate_us(Lane& lane) {
+  if (lane.simulated_us) return *lane.simulated_us;
+  rotate(lane);
+  const KernelBinary& binary = lane.candidate->kernel->binary();
+  device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), *stream_);
+  device_.streams().synchronize(*stream_);
+  const double programs = static_cast<double>(lane.grid[0] * lane.grid[1] * lane.grid[2]);
+  GpuWork work;
+  if (op_.gpu_work) {
+    work = op_.gpu_work(workload_, lane.candidate->config, bound_length_, device_.target());
+  } else {
+    const Cost cost = op_.cost(workload_, problem_.symbols);
+    work.programs = programs;
+    work.memory_bytes = cost.bytes_read + cost.bytes_written;
+    work.threads = binary.gpu.threads;
+    work.shared_bytes = binary.gpu.shared_bytes;
+  }
+  std::map<std::string, uint64_t> counters;
+  for (const auto& [name, value] : last_launch(device_).counters) counters[name] = value;
+  const auto of_program = [&](const char* name) { return static_cast<double>(counters.at(name)) / programs; };
+  apply_counts({of_program("warp_instructions"), of_program("global_sectors"),
+                of_program("shared_accesses") + of_program("bank_conflicts")},
+               work);
+  lane.simulated_us = predict_us(work, device_.target().gpu);
+  return *lane.simulated_us;
+}
+
+double Meter::sample_gpu_us(Lane& lane, int reps) {
+  const auto launch_all = [&] {
+    for (int i = 0; i < reps; ++i) {
+      rotate(lane);
+      device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), *stream_);
+    }
+  };
+  if (uses_graphs_ && lane.graph_reps != reps) {
+    device_.streams().begin_capture(*stream_);
+    launch_all();
+    lane.graph = device_.streams().end_capture(*stream_);
+    lane.graph_reps = reps;
+  }
+  regions_.flush(*stream_);
+  begun_->record(*stream_);
+  if (uses_graphs_) lane.graph->launch(*stream_);
+  else launch_all();
+  ended_->record(*stream_);
+  device_.streams().synchronize(*stream_);  // what a launch did wrong comes out here
+  const double us = ended_->us_since(*begun_);
+  lane.spent_us += us;
+  return us / reps;
+}
+
+double Meter::sample_host_us(Lane& lane, int reps, double fraction) {
   const auto timed = [&](const GridRange& programs) {
     const double start = now_us();
     device_.launch(*lane.candidate->kernel, lane.grid, lane.call.block(), {}, programs);
@@ -144,23 +245,30 @@ double Meter::sample_us(Lane& lane, int reps, double fraction) {
   return sum / reps;
 }
 
+Meter::Lane Meter::make_lane(const LoadedCandidate& candidate, int64_t length) {
+  DeviceMemory& memory = device_.memory();
+  const auto scalars = std::span(problem_.symbols).subspan(schema_.symbols.size());
+  Lane lane;
+  lane.candidate = &candidate;
+  lane.grid = grid_of(candidate.grid, problem_.symbols);
+  layout_.bind(problem_.tensors, length, scalars, lane.call);
+  for (const Workspace& workspace : candidate.workspaces) {
+    const int64_t elements = workspace.elements.value(problem_.symbols);
+    const auto bytes = static_cast<size_t>(elements * dtype_bytes(workspace.dtype));
+    lane.workspaces.emplace_back(memory, std::max<size_t>(bytes, 1));
+    memory.fill(lane.workspaces.back().data(), 0, bytes);
+    append_workspace(lane.call, lane.workspaces.back().data(), elements);
+  }
+  layout_.finish(scalars, nullptr, lane.call);
+  return lane;
+}
+
 std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candidates, const MeasurePlan& plan,
                                    volatile int64_t* current) {
   bind(plan.length);
   std::vector<Lane> lanes;
-  const auto scalars = std::span(problem_.symbols).subspan(schema_.symbols.size());
-  for (const LoadedCandidate* candidate : candidates) {
-    Lane& lane = lanes.emplace_back();
-    lane.candidate = candidate;
-    lane.grid = grid_of(candidate->grid, problem_.symbols);
-    layout_.bind(problem_.tensors, plan.length, scalars, lane.call);
-    for (const Workspace& workspace : candidate->workspaces) {
-      const int64_t elements = workspace.elements.value(problem_.symbols);
-      lane.workspaces.emplace_back(static_cast<size_t>(elements * dtype_bytes(workspace.dtype)));
-      append_workspace(lane.call, lane.workspaces.back().data(), elements);
-    }
-    layout_.finish(scalars, nullptr, lane.call);
-  }
+  for (const LoadedCandidate* candidate : candidates) lanes.push_back(make_lane(*candidate, plan.length));
+  device_.streams().synchronize({});
 
   // First launches: they warm the code up and say how long a launch takes.
   const double start = now_us();

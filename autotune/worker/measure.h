@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Policy "cold": every launch gets other memory, taken in turn from regions larger than four last-level caches (up to
-// 256 MiB), as weights of other layers evict ours in a server. Policy "warm": the same memory each time.
+// 256 MiB), as weights of other layers evict ours in a server; on GPUs the L2 is flushed before each sample as well.
+// Policy "warm": the same memory each time. GPUs have both also as "cold-graph" and "warm-graph", where the launches of
+// a sample are one captured graph. CPUs are timed by the host's clock, GPUs by events of a stream, and the PTX machine
+// not at all: what its launches counted goes through the cost model.
 #pragma once
 #include <map>
 
@@ -15,25 +18,33 @@ namespace seqtile::autotune {
 /// Memory that all workloads of a worker share: one region per input dtype with normal random values, one for outputs.
 class OperandRegions {
  public:
-  OperandRegions(bool cold, int64_t last_level_cache_bytes);
+  OperandRegions(Device& device, bool cold);
   /// The next `bytes` of the dtype's region, or of the outputs' (no dtype); it starts over at the end.
   void* take(std::optional<DType> dtype, size_t bytes);
   /// The next call of take() for each region starts at its beginning.
   void restart();
+  /// Cold: evicts everything from the L2 of a GPU, in stream order.
+  void flush(Stream stream);
 
  private:
   struct Region {
-    Pages pages;
-    size_t next = 0;
+    Pages pages;          ///< on a CPU
+    DeviceBuffer buffer;  ///< on a GPU
+    size_t bytes = 0, next = 0;
+    std::byte* data() const { return pages.data() ? pages.data() : static_cast<std::byte*>(buffer.data()); }
   };
+  void grow(Region& region, std::optional<DType> dtype, size_t bytes);
+
+  Device& device_;
   bool cold_;
   size_t size_;
+  DeviceBuffer flushed_;
   std::map<std::optional<DType>, Region> regions_;
 };
 
 class Meter {
  public:
-  Meter(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions);
+  Meter(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions, bool uses_graphs = false);
   /// `current`: set to a candidate's position before each of its launches, so that a crash can be attributed.
   std::vector<Series> measure(std::span<const LoadedCandidate* const> candidates, const MeasurePlan& plan,
                               volatile int64_t* current);
@@ -42,7 +53,11 @@ class Meter {
   struct Lane;
   void bind(int64_t length);
   void rotate(Lane& lane);
+  Lane make_lane(const LoadedCandidate& candidate, int64_t length);
   double sample_us(Lane& lane, int reps, double fraction);
+  double sample_host_us(Lane& lane, int reps, double fraction);
+  double sample_gpu_us(Lane& lane, int reps);
+  double simulate_us(Lane& lane);
 
   const OpDef& op_;
   const Workload& workload_;
@@ -51,7 +66,11 @@ class Meter {
   Schema schema_;
   CallLayout layout_;
   Problem problem_;
-  std::vector<Pages> filled_;  ///< integer inputs with the operation's own content: one copy an argument
+  std::vector<Pages> filled_;       ///< integer inputs with the operation's own content: one copy an argument
+  std::vector<DeviceBuffer> sent_;  ///< the same for kernels of a GPU
+  const bool is_simulated_, uses_graphs_;
+  std::optional<OwnedStream> stream_;  ///< GPUs
+  std::unique_ptr<Event> begun_, ended_;
   std::vector<size_t> bytes_;
   int64_t bound_length_ = 0;
 };

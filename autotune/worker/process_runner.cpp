@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -32,6 +33,13 @@ Json describe(const KernelBinary& binary) {
   return {{"symbol", binary.symbol},      {"target", binary.target},     {"stage", binary.stage},
           {"entry", binary.entry_offset}, {"arena", binary.arena_bytes}, {"slots", binary.num_slots},
           {"gpu", to_text(binary.gpu)},   {"bytes", binary.code.size()}};
+}
+
+Json describe(const Workload& workload) {
+  return {{"operation", workload.operation},
+          {"dtype", std::string(dtype_name(workload.dtype))},
+          {"threads", workload.threads},
+          {"fields", workload.fields.json()}};
 }
 
 Verdict verdict_of(const Json& reply) {
@@ -86,34 +94,35 @@ Verdict ProcessRunner::failure(WorkerProcess::Status status, const WorkerProcess
 }
 
 Verdict ProcessRunner::give_problem(WorkerProcess& worker) const {
-  const Json request{{"do", "problem"},
-                     {"operation", workload_.operation},
-                     {"dtype", std::string(dtype_name(workload_.dtype))},
-                     {"threads", workload_.threads},
-                     {"fields", workload_.fields.json()},
-                     {"max_length", max_length_},
-                     {"device", device_},
-                     {"policy", policy_}};
+  Json request = describe(workload_);
+  request.update({{"do", "problem"}, {"max_length", max_length_}, {"device", device_}, {"policy", policy_}});
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limits_.verify_s);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
   return verdict_of(Json::parse(reply.line));
 }
 
-void ProcessRunner::compile_entry(Slot& slot, Entry& entry, char& needs_problem) {
+Verdict ProcessRunner::ready_compiler(size_t compiler) {
+  Slot& slot = compilers_[compiler];
+  char& needs_problem = compiler_needs_problem_[compiler];
   if (!slot || !slot->is_alive()) {
     slot = std::make_unique<WorkerProcess>(program_);
     needs_problem = 1;
   }
-  if (needs_problem) {
-    if (entry.verdict = give_problem(*slot); !entry.verdict.ok()) return;
-    needs_problem = 0;
-  }
+  if (!needs_problem) return {};
+  Verdict verdict = give_problem(*slot);
+  if (verdict.ok()) needs_problem = 0;
+  return verdict;
+}
+
+void ProcessRunner::compile_entry(size_t compiler, Entry& entry) {
+  if (entry.verdict = ready_compiler(compiler); !entry.verdict.ok()) return;
+  WorkerProcess& worker = *compilers_[compiler];
   Message reply;
   const auto status =
-      slot->ask(text({{"do", "compile"}, {"config", entry.config.json()}}), {}, reply, limits_.compile_s);
+      worker.ask(text({{"do", "compile"}, {"config", entry.config.json()}}), {}, reply, limits_.compile_s);
   if (status != WorkerProcess::Status::ok) {
-    entry.verdict = failure(status, *slot, true);
+    entry.verdict = failure(status, worker, true);
     return;
   }
   const Json json = Json::parse(reply.line);
@@ -124,6 +133,44 @@ void ProcessRunner::compile_entry(Slot& slot, Entry& entry, char& needs_problem)
                   json.at("stage"),  std::move(reply.payload),
                   json.at("entry"),  json.at("arena"),
                   json.at("slots"),  parse_gpu_launch(json.at("gpu").get<std::string>()).value_or(GpuLaunch{})};
+}
+
+Counted ProcessRunner::count_one(size_t compiler, const CountTask& task) {
+  if (const Verdict verdict = ready_compiler(compiler); !verdict.ok()) return {verdict, {}};
+  WorkerProcess& worker = *compilers_[compiler];
+  Json request = describe(task.workload);
+  request["do"] = "count";
+  request["config"] = task.config.json();
+  request["length"] = task.length;
+  Message reply;
+  const auto status = worker.ask(text(request), {}, reply, limits_.count_s);
+  if (status != WorkerProcess::Status::ok) return {failure(status, worker, false), {}};
+  const Json json = Json::parse(reply.line);
+  if (json.at("outcome") != "ok") return {verdict_of(json), {}};
+  return {{}, {json.at("warp_instructions"), json.at("global_sectors"), json.at("shared_wavefronts")}};
+}
+
+void ProcessRunner::share_among_compilers(size_t count, const std::function<void(size_t, size_t)>& work) {
+  std::atomic<size_t> next{0};
+  std::vector<std::exception_ptr> errors(compilers_.size());
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < std::min(compilers_.size(), count); ++t)
+    threads.emplace_back([&, t] {
+      try {
+        for (size_t i; (i = next++) < count;) work(t, i);
+      } catch (...) {
+        errors[t] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+std::vector<Counted> ProcessRunner::count(std::span<const CountTask> tasks) {
+  std::vector<Counted> counted(tasks.size());
+  share_among_compilers(tasks.size(), [&](size_t compiler, size_t i) { counted[i] = count_one(compiler, tasks[i]); });
+  return counted;
 }
 
 std::vector<Verdict> ProcessRunner::compile(std::span<const Config> candidates) {
@@ -146,21 +193,7 @@ std::vector<Verdict> ProcessRunner::compile(std::span<const Config> candidates) 
     wanted[i]->stored = true;
   }
 
-  std::atomic<size_t> next{0};
-  std::vector<std::exception_ptr> errors(compilers_.size());
-  std::vector<std::thread> threads;
-  for (size_t t = 0; t < std::min(compilers_.size(), missing.size()); ++t)
-    threads.emplace_back([&, t] {
-      try {
-        for (size_t i; (i = next++) < missing.size();)
-          compile_entry(compilers_[t], *missing[i], compiler_needs_problem_[t]);
-      } catch (...) {
-        errors[t] = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& error : errors)
-    if (error) std::rethrow_exception(error);
+  share_among_compilers(missing.size(), [&](size_t compiler, size_t i) { compile_entry(compiler, *missing[i]); });
 
   std::vector<Verdict> verdicts;
   for (const Config& config : candidates) verdicts.push_back(entry(config).verdict);
@@ -212,7 +245,8 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   const auto status = worker.ask(text(request), {}, reply, limit);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
   Verdict verdict = verdict_of(Json::parse(reply.line));
-  if (verdict.outcome == "oob_write")
+  const bool is_lost = Json::parse(reply.line).value("lost", false);
+  if (verdict.outcome == "oob_write" || is_lost)
     measurer_.reset();  // it may have written elsewhere too: the next one starts clean
   if (verdict.ok()) longest_check_s_ = std::max(longest_check_s_, now_s() - start);
   if (verdict.outcome == "error")  // the operation's own functions failed, not the candidate
@@ -275,12 +309,24 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
                        {"stop_losers", plan.stop_losers}};
     Message reply;
     const auto status = worker.ask(text(request), {}, reply, limits_.measure_s + plan.limit_s);
+    const auto culprit = [&] {
+      const int64_t at = std::clamp<int64_t>(worker.current(), 0, static_cast<int64_t>(ids.size()) - 1);
+      return positions[static_cast<size_t>(at)];
+    };
     if (status != WorkerProcess::Status::ok) {
-      const int64_t culprit = std::clamp<int64_t>(worker.current(), 0, static_cast<int64_t>(ids.size()) - 1);
-      result[positions[static_cast<size_t>(culprit)]].verdict = failure(status, worker, false);
+      result[culprit()].verdict = failure(status, worker, false);
       continue;
     }
     const Json json = Json::parse(reply.line);
+    if (json.value("lost", false)) {
+      result[culprit()].verdict = verdict_of(json);
+      measurer_.reset();
+      continue;
+    }
+    if (json.at("outcome") == "oom" && target_.is_gpu()) {  // operands and workspaces do not fit: not for ever
+      for (const size_t position : positions) result[position] = {verdict_of(json), {}};
+      return result;
+    }
     if (json.at("outcome") != "ok")
       throw Error(ErrorCode::out_of_resources, "measuring " + workload_.operation + ": " + json.value("detail", ""));
     for (size_t i = 0; i < positions.size(); ++i) {

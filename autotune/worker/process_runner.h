@@ -5,6 +5,7 @@
 // process that measures keeps the operands of the current workload, so the buckets of one workload share them. After a
 // crash or a hang a new process takes over and gets the problem again, and candidates when they are next asked for.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,7 +20,7 @@ namespace seqtile::autotune {
 struct RunnerLimits {
   // Until a worker counts as hung. Once a candidate has been verified, 20 times the longest verification (at least two
   // seconds) is enough.
-  double compile_s = 30, verify_s = 10, measure_s = 20;
+  double compile_s = 30, verify_s = 10, measure_s = 20, count_s = 5;
 };
 
 class ProcessRunner final : public Runner {
@@ -35,6 +36,7 @@ class ProcessRunner final : public Runner {
   Verdict check_bucket(const Config& candidate, const Bucket& bucket) override;
   std::vector<Series> measure(std::span<const Config> candidates, const MeasurePlan& plan) override;
   void keep(const Config& candidate) override;
+  std::vector<Counted> count(std::span<const CountTask> tasks) override;
   double now_s() override;
 
  private:
@@ -48,7 +50,11 @@ class ProcessRunner final : public Runner {
   using Slot = std::unique_ptr<WorkerProcess>;
 
   Entry& entry(const Config& config);
-  void compile_entry(Slot& slot, Entry& entry, char& needs_problem);
+  /// Calls work(compiler, item) for every item, on all compilers at once.
+  void share_among_compilers(size_t count, const std::function<void(size_t compiler, size_t item)>& work);
+  Verdict ready_compiler(size_t compiler);
+  void compile_entry(size_t compiler, Entry& entry);
+  Counted count_one(size_t compiler, const CountTask& task);
   WorkerProcess& measurer();
   Verdict ensure_loaded(Entry& entry);
   Verdict run_check(Entry& entry, const std::string& probes, bool repeat, double max_work);

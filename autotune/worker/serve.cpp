@@ -7,7 +7,9 @@
 #include <fstream>
 #include <new>
 
+#include "autotune/worker/count.h"
 #include "jit/compiler.h"
+#include "jit/device_profile.h"
 #include "jit/error.h"
 
 namespace seqtile::autotune {
@@ -19,6 +21,20 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 constexpr bool kLimitMemory = true;
 #endif
 constexpr rlim_t kCompileHeadroom = rlim_t{1} << 30, kRunHeadroom = rlim_t{6} << 30;
+
+const char* outcome_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::out_of_resources: return "oom";
+    case ErrorCode::compile_failed: return "compile_error";
+    case ErrorCode::driver: return "crash";
+    default: return "error";
+  }
+}
+
+Workload read_workload(const nlohmann::json& request) {
+  return {request.at("operation"), *parse_dtype(request.at("dtype").get<std::string>()), request.at("threads"),
+          Fields::parse(request.at("fields").get<std::string>())};
+}
 
 /// Bytes of address space in use.
 rlim_t address_space() {
@@ -33,13 +49,14 @@ rlim_t address_space() {
 /// A candidate, or the compiler working on it, may take some gigabytes more than what is there, not the machine.
 void WorkerServer::limit_memory(uint64_t headroom) {
   if (!kLimitMemory) return;
-  const rlimit limit{address_space() + headroom, RLIM_INFINITY};
+  const rlimit limit{headroom == RLIM_INFINITY ? RLIM_INFINITY : address_space() + headroom, RLIM_INFINITY};
   setrlimit(RLIMIT_AS, &limit);
 }
 
-Device& WorkerServer::device(const std::string& name, int threads) {
-  auto& device = devices_[{name, threads}];
-  if (!device) device = open_device(name, threads);
+Device& WorkerServer::device() {
+  auto& device = devices_[{state_->device_name, state_->workload.threads}];
+  if (!device) device = open_device(state_->device_name, state_->workload.threads);
+  if (!regions_) regions_ = std::make_unique<OperandRegions>(*device, state_->policy.starts_with("cold"));
   return *device;
 }
 
@@ -48,21 +65,20 @@ void WorkerServer::serve() {
   while (channel_.receive(request, -1) == Channel::Status::ok) {
     std::vector<std::byte> payload;
     Json reply;
+    bool is_lost = false;  // a context that a launch has broken answers nothing any more
     try {
       reply = answer(request, payload);
     } catch (const Error& error) {
-      const bool memory = error.code() == ErrorCode::out_of_resources;
-      reply = {{"outcome", memory                                      ? "oom"
-                           : error.code() == ErrorCode::compile_failed ? "compile_error"
-                                                                       : "error"},
-               {"detail", error.what()}};
+      reply = {{"outcome", outcome_of(error.code())}, {"detail", error.what()}};
+      is_lost = error.code() == ErrorCode::driver;
+      if (is_lost) reply["lost"] = true;
     } catch (const std::bad_alloc&) {
       reply = {{"outcome", "oom"}, {"detail", "out of memory"}};
     } catch (const std::exception& error) {
       reply = {{"outcome", "error"}, {"detail", error.what()}};
     }
     if (!payload.empty()) reply["bytes"] = payload.size();
-    if (!channel_.send(reply.dump(-1, ' ', false, Json::error_handler_t::replace), payload)) return;
+    if (!channel_.send(reply.dump(-1, ' ', false, Json::error_handler_t::replace), payload) || is_lost) return;
   }
 }
 
@@ -72,6 +88,7 @@ nlohmann::json WorkerServer::answer(const Message& message, std::vector<std::byt
   if (what == "problem") return set_problem(request);
   if (!state_) throw Error(ErrorCode::internal, "worker: " + what + " before problem");
   if (what == "compile") return compile_one(request, payload);
+  if (what == "count") return count(request);
   if (what == "load") return load(request, message.payload);
   if (what == "check") return check(request);
   if (what == "measure") return measure(request);
@@ -80,19 +97,25 @@ nlohmann::json WorkerServer::answer(const Message& message, std::vector<std::byt
 
 nlohmann::json WorkerServer::set_problem(const Json& request) {
   const OpDef& op = registry_.find(request.at("operation").get<std::string>());
-  Workload workload{op.name, *parse_dtype(request.at("dtype").get<std::string>()), request.at("threads"),
-                    Fields::parse(request.at("fields").get<std::string>())};
-  Device& where = device(request.at("device"), workload.threads);
+  Workload workload = read_workload(request);
+  const std::string device_name = request.at("device");
   state_.reset();
-  state_ = std::make_unique<Current>(Current{&op, std::move(workload), request.at("max_length"), &where, {}, {}, {}});
-  if (!regions_) regions_ = std::make_unique<OperandRegions>(request.at("policy") == "cold", where.target().l3_bytes);
+  state_ = std::make_unique<Current>(Current{&op,
+                                             std::move(workload),
+                                             request.at("max_length"),
+                                             device_name,
+                                             request.at("policy"),
+                                             device_target(device_name),
+                                             {},
+                                             {},
+                                             {}});
   limit_memory(kCompileHeadroom);
   return {{"outcome", "ok"}};
 }
 
 nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::byte>& payload) {
   const Config config = Fields::parse(request.at("config").get<std::string>());
-  const Target& target = state_->device->target();
+  const Target& target = state_->target;
   const auto function = build_kernel(*state_->op, state_->workload, config, target);
   KernelBinary binary = compile(*function, target);
   payload = std::move(binary.code);
@@ -106,8 +129,20 @@ nlohmann::json WorkerServer::compile_one(const Json& request, std::vector<std::b
           {"slots", binary.num_slots}};
 }
 
+nlohmann::json WorkerServer::count(const Json& request) {
+  const Config config = Fields::parse(request.at("config").get<std::string>());
+  const ProgramCounts counts =
+      count_program(*state_->op, read_workload(request), config, request.at("length"), state_->target);
+  return {{"outcome", "ok"},
+          {"warp_instructions", counts.warp_instructions},
+          {"global_sectors", counts.global_sectors},
+          {"shared_wavefronts", counts.shared_wavefronts}};
+}
+
 nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> code) {
-  if (state_->candidates.empty()) limit_memory(kRunHeadroom);
+  // A driver reserves addresses for all memory of all GPUs.
+  const bool is_of_driver = state_->device_name.starts_with("cuda");
+  if (state_->candidates.empty()) limit_memory(is_of_driver ? RLIM_INFINITY : kRunHeadroom);
   KernelBinary binary{
       request.at("symbol"), request.at("target"),
       request.at("stage"),  std::move(code),
@@ -115,7 +150,7 @@ nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> co
       request.at("slots"),  parse_gpu_launch(request.at("gpu").get<std::string>()).value_or(GpuLaunch{})};
   const Config config = Fields::parse(request.at("config").get<std::string>());
   const OpDef& op = *state_->op;
-  LoadedCandidate candidate{config, state_->device->load(std::move(binary)), op.grid(state_->workload, config),
+  LoadedCandidate candidate{config, device().load(std::move(binary)), op.grid(state_->workload, config),
                             op.workspaces ? op.workspaces(state_->workload, config) : std::vector<Workspace>{}};
   state_->candidates.insert_or_assign(request.at("id").get<int64_t>(), std::move(candidate));
   return {{"outcome", "ok"}};
@@ -123,7 +158,7 @@ nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> co
 
 nlohmann::json WorkerServer::check(const Json& request) {
   if (!state_->checker)
-    state_->checker = std::make_unique<Checker>(*state_->op, state_->workload, *state_->device, state_->max_length,
+    state_->checker = std::make_unique<Checker>(*state_->op, state_->workload, device(), state_->max_length,
                                                 references_[state_->op->name + state_->workload.json()]);
   std::vector<Probe> probes;
   for (const Json& probe : request.at("probes")) probes.push_back({probe.at(0), probe.at(1)});
@@ -134,7 +169,8 @@ nlohmann::json WorkerServer::check(const Json& request) {
 
 nlohmann::json WorkerServer::measure(const Json& request) {
   if (!state_->meter)
-    state_->meter = std::make_unique<Meter>(*state_->op, state_->workload, *state_->device, *regions_);
+    state_->meter =
+        std::make_unique<Meter>(*state_->op, state_->workload, device(), *regions_, state_->policy.ends_with("-graph"));
   std::vector<const LoadedCandidate*> candidates;
   for (const int64_t id : request.at("ids")) candidates.push_back(&state_->candidates.at(id));
   const MeasurePlan plan{request.at("length"), request.at("min_rounds"), request.at("max_rounds"),

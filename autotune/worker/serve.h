@@ -1,8 +1,8 @@
 // autotune/worker/serve.h -- what a worker process does with the commands that it gets.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands (field "do"): problem, compile, load, check, measure. Each is answered with one object whose field "outcome"
-// is "ok" or the reason of a failure. Tuning decisions are made on the other side.
+// Commands (field "do"): problem, compile, count, load, check, measure. Each is answered with one object whose field
+// "outcome" is "ok" or the reason of a failure. Tuning decisions are made on the other side.
 #pragma once
 #include <map>
 #include <memory>
@@ -30,7 +30,8 @@ class WorkerServer {
     const OpDef* op;
     Workload workload;
     int64_t max_length;
-    Device* device;
+    std::string device_name, policy;
+    Target target;
     std::unique_ptr<Checker> checker;
     std::unique_ptr<Meter> meter;
     std::map<int64_t, LoadedCandidate> candidates;
@@ -39,10 +40,12 @@ class WorkerServer {
   Json answer(const Message& request, std::vector<std::byte>& payload);
   Json set_problem(const Json& request);
   Json compile_one(const Json& request, std::vector<std::byte>& payload);
+  Json count(const Json& request);
   Json load(const Json& request, std::vector<std::byte> code);
   Json check(const Json& request);
   Json measure(const Json& request);
-  Device& device(const std::string& name, int threads);
+  /// The current workload's; opened only where candidates are run, not where they are compiled.
+  Device& device();
   void limit_memory(uint64_t headroom);
 
   const Registry& registry_;

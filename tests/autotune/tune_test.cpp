@@ -207,8 +207,8 @@ TEST_CASE("tune: on this machine the default, raced against its own copy, is kep
   for (int64_t n = 1000; n < 1100; ++n) {
     const Workload workload = test::toy_add("plain/16,copy/16", n);
     autotune::tune(files.registry, {{"toy", workload, 512, 512}}, "cpu", *files.store, *files.artifacts, options);
-    const auto records = files.store->records(
-        make_key(files.registry.find("toy_add"), workload, open_device("cpu", 1)->info(), "cold"));
+    const auto records =
+        files.store->records(make_key(files.registry.find("toy_add"), workload, open_device("cpu", 1)->info(), "cold"));
     REQUIRE(records.size() == 1);
     kept += Config::parse(records[0].config_json).get_string("form") == "plain";
   }

@@ -34,9 +34,10 @@ struct Bench {
   Workload workload = test::toy_add("plain");
   std::unique_ptr<ProcessRunner> runner;
 
-  explicit Bench(RunnerLimits limits = {30, 10, 20}) {
+  explicit Bench(RunnerLimits limits = {30, 10, 20}, const std::string& device = "cpu") {
     setenv("SEQTILE_WORKER", SEQTILE_TUNING_HELPER, 1);
-    runner = std::make_unique<ProcessRunner>("cpu", host_target(), "cold", artifacts, limits);
+    const Target target = device == "cpu" ? host_target() : open_device(device, 1)->target();
+    runner = std::make_unique<ProcessRunner>(device, target, "cold", artifacts, limits);
     runner->begin(op, workload, 4096);
   }
   Verdict verify(const Config& candidate) {
@@ -222,4 +223,52 @@ TEST_CASE("worker: its process ends with the tuner's end of the connection", "[a
   }
   CHECK(before > 0);
   CHECK(after < before);
+}
+
+TEST_CASE("worker: on a simulated GPU right and wrong candidates are told apart", "[autotune][worker][sim]") {
+  Bench bench({30, 10, 20}, "sim:sm_80");
+  bench.runner->begin(bench.op, bench.workload, 64);
+  const Config plain = config("plain", 16);
+  REQUIRE(bench.verify(plain).detail == "");
+  CHECK(bench.runner->check_bucket(plain, bucket(64)).detail == "");
+  const auto series = bench.runner->measure({&plain, 1}, {64, 5, 9, 1, false})[0];
+  REQUIRE(series.verdict.ok());
+  REQUIRE(series.us.size() >= 5);
+  CHECK(series.us.front() > 0);
+  CHECK(series.us.front() == series.us.back());  // of counters, not of a clock
+  for (const auto& [form, outcome] : {std::pair{"wrong", "wrong_result"},
+                                      {"unwritten", "wrong_result"},
+                                      {"oob", "oob_write"},
+                                      {"under", "oob_write"},
+                                      {"dirty", "nondeterministic"}}) {
+    INFO(form);
+    CHECK(bench.verify(config(form)).outcome == outcome);
+  }
+}
+
+TEST_CASE("worker: what a GPU refuses ends the process that owns it, and the next one takes over",
+          "[autotune][worker][sim]") {
+  Bench bench({30, 3, 20}, "sim:sm_80");
+  bench.runner->begin(bench.op, bench.workload, 64);
+  const Verdict verdict = bench.verify(config("segfault"));
+  CHECK(verdict.outcome == "crash");
+  CHECK(verdict.detail.find("out of bounds") != std::string::npos);
+  CHECK(bench.verify(config("hang")).outcome == "hang");
+  CHECK(bench.still_works());
+}
+
+TEST_CASE("worker: small calls are counted for a GPU that is not here", "[autotune][worker][sim]") {
+  Bench bench({30, 10, 20}, "h200");
+  const CountTask plain{config("plain", 16), bench.workload, 64}, wide{config("plain", 64), bench.workload, 64};
+  const CountTask broken{config("build_throw"), bench.workload, 64}, lost{config("segfault"), bench.workload, 64};
+  const auto counted = bench.runner->count(std::vector<CountTask>{plain, wide, broken, lost});
+  REQUIRE(counted.size() == 4);
+  REQUIRE(counted[0].verdict.detail == "");
+  CHECK(counted[0].counts.warp_instructions > 0);
+  const double sectors = 2 * 16 * static_cast<double>(bench.workload.fields.get_int("n")) * 4 / 32;  // read and written
+  CHECK(counted[0].counts.global_sectors == Approx(sectors));
+  CHECK(counted[1].counts.global_sectors == Approx(4 * sectors));
+  CHECK_FALSE(counted[2].verdict.ok());
+  CHECK_FALSE(counted[3].verdict.ok());
+  CHECK_FALSE(counted[3].verdict.detail.empty());
 }

@@ -53,4 +53,13 @@ std::vector<autotune::Series> FakeRunner::measure(std::span<const autotune::Conf
   return series;
 }
 
+std::vector<autotune::Counted> FakeRunner::count(std::span<const autotune::CountTask> tasks) {
+  std::vector<autotune::Counted> counted;
+  for (const autotune::CountTask& task : tasks) {
+    ++counts;
+    counted.push_back(counter ? counter(task) : autotune::Counted{{"error", "the machine does not know it"}, {}});
+  }
+  return counted;
+}
+
 }  // namespace seqtile::test

@@ -26,13 +26,16 @@ class FakeRunner : public autotune::Runner {
   std::vector<autotune::Series> measure(std::span<const autotune::Config> candidates,
                                         const autotune::MeasurePlan& plan) override;
   void keep(const autotune::Config& candidate) override { kept.insert(candidate.json()); }
+  std::vector<autotune::Counted> count(std::span<const autotune::CountTask> tasks) override;
   double now_s() override { return clock_s; }
 
   std::map<std::string, autotune::Verdict> compile_failures, check_failures, bucket_failures;  ///< by configuration
   std::set<std::string> kept;
   double clock_s = 1000;
-  int64_t compiles = 0, measured = 0;  ///< candidates
-  std::function<void()> on_measure;    ///< called before each measurement
+  int64_t compiles = 0, measured = 0;                                    ///< candidates
+  std::function<autotune::Counted(const autotune::CountTask&)> counter;  ///< absent: nothing is known
+  int64_t counts = 0;
+  std::function<void()> on_measure;  ///< called before each measurement
 
  private:
   Model model_;

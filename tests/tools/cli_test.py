@@ -309,6 +309,48 @@ class Json(Cli):
         self.assertGreater(replay.json()["executed"], 5)
         self.assertEqual(replay.json()["verified"], replay.json()["executed"])
 
+    def test_devices_lists_profiles(self):
+        run = self.seqtile("devices", "--json")
+        profiles = {profile["profile"]: profile for profile in run.json()["profiles"]}
+        self.assertEqual(set(profiles), {"h200", "h100_sxm", "a100"})
+        self.assertEqual(profiles["h200"]["facts"]["sm"], "90")
+        self.assertTrue(profiles["a100"]["sources"])
+
+    def test_prewarm_for_a_gpu_that_is_not_here(self):
+        flags = ["--device", "a100", "--model", "model.json", "--lengths", "1..32"]
+        stores = ["--cache", "a100.db", "--artifacts", "a100_artifacts.db"]
+        plan = self.seqtile("prewarm", *flags, *stores, "--dry-run", "--json")
+        self.assertEqual(plan.code, 0, plan.err)
+        run = self.seqtile("prewarm", *flags, *stores, "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assertTrue(found["covered"] and found["complete"])
+        self.assertEqual(found["modelled"], found["buckets"])
+        self.assertEqual(found["buckets"], plan.json()["buckets"])
+        self.assertLess(found["binaries"], found["buckets"])
+        self.assertEqual(self.seqtile("prewarm", *flags, *stores, "--json").json()["trials"], 0)
+        proof = self.seqtile("prove", *flags, *stores, "--json")
+        self.assertEqual(proof.code, 0, proof.out)
+        self.assertEqual(set(proof.json()["binaries"]) - {"ptx", "cubin"}, set())
+        self.assertEqual(self.seqtile("prove", "--device", "h200", *flags[2:], *stores).code, 1)
+        answer = self.seqtile("explain", "linear", "--set", "n=128", "--set", "k=192", "--dtype", "f32", "--device",
+                              "a100", "--length", "9", "--cache", "a100.db", "--json")
+        self.assertEqual(answer.json()["origin"], "modelled", answer.out)
+        self.assertRegex(answer.out, "predicted for length 16")
+        self.assertRegex(answer.out, "nothing was measured")
+
+    def test_tune_on_a_simulated_gpu(self):
+        flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",
+                 "--artifacts", "sim_artifacts.db", "--json"]
+        run = self.seqtile(*flags)
+        self.assertEqual(run.code, 0, run.out + run.err)
+        self.assertTrue(run.json()["complete"])
+        self.assertGreater(run.json()["tunings"], 0)
+        self.assertEqual(self.seqtile(*flags).json()["trials"], 0)
+        answer = self.seqtile("explain", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--length", "3",
+                              "--cache", "sim.db", "--json")
+        self.assertEqual(answer.json()["origin"], "modelled")
+
     def test_compile(self):
         for stage, pattern in (("tile", r"dot"), ("ll", r"define .*"), ("asm", r"ret")):
             run = self.seqtile("compile", *LINEAR, "--length", "40", "--emit", stage, "--json")

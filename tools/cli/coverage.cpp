@@ -18,6 +18,8 @@ class BinaryCheck {
  public:
   BinaryCheck(Device& device, ArtifactStore& artifacts) : device_(device), artifacts_(artifacts) {}
 
+  std::map<std::string, int64_t> stages;
+
   const std::string& problem(const ArtifactKey& key) {
     const auto [found, is_new] = known_.try_emplace(key.hash);
     if (is_new) found->second = load(key);
@@ -29,7 +31,9 @@ class BinaryCheck {
     auto binary = artifacts_.load(key);
     if (!binary) return "no binary for its configuration; run `seqtile cache build`";
     try {
+      const std::string stage = binary->stage;
       device_.load(std::move(*binary));
+      ++stages[stage];
       return {};
     } catch (const Error& error) {
       return std::string("its binary does not load: ") + error.what();
@@ -76,6 +80,7 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
     if (problem.empty()) coverage.covered += part.hi - part.lo + 1;
     else add_gap(coverage, request.label, part, problem);
   }
+  coverage.stages = std::move(binaries.stages);
   return coverage;
 }
 

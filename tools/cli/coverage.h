@@ -1,6 +1,7 @@
 // tools/cli/coverage.h -- which lengths of an operation have a record and a loadable binary.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct Gap {
 
 struct Coverage {
   int64_t lengths = 0, covered = 0;
-  std::vector<Gap> gaps;  ///< neighbours with one reason are one gap
+  std::map<std::string, int64_t> stages;  ///< distinct binaries by what they are: blob, ptx, cubin
+  std::vector<Gap> gaps;                  ///< neighbours with one reason are one gap
 };
 
 /// Looks at every bucket of the request; reads, never measures or compiles.

@@ -22,6 +22,15 @@ struct Answer {
   bool is_recorded = false;
 };
 
+/// What a modelled decision rests on is in the trial of its configuration.
+std::string modelled_reason(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
+  std::string reason = fmt::format("predicted for length {}: {} (default {})", record.measured_length,
+                                   format_us(record.median_us), format_us(record.default_us));
+  for (const cache::TrialRow& trial : trials)
+    if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
+  return reason + "; nothing was measured: `seqtile tune` on the GPU does that";
+}
+
 std::string reason_of(const cache::Record& record) {
   std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
                                    record.measured_length, format_us(record.median_us), format_us(record.p20_us),
@@ -37,7 +46,9 @@ Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, 
   for (const cache::Record& record : records)
     if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo && record.hi == bucket.hi)
       return {std::string(cache::origin_name(record.origin)),
-              reason_of(record),
+              record.origin == cache::Origin::modelled
+                  ? modelled_reason(record, store.trials(key, record.bucket_version, record.lo, record.hi))
+                  : reason_of(record),
               autotune::Config::parse(record.config_json),
               record.median_us,
               record.default_us,
@@ -61,7 +72,9 @@ Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, 
 }
 
 Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials) {
-  std::erase_if(trials, [](const cache::TrialRow& trial) { return trial.outcome != "ok" || trial.median_us <= 0; });
+  std::erase_if(trials, [](const cache::TrialRow& trial) {
+    return (trial.outcome != "ok" && trial.outcome != "modelled") || trial.median_us <= 0;
+  });
   std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
   Table table({"  runner-up", "median", "times the winner"});
   Json list = Json::array();

@@ -12,18 +12,28 @@
 namespace seqtile::cli {
 namespace {
 
+/// "7 cubin, 1 ptx".
+std::string list_stages(const std::map<std::string, int64_t>& stages) {
+  std::string text;
+  for (const auto& [stage, count] : stages)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_count(count), stage);
+  return text;
+}
+
 int run(const Session& session, const Options& options) {
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
-  Table table({"operation", "lengths", "covered", "threads"});
+  Table table({"operation", "lengths", "covered", "threads", "binaries"});
+  std::map<std::string, int64_t> stages;
   Json missing = Json::array();
   int64_t pairs = 0, covered = 0;
   for (const autotune::TuneRequest& request : requests) {
     const auto device = open_device_of(options, request.workload.threads);
     const Coverage coverage = coverage_of(session.registry, request, *device, *store, *artifacts);
     table.add({request.label, format_count(coverage.lengths), format_count(coverage.covered),
-               std::to_string(request.workload.threads)});
+               std::to_string(request.workload.threads), list_stages(coverage.stages)});
+    for (const auto& [stage, count] : coverage.stages) stages[stage] += count;
     for (const Gap& gap : coverage.gaps)
       missing.push_back({{"operation", gap.operation}, {"lo", gap.lo}, {"hi", gap.hi}, {"reason", gap.reason}});
     pairs += coverage.lengths;
@@ -35,12 +45,14 @@ int run(const Session& session, const Options& options) {
                            format_bucket(gap["lo"], gap["hi"]), gap["reason"].get<std::string>()));
   print_line(fmt::format("{} of {} (operation, length) pairs have a record and a loadable binary",
                          format_count(covered), format_count(pairs)));
+  if (!stages.empty()) print_line("binaries: " + list_stages(stages));
   const LengthRange asked = parse_lengths("--lengths", options.lengths);
   if (options.json)
     print_json({{"lengths", asked.hi - asked.lo + 1},
                 {"operations", requests.size()},
                 {"pairs", pairs},
                 {"covered", covered},
+                {"binaries", stages},
                 {"missing", std::move(missing)}});
   return covered == pairs ? kDone : kNo;
 }

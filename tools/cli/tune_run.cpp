@@ -63,6 +63,10 @@ void print_report(const autotune::TuneReport& report, bool json) {
                          format_counted(report.tunings, "tuning"), format_counted(report.merges, "merge"),
                          format_counted(report.trials, "trial"), format_count(report.failed_trials),
                          format_seconds(report.seconds)));
+  if (report.modelled > 0)
+    print_line(fmt::format("{} modelled for a GPU that is not here, with {} {}; a run there measures them",
+                           format_counted(report.modelled, "bucket"), format_count(report.binaries),
+                           report.binaries == 1 ? "binary" : "binaries"));
   if (!report.covered)
     print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
   else if (!report.complete)
@@ -73,6 +77,8 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"ranges", report.ranges},
                 {"tunings", report.tunings},
                 {"merges", report.merges},
+                {"modelled", report.modelled},
+                {"binaries", report.binaries},
                 {"trials", report.trials},
                 {"failed_trials", report.failed_trials},
                 {"seconds", report.seconds},

@@ -1,0 +1,245 @@
+// autotune/tuning/modelling.cpp -- decisions for a GPU that is not here: ranked, compiled, stored as modelled.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every bucket's space is ranked by the cost model. The first few of each bucket, and its default, are candidates of
+// all buckets of the operation; small calls of them run on the PTX machine, and its counters take the place of the
+// model's estimates (gpu_model.h). Where a candidate cannot be counted its estimate stays, scaled as the others' were.
+// The model cannot tell 3 % apart, so that within them a configuration serves as many neighbouring buckets as it can:
+// few binaries.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "autotune/tuning/session.h"
+#include "autotune/tuning/stats.h"
+#include "jit/base/log.h"
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr size_t kRefined = 4;           // candidates that a bucket brings in, beside the default
+constexpr size_t kStoredTrials = 5;      // of a bucket
+constexpr double kIndistinct = 1.03;     // predictions closer than this are equal
+constexpr double kCountingSeconds = 20;  // of an operation
+constexpr size_t kCountsAtOnce = 32;     // between looks at the clock
+
+/// A configuration in one bucket.
+struct Candidate {
+  Config config;
+  double us = 0;
+  std::string detail;  ///< what the prediction rests on
+};
+
+std::string sample_name(const Config& config, const GpuSample& sample) {
+  return fmt::format("{} {} {}", config.json(), sample.workload.json(), sample.length);
+}
+
+std::string describe_counts(const ProgramCounts& c) {
+  return fmt::format(
+      "counted on the PTX machine: {:.0f} warp instructions, {:.0f} global sectors, {:.0f} shared accesses a program",
+      c.warp_instructions, c.global_sectors, c.shared_wavefronts);
+}
+
+}  // namespace
+
+struct TuningSession::Open {
+  BucketState* state;
+  RankedSpace space;
+  std::vector<Candidate> candidates;
+  const Candidate* chosen = nullptr;
+
+  const Candidate* find(const Config& config) const {
+    for (const Candidate& candidate : candidates)
+      if (candidate.config == config) return &candidate;
+    return nullptr;
+  }
+  double best_us() const {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Candidate& candidate : candidates) best = std::min(best, candidate.us);
+    return best;
+  }
+  /// Those that the model cannot tell from the best.
+  std::vector<Config> indistinct() const {
+    std::vector<Config> found;
+    for (const Candidate& candidate : candidates)
+      if (candidate.us <= kIndistinct * best_us()) found.push_back(candidate.config);
+    return found;
+  }
+};
+
+struct TuningSession::Modelled {
+  std::vector<Open> buckets;  ///< ascending
+
+  /// From the longest bucket down: what is good enough for this one and the most of those before it.
+  void choose() {
+    for (size_t end = buckets.size(); end > 0;) {
+      std::vector<Config> shared = buckets[end - 1].indistinct();
+      size_t begin = end - 1;
+      for (; begin > 0 && !shared.empty(); --begin) {
+        std::vector<Config> both;
+        for (const Config& config : buckets[begin - 1].indistinct())
+          if (std::find(shared.begin(), shared.end(), config) != shared.end()) both.push_back(config);
+        if (both.empty()) break;
+        shared = std::move(both);
+      }
+      const Config* best = nullptr;
+      double least = std::numeric_limits<double>::infinity();
+      for (const Config& config : shared) {
+        double sum = 0;
+        for (size_t i = begin; i < end; ++i) sum += buckets[i].find(config)->us / buckets[i].best_us();
+        if (sum < least) least = sum, best = &config;
+      }
+      for (size_t i = begin; i < end; ++i) buckets[i].chosen = best ? buckets[i].find(*best) : nullptr;
+      end = begin;
+    }
+  }
+  std::vector<Config> chosen() const {
+    std::vector<Config> configs;
+    for (const Open& open : buckets)
+      if (open.chosen && std::find(configs.begin(), configs.end(), open.chosen->config) == configs.end())
+        configs.push_back(open.chosen->config);
+    return configs;
+  }
+};
+
+void TuningSession::model_all() {
+  for (Item& item : items_) {
+    if (is_over()) return;
+    const bool is_done = std::all_of(item.buckets.begin(), item.buckets.end(),
+                                     [](const BucketState& state) { return state.is_resolved(); });
+    if (!is_done) model_item(item);
+    flush();
+  }
+}
+
+void TuningSession::model_item(Item& item) {
+  begin(item);
+  report_progress("rank " + describe(item, item.buckets.back().bucket));
+  Modelled modelled;
+  std::vector<Config> together;
+  const auto bring_in = [&](const Config& config) {
+    if (std::find(together.begin(), together.end(), config) == together.end()) together.push_back(config);
+  };
+  for (BucketState& state : item.buckets) {
+    if (state.is_resolved()) continue;
+    Open open{&state, rank_space(item, state.bucket.hi, target_), {}};
+    for (size_t i = 0; i < std::min(kRefined, open.space.configs.size()); ++i) bring_in(open.space.configs[i]);
+    bring_in(open.space.default_config);
+    modelled.buckets.push_back(std::move(open));
+  }
+  for (Open& open : modelled.buckets)
+    for (const Config& config : together)
+      if (std::find(open.space.configs.begin(), open.space.configs.end(), config) != open.space.configs.end()) {
+        const double us = predicted_us(*item.op, item.workload, config, open.state->bucket.hi, target_);
+        if (std::isfinite(us)) open.candidates.push_back({config, us, "the cost model alone"});
+      }
+  refine(item, modelled);
+
+  for (bool all_compile = false; !all_compile;) {
+    modelled.choose();
+    const std::vector<Config> configs = modelled.chosen();
+    report_progress("compile " + describe(item, item.buckets.back().bucket), true);
+    const std::vector<Verdict> verdicts = runner_.compile(configs);
+    all_compile = true;
+    std::vector<Config> failed;
+    for (size_t i = 0; i < configs.size(); ++i) {
+      if (verdicts[i].ok()) continue;
+      all_compile = false;
+      failed.push_back(configs[i]);
+      for (const Open& open : modelled.buckets)
+        if (open.chosen && open.chosen->config == configs[i])
+          note_trial(item, make_trial(open.state->bucket, configs[i], verdicts[i]));
+    }
+    for (Open& open : modelled.buckets)
+      std::erase_if(open.candidates, [&](const Candidate& candidate) {
+        return std::find(failed.begin(), failed.end(), candidate.config) != failed.end();
+      });
+  }
+  publish_modelled(item, modelled);
+}
+
+/// Puts the counters of small calls in the place of estimates.
+void TuningSession::refine(Item& item, Modelled& modelled) {
+  const OpDef& op = *item.op;
+  if (!op.gpu_work || !op.gpu_samples) return;
+  std::map<std::string, Counted> counted;
+  std::vector<CountTask> tasks;
+  for (const Open& open : modelled.buckets)
+    for (const Candidate& candidate : open.candidates)
+      for (const GpuSample& sample : op.gpu_samples(item.workload, candidate.config, open.state->bucket.hi))
+        if (counted.try_emplace(sample_name(candidate.config, sample), Counted{{"error", "out of time"}, {}}).second)
+          tasks.push_back({candidate.config, sample.workload, sample.length});
+  const double start = runner_.now_s();
+  for (size_t i = 0; i < tasks.size() && !is_over() && runner_.now_s() - start < kCountingSeconds; i += kCountsAtOnce) {
+    report_progress(fmt::format("count {} of {} {}", i, tasks.size(), describe(item, item.buckets.back().bucket)));
+    const auto part = std::span(tasks).subspan(i, std::min(kCountsAtOnce, tasks.size() - i));
+    const auto results = runner_.count(part);
+    for (size_t t = 0; t < part.size(); ++t)
+      counted[sample_name(part[t].config, {part[t].workload, part[t].length})] = results[t];
+  }
+
+  for (Open& open : modelled.buckets) {
+    const int64_t length = open.state->bucket.hi;
+    std::vector<double> ratios;
+    std::vector<Candidate*> uncounted;
+    for (Candidate& candidate : open.candidates) {
+      ProgramCounts sum;
+      std::string problem;
+      const auto samples = op.gpu_samples(item.workload, candidate.config, length);
+      for (const GpuSample& sample : samples) {
+        const Counted& one = counted.at(sample_name(candidate.config, sample));
+        if (one.verdict.ok()) sum.add(one.counts, sample.weight);
+        else problem = one.verdict.detail;
+      }
+      if (!problem.empty() || samples.empty()) {
+        uncounted.push_back(&candidate);
+        if (!problem.empty()) candidate.detail = "the cost model alone; not counted: " + problem;
+        continue;
+      }
+      GpuWork work = op.gpu_work(item.workload, candidate.config, length, target_);
+      apply_counts(sum, work);
+      const double us = predict_us(work, target_.gpu);
+      ratios.push_back(us / candidate.us);
+      candidate.us = us;
+      candidate.detail = describe_counts(sum);
+    }
+    for (Candidate* candidate : uncounted)
+      if (!ratios.empty()) candidate->us *= median(ratios);
+  }
+}
+
+void TuningSession::publish_modelled(Item& item, const Modelled& modelled) {
+  std::set<std::string> binaries;
+  for (const Open& open : modelled.buckets) {
+    BucketState& state = *open.state;
+    if (!open.chosen) {
+      state.failed = true;
+      log_line(LogLevel::warning, describe(item, state.bucket) + ": no candidate fits the GPU and compiles");
+      continue;
+    }
+    std::vector<const Candidate*> order;
+    for (const Candidate& candidate : open.candidates) order.push_back(&candidate);
+    std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->us < b->us; });
+    const Candidate* standard = open.find(open.space.default_config);
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (i >= kStoredTrials && order[i] != open.chosen && order[i] != standard) continue;
+      note_trial(item,
+                 make_trial(state.bucket, order[i]->config, {kModelledOutcome, order[i]->detail}, {order[i]->us}));
+      pending_trials_.back().second.samples = 0;
+    }
+    auto record = make_record(state.bucket, open.chosen->config, open.space.hash, cache::Origin::modelled,
+                              {open.chosen->us}, {standard ? standard->us : open.chosen->us});
+    record.samples = 0;
+    ++report_.modelled;
+    if (binaries.insert(record.config_json).second) {
+      ++report_.binaries;
+      runner_.keep(open.chosen->config);
+    }
+    publish(item, state, std::move(record));
+  }
+}
+
+}  // namespace seqtile::autotune
