@@ -62,7 +62,9 @@ class SimulatedCall {
       const Operand& operand = arena.operand(0, arg.name);
       device_->register_memory(arg.name, {operand.as<std::byte>(), static_cast<size_t>(operand.bytes())});
     }
-    autotune::CallLayout(schema).bind(arena.tensors()[0], launch.length, {}, call_);
+    const autotune::CallLayout layout(schema, true);
+    layout.bind(arena.tensors()[0], launch.length, {}, call_);
+    layout.finish({}, nullptr, call_);
     grid_ = autotune::grid_of(op.grid(arena.workload(), config), call_.symbol_values());
   }
   sim::SimDevice& device() { return *device_; }

@@ -203,10 +203,16 @@ int Program::group_of(const ir::Value* tile) const {
 // Rows of a stream's tile beyond its view, where the tensor goes on: zeros, as a load gives.
 void Program::clear_overhang(const TmaStream& stream, const Staged& tile) {
   const Op& load = *stream.stream.load;
-  if (!load.operands[0]->def) return;  // a whole tensor: TMA has done it
-  Value *row = scalars_.at(load.operands[1]), *size = views_.at(load.operands[0]).sizes[0];
+  const ir::Value* view = load.operands[0];
+  Value *row = scalars_.at(load.operands[1]), *size = views_.at(view).sizes[0];
   Value* is_cut = e_.b.CreateOr(e_.b.CreateICmpSLT(row, e_.i64(0)),
                                 e_.b.CreateICmpSGT(e_.b.CreateAdd(row, e_.i64(stream.rows)), size));
+  if (!view->def) {
+    // TMA has put zeros behind a whole tensor; only a length that lies in device memory may end before the tensor does.
+    Value* whole = e_.function->getArg(tma_.maps[static_cast<size_t>(stream.maps.at(view))].first_slot + 1);
+    if (size == whole || llvm::isa<llvm::Constant>(size)) return;
+    is_cut = e_.b.CreateAnd(is_cut, e_.b.CreateICmpSLT(size, whole));
+  }
   const DType dtype = load.results[0]->type.dtype;
   const LinearLayout layout = copy_layout(load.results[0]->type);
   const int width = static_cast<int>(16 / tile.element_bytes);
