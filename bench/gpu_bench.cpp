@@ -1,0 +1,302 @@
+// bench/gpu_bench.cpp -- the program seqtile_gpu_bench: our kernels on a GPU beside cuBLAS and a device copy.
+// SPDX-License-Identifier: Apache-2.0
+//
+// One round times every implementation of a case once, between two events, after the last-level cache was overwritten;
+// the medians of the rounds are printed. Inputs are random, because a GPU draws less power on zeros. The first results
+// of linear are compared with cuBLAS's before anything is timed. peers/torch_gpu.py reads the JSON and adds PyTorch.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <regex>
+
+#include "autotune/engine.h"
+#include "autotune/op_def.h"
+#include "autotune/worker/problem.h"
+#include "bench/peers/cublas.h"
+#include "bench/stats.h"
+#include "jit/error.h"
+#include "kernels/registry.h"
+
+namespace seqtile::bench {
+namespace {
+
+using autotune::Fields;
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string device = "cuda:0", filter = ".", cache, artifacts, out;
+  int rounds = 15;
+  bool list = false, small = false;
+};
+
+struct GpuCase {
+  std::string name, operation;
+  Fields fields;
+  int64_t length;
+};
+
+std::vector<GpuCase> linear_cases(bool small) {
+  std::vector<GpuCase> cases;
+  const auto add = [&](int64_t m, int64_t n, int64_t k) {
+    cases.push_back({fmt::format("linear/bf16/m{}_n{}_k{}", m, n, k), "linear", {{"n", n}, {"k", k}}, m});
+  };
+  if (small) return add(64, 128, 64), cases;
+  add(4096, 4096, 4096);
+  add(8192, 8192, 8192);
+  // Llama-3-8B: query, key and value, output, gate or up, down.
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{6144, 4096}, {4096, 4096}, {14336, 4096}, {4096, 14336}})
+    for (const int64_t m : {512, 2048, 8192})
+      if (m != 4096 || n != 4096 || k != 4096) add(m, n, k);
+  return cases;
+}
+
+std::vector<GpuCase> all_cases(bool small) {
+  std::vector<GpuCase> cases = linear_cases(small);
+  const Fields heads{
+      {"heads", int64_t{32}}, {"kv_heads", int64_t{8}}, {"head_dim", int64_t{128}}, {"phase", std::string("prefill")}};
+  for (const int64_t length : small ? std::vector<int64_t>{64} : std::vector<int64_t>{1024, 2048, 4096, 8192, 16384})
+    cases.push_back(
+        {fmt::format("attention_forward/bf16/causal_h32_kv8_d128_s{}", length), "attention_forward", heads, length});
+  const int64_t rows = small ? 16 : 8192;
+  cases.push_back({fmt::format("rms_norm/bf16/m{}_n4096", rows), "rms_norm", {{"n", int64_t{4096}}}, rows});
+  cases.push_back({fmt::format("softmax/bf16/m{}_n4096", rows), "softmax", {{"n", int64_t{4096}}}, rows});
+  cases.push_back({fmt::format("silu_and_mul/bf16/m{}_n14336", rows), "silu_and_mul", {{"n", int64_t{14336}}}, rows});
+  return cases;
+}
+
+/// The tensors of one call in device memory: integers as the operation fills them, the rest random.
+class Call {
+ public:
+  Call(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length) : length_(length) {
+    const autotune::Workload& workload = handle.workload();
+    symbols_ = op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
+    autotune::Problem problem{&workload, &handle.schema(), symbols_, {}};
+    for (const autotune::ArgSpec& arg : handle.schema().args)
+      problem.tensors.push_back(autotune::describe_arg(arg, handle.schema(), symbols_));
+    for (size_t i = 0; i < problem.tensors.size(); ++i) place(device, op, problem, i);
+    tensors_ = problem.tensors;
+  }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<int64_t>& symbols() const { return symbols_; }
+  std::span<const int64_t> scalars(const Handle& handle) const {
+    return std::span(symbols_).last(handle.schema().scalars.size());
+  }
+  int64_t length() const { return length_; }
+
+ private:
+  void place(Device& device, const autotune::OpDef& op, autotune::Problem& problem, size_t i) {
+    Tensor& tensor = problem.tensors[i];
+    const auto bytes = static_cast<size_t>(tensor.num_elements() * dtype_bytes(tensor.dtype));
+    std::vector<std::byte> host(std::min<size_t>(bytes, size_t{8} << 20));
+    if (is_integer(tensor.dtype)) {
+      host.resize(bytes);
+      tensor.data = host.data();
+      if (op.fill) op.fill(problem, i, 1);
+    } else {
+      fill_randomly(host, tensor.dtype);
+    }
+    memory_.emplace_back(device.memory(), bytes);
+    auto* to = static_cast<std::byte*>(memory_.back().data());
+    for (size_t at = 0; at < bytes; at += host.size())
+      device.memory().copy(to + at, host.data(), std::min(host.size(), bytes - at));
+    device.streams().synchronize({});
+    tensor.data = to;
+  }
+  static void fill_randomly(std::span<std::byte> bytes, DType dtype) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0, 0.5f);
+    if (dtype == DType::f32) {
+      for (float& value : std::span(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4)) value = normal(random);
+    } else {  // bf16: the upper half of an f32
+      for (uint16_t& value : std::span(reinterpret_cast<uint16_t*>(bytes.data()), bytes.size() / 2))
+        value = static_cast<uint16_t>(std::bit_cast<uint32_t>(normal(random)) >> 16);
+    }
+  }
+
+  int64_t length_;
+  std::vector<int64_t> symbols_;
+  std::vector<DeviceBuffer> memory_;
+  std::vector<Tensor> tensors_;
+};
+
+struct Contestant {
+  std::string name;
+  std::function<void(Stream)> run;
+  std::vector<double> us;
+};
+
+class Program {
+ public:
+  explicit Program(const Arguments& arguments)
+      : arguments_(arguments),
+        registry_(kernels::make_registry()),
+        engine_(Engine::open(
+            {.device = arguments.device, .threads = 1, .cache = arguments.cache, .artifacts = arguments.artifacts},
+            registry_)),
+        device_(engine_->device()),
+        cublas_(device_.info().kind == "cuda" ? open_cublas() : nullptr),
+        flush_(device_.memory(), arguments.small ? 1 << 10 : size_t{256} << 20),
+        stream_(device_.streams()) {}
+
+  Json run(const GpuCase& item) {
+    const autotune::OpDef& op = registry_.find(item.operation);
+    const Handle handle = engine_->prepare(autotune::Workload{item.operation, DType::bf16, 1, item.fields});
+    Call call(device_, op, handle, item.length);
+    std::vector<Contestant> contestants{
+        {"seqtile", [&](Stream stream) { handle(call.tensors(), call.length(), call.scalars(handle), stream); }, {}}};
+    const autotune::Cost cost = op.cost(handle.workload(), call.symbols());
+    const size_t half = static_cast<size_t>(cost.bytes_read + cost.bytes_written) / 2;
+    DeviceBuffer from(device_.memory(), half), to(device_.memory(), half);
+    if (item.operation == "linear" && cublas_) {
+      contestants.push_back({"cublas",
+                             [&](Stream stream) {
+                               cublas_->linear(call.tensors()[0], call.tensors()[1], output_of(handle, call), stream);
+                             },
+                             {}});
+      compare(item, contestants, output_of(handle, call));
+    } else if (cost.flops < 100 * (cost.bytes_read + cost.bytes_written)) {
+      contestants.push_back(
+          {"copy", [&](Stream stream) { device_.memory().copy(to.data(), from.data(), half, stream); }, {}});
+    }
+    time(contestants);
+    return report(item, cost, contestants);
+  }
+
+  std::string peer() const { return cublas_ ? cublas_->version() : "no cuBLAS"; }
+  const DeviceInfo& device() const { return device_.info(); }
+
+ private:
+  static const Tensor& output_of(const Handle& handle, const Call& call) {
+    for (size_t i = 0; i < call.tensors().size(); ++i)
+      if (handle.schema().args[i].role == autotune::ArgRole::output) return call.tensors()[i];
+    throw Error(ErrorCode::internal, "an operation without an output");
+  }
+
+  /// The first results of ours and the peer's. Errors: wrong_result.
+  void compare(const GpuCase& item, std::vector<Contestant>& contestants, const Tensor& output) {
+    std::vector<std::vector<uint16_t>> results;
+    for (Contestant& contestant : contestants) {
+      contestant.run(stream_);
+      std::vector<uint16_t> values(static_cast<size_t>(std::min<int64_t>(output.num_elements(), 4096)));
+      device_.memory().copy(values.data(), output.data, 2 * values.size(), stream_);
+      device_.streams().synchronize(stream_);
+      results.push_back(std::move(values));
+    }
+    const auto real = [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); };
+    for (size_t i = 0; i < results[0].size(); ++i) {
+      const float ours = real(results[0][i]), theirs = real(results[1][i]);
+      if (!(std::fabs(ours - theirs) <= 0.05f + 0.02f * std::fabs(theirs)))
+        throw Error(ErrorCode::wrong_result,
+                    fmt::format("{}: element {} is {}, cuBLAS says {}", item.name, i, ours, theirs));
+    }
+  }
+
+  void time(std::vector<Contestant>& contestants) {
+    const auto start = device_.streams().create_event(), end = device_.streams().create_event();
+    for (int round = -2; round < arguments_.rounds; ++round)  // two to warm up
+      for (Contestant& contestant : contestants) {
+        device_.memory().fill(flush_.data(), static_cast<uint8_t>(round), flush_.bytes(), stream_);
+        start->record(stream_);
+        contestant.run(stream_);
+        end->record(stream_);
+        const double us = end->us_since(*start);
+        if (round >= 0) contestant.us.push_back(us);
+      }
+  }
+
+  static Json report(const GpuCase& item, const autotune::Cost& cost, const std::vector<Contestant>& contestants) {
+    Json json{{"name", "gpu/" + item.name}, {"operation", item.operation}, {"length", item.length}};
+    for (const auto& field : item.fields.values())
+      std::visit([&](const auto& value) { json["fields"][field.first] = value; }, field.second);
+    for (const Contestant& contestant : contestants) {
+      const double us = median(contestant.us);
+      json["us"][contestant.name] = us;
+      json["p20_us"][contestant.name] = quantile(contestant.us, 0.2);
+      json["p80_us"][contestant.name] = quantile(contestant.us, 0.8);
+      json["tflops"][contestant.name] = 1e-6 * cost.flops / us;
+      json["gb_per_s"][contestant.name] = 1e-3 * (cost.bytes_read + cost.bytes_written) / us;
+    }
+    if (contestants.size() > 1)
+      json["ratio_to_" + contestants[1].name] = median(contestants[1].us) / median(contestants[0].us);
+    return json;
+  }
+
+  const Arguments& arguments_;
+  autotune::Registry registry_;
+  std::unique_ptr<Engine> engine_;
+  Device& device_;
+  std::unique_ptr<Cublas> cublas_;
+  DeviceBuffer flush_;
+  OwnedStream stream_;
+};
+
+void print_row(const Json& row) {
+  std::string line = fmt::format("{:52} {:10.1f} us {:8.1f} TFLOP/s {:8.0f} GB/s", row["name"].get<std::string>(),
+                                 row["us"]["seqtile"].get<double>(), row["tflops"]["seqtile"].get<double>(),
+                                 row["gb_per_s"]["seqtile"].get<double>());
+  for (const char* peer : {"cublas", "copy"})
+    if (row.contains(std::string("ratio_to_") + peer))
+      line += fmt::format("  {:.2f} of {}", row[std::string("ratio_to_") + peer].get<double>(), peer);
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int run(const Arguments& arguments) {
+  const std::regex filter(arguments.filter);
+  std::vector<GpuCase> cases;
+  for (GpuCase& item : all_cases(arguments.small))
+    if (std::regex_search("gpu/" + item.name, filter)) cases.push_back(std::move(item));
+  if (arguments.list) {
+    for (const GpuCase& item : cases) fmt::print("gpu/{}\n", item.name);
+    return 0;
+  }
+  Program program(arguments);
+  fmt::print("{} ({}), {}, median of {} rounds\n", arguments.device, program.device().name, program.peer(),
+             arguments.rounds);
+  Json rows = Json::array();
+  for (const GpuCase& item : cases) {
+    rows.push_back(program.run(item));
+    print_row(rows.back());
+  }
+  if (arguments.out.empty()) return 0;
+  std::ofstream file(arguments.out);
+  file << Json{{"device", program.device().name},
+               {"peer", program.peer()},
+               {"rounds", arguments.rounds},
+               {"benchmarks", rows}}
+              .dump(1)
+       << "\n";
+  if (!file.flush()) throw Error(ErrorCode::io, "--out " + arguments.out + ": cannot be written");
+  return 0;
+}
+
+}  // namespace
+}  // namespace seqtile::bench
+
+int main(int argc, char** argv) {
+  seqtile::bench::Arguments arguments;
+  CLI::App app("Measures kernels on a GPU beside cuBLAS and a device copy; verifies before it times");
+  app.add_option("--device", arguments.device, "cuda:N, or sim:sm_80 with --small to try the program");
+  app.add_option("--filter", arguments.filter, "Regular expression on names");
+  app.add_option("--cache", arguments.cache, "tuning.db (default: the user's)");
+  app.add_option("--artifacts", arguments.artifacts, "artifacts.db (default: the user's)");
+  app.add_option("--rounds", arguments.rounds, "Rounds (default 15)")->check(CLI::PositiveNumber);
+  app.add_option("--out", arguments.out, "Write all numbers as JSON");
+  app.add_flag("--list", arguments.list, "Print the names and measure nothing");
+  app.add_flag("--small", arguments.small, "Shapes that a simulated GPU can do");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return seqtile::bench::run(arguments);
+  } catch (const seqtile::Error& error) {
+    fmt::print(stderr, "seqtile_gpu_bench: {}\n", error.what());
+    const bool is_machine =
+        error.code() == seqtile::ErrorCode::driver || error.code() == seqtile::ErrorCode::unsupported;
+    return is_machine ? 3 : 1;
+  }
+}
