@@ -117,7 +117,7 @@ void for_each_gpu_config(const Shape& s, int64_t length, const Target& target, c
 
 /// Queries, keys and values of all stages, and room to exchange weights and results between threads.
 int64_t shared_bytes(const Workload& w, const Shape& s, int64_t first, int64_t block_n, int64_t num_stages) {
-  constexpr int64_t kPadding = 16, kBarriers = 1024;
+  constexpr int64_t kPadding = 112, kBarriers = 1024;
   const int64_t rows = s.decode ? 16 : first;
   const int64_t operands = (rows + 2 * num_stages * block_n) * s.head_dim,
                 exchanged = rows * std::max(block_n, s.head_dim);

@@ -214,7 +214,7 @@ double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, in
 
 /// Buffers of x and w of all stages, and room to give the results another layout.
 int64_t shared_bytes(const Shape& s, const Tile& t) {
-  constexpr int64_t kPadding = 16, kBarriers = 1024;
+  constexpr int64_t kPadding = 112, kBarriers = 1024;
   const int64_t bytes = dtype_bytes(s.dtype);
   return (t.block_m + t.block_n * s.weights_per_loop()) * t.kc * bytes * t.num_stages +
          t.block_m * (t.block_n * bytes + kPadding) + kBarriers;

@@ -27,6 +27,7 @@ const char* outcome_of(ErrorCode code) {
     case ErrorCode::out_of_resources: return "oom";
     case ErrorCode::compile_failed: return "compile_error";
     case ErrorCode::driver: return "crash";
+    case ErrorCode::timeout: return "hang";
     default: return "error";
   }
 }

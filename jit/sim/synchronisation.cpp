@@ -53,8 +53,11 @@ std::string Cohort::describe_thread(uint32_t thread) const {
 
 void Cohort::publish(Warp& warp) {
   if (++warp.clock[warp.id] >= kMaxTime)
-    throw Error(ErrorCode::unsupported,
-                fmt::format("more than {} synchronisations of one warp; switch the race check off", kMaxTime));
+    throw Error(
+        ErrorCode::timeout,
+        fmt::format("more than {} synchronisations of one warp: an endless loop, or a launch to be made with the "
+                    "race check off",
+                    kMaxTime));
   warp.snapshot = nullptr;
 }
 

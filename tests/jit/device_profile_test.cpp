@@ -12,7 +12,8 @@ using namespace seqtile;
 namespace {
 
 std::map<std::string, std::string> facts_of(const std::string& name) {
-  const auto& facts = open_device(name, 1)->info().facts;
+  const auto device = open_device(name, 1);
+  const auto& facts = device->info().facts;
   return {facts.begin(), facts.end()};
 }
 

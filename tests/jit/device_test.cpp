@@ -158,7 +158,7 @@ TEST_CASE("device: requests that a simulated GPU cannot serve", "[jit][device][s
         device->launch(*kernel, {2, 1, 1}, std::span(slots).first(5));
       },
       ErrorCode::invalid_argument, "5 argument slots");
-  expect_error([] { open_device("sim:sm_70", 1); }, ErrorCode::unsupported, "cpu, sim:sm_80, sim:sm_90a");
+  expect_error([] { open_device("sim:sm_70", 1); }, ErrorCode::unsupported, "cpu, cuda:N, sim:sm_80, sim:sm_90a");
 }
 
 }  // namespace seqtile

@@ -79,8 +79,14 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   const Var tally = form == "dirty" ? b.view("tally", DType::f32, {kDynamic}) : Var();
   const Var row = b.program_id(0) * block;
   store_rows(b, form, x, y, row, block, n, tally);
-  if (form == "oob") b.store_scalar(y, {b.size(y, 0), 0}, b.constant(DType::f32, 7.0));
-  if (form == "under") b.store_scalar(y, {-1, 0}, b.constant(DType::f32, 7.0));
+  const auto in_first_program = [&](auto&& act) {
+    b.if_then(b.compare(Compare::eq, b.program_id(0), 0), [&] {
+      act();
+      return std::vector<Var>{};
+    });
+  };
+  if (form == "oob") in_first_program([&] { b.store_scalar(y, {b.size(y, 0), 0}, b.constant(DType::f32, 7.0)); });
+  if (form == "under") in_first_program([&] { b.store_scalar(y, {-1, 0}, b.constant(DType::f32, 7.0)); });
   if (form == "segfault") b.store_scalar(y, {int64_t{1} << 40, 0}, b.constant(DType::f32, 7.0));
   if (form == "hang")
     b.while_loop(

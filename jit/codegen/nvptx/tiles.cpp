@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <limits>
 #include <numeric>
 
 #include "jit/codegen/math.h"
@@ -312,7 +313,33 @@ Value* Program::is_writer(const LinearLayout& layout) {
   return writer;
 }
 
-// Through shared memory, row-major; rows end in 16 bytes of padding against bank conflicts.
+// Padding of the rows of a tile of `columns` that one layout writes to shared memory and another reads, in bytes: what
+// gives a warp the fewest bank conflicts.
+int64_t Program::least_conflicting_padding(const LinearLayout& from, const LinearLayout& to, int64_t columns,
+                                           int64_t bytes) const {
+  const auto conflicts = [&](const LinearLayout& layout, int64_t row_bytes) {
+    const int last = layout.rank() - 1, width = std::min<int>(layout.widest_vector(last), static_cast<int>(16 / bytes));
+    int sum = 0;
+    for (int reg = 0; reg < std::min(layout.num_registers(), 4 * width); reg += width) {
+      std::array<int64_t, kLanes> offsets;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const Coordinates at = layout.coordinates(reg, lane, 0);
+        offsets[static_cast<size_t>(lane)] = at[last] * bytes + (last > 0 ? at[last - 1] * row_bytes : 0);
+      }
+      sum += bank_conflicts(offsets, static_cast<int>(width * bytes));
+    }
+    return sum;
+  };
+  int64_t best = 16;
+  int least = std::numeric_limits<int>::max();
+  for (const int64_t padding : {16, 0, 32, 48, 64, 80, 96, 112}) {
+    const int found = conflicts(from, columns * bytes + padding) + conflicts(to, columns * bytes + padding);
+    if (found < least) least = found, best = padding;
+  }
+  return best;
+}
+
+// Through shared memory, row-major; rows end in padding against bank conflicts.
 std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, const ir::Type& type) {
   const Conversion way = conversion(from.layout, to);
   if (way == Conversion::none) return from.registers;
@@ -326,7 +353,8 @@ std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, c
   for (int d = last; d >= 0; --d) {
     strides[d] = elements;
     elements *= std::max(a[d], b[d]);
-    if (d == last && type.rank > 1) elements += 16 / bytes;
+    if (d == last && type.rank > 1)
+      elements += least_conflicting_padding(from.layout, to, std::max(a[last], b[last]), bytes) / bytes;
   }
   Value* base = e_.scratch(elements * bytes);
   const auto pointer = [&](const LinearLayout& layout, int reg) {
