@@ -82,7 +82,7 @@ TEST_CASE("gpu launch: its text gives it back, and damaged text gives nothing", 
   CHECK(to_text(GpuLaunch{}).empty());
   CHECK(parse_gpu_launch("") == GpuLaunch{});
   const std::string text = to_text(launch);
-  for (const std::string damaged : {std::string("{"), std::string("{}"), std::string("[1]"), text.substr(1),
+  for (const std::string& damaged : {std::string("{"), std::string("{}"), std::string("[1]"), text.substr(1),
                                     text.substr(0, text.size() - 1), std::string("{\"threads\":\"x\"}")})
     CHECK_FALSE(parse_gpu_launch(damaged));
 }
