@@ -77,13 +77,14 @@ TEST_CASE("tma plan: every refusal says what does not fit", "[jit][nvptx]") {
 }
 
 TEST_CASE("gpu launch: its text gives it back, and damaged text gives nothing", "[jit][nvptx]") {
-  const GpuLaunch launch{384, 200000, {2, 1, 1}, {{5, DType::f16, {1, 128, 64}, 128}, {0, DType::bf16, {64, 32}, 64}}, "wgmma"};
+  const GpuLaunch launch{
+      384, 200000, {2, 1, 1}, {{5, DType::f16, {1, 128, 64}, 128}, {0, DType::bf16, {64, 32}, 64}}, "wgmma"};
   CHECK(parse_gpu_launch(to_text(launch)) == launch);
   CHECK(to_text(GpuLaunch{}).empty());
   CHECK(parse_gpu_launch("") == GpuLaunch{});
   const std::string text = to_text(launch);
   for (const std::string& damaged : {std::string("{"), std::string("{}"), std::string("[1]"), text.substr(1),
-                                    text.substr(0, text.size() - 1), std::string("{\"threads\":\"x\"}")})
+                                     text.substr(0, text.size() - 1), std::string("{\"threads\":\"x\"}")})
     CHECK_FALSE(parse_gpu_launch(damaged));
 }
 
