@@ -145,14 +145,10 @@ TEST_CASE("simulated: forty random schedules of every kind of kernel find nothin
   }
 }
 
-// Attention's weights in f32 are left out: writing pairs of words from accumulators takes two turns. So does giving the
-// results of narrow products another layout, behind the loop: the product has rows of 128 bytes here.
+// Attention's weights in f32 are left out: writing pairs of words from accumulators takes two turns.
 TEST_CASE("simulated: main loops meet no bank conflict", "[kernels][sim]") {
-  const std::vector<std::pair<const char*, int64_t>> none,
-      tile = {{"block_m", 64}, {"block_n", 64}, {"block_k", 32}, {"num_warps", 4}, {"num_stages", 2}};
-  const auto check = [&](const KernelCase& test_case, DType dtype) {
-    const bool is_product = test_case.operation == "linear";
-    TextCall call(TextCase{test_case, "sm_80", dtype, 128, is_product ? tile : none});
+  const auto check = [](const KernelCase& test_case, DType dtype) {
+    TextCall call(TextCase{test_case, "sm_80", dtype, 128});
     call.device().options().profile = true;
     REQUIRE(call.run(call.text()) == "");
     INFO(test_case.operation << " " << dtype_name(dtype));

@@ -135,8 +135,7 @@ class Program {
   llvm::Value* flat_index(const LinearLayout& layout, const ir::Type& type, int reg, int64_t columns);
   const Held* held(const ir::Value* tile, const LinearLayout& layout) const;
   const Held& hold(const ir::Value* tile, LinearLayout layout, std::vector<llvm::Value*> registers);
-  int64_t least_conflicting_padding(const LinearLayout& from, const LinearLayout& to, int64_t columns,
-                                    int64_t bytes) const;
+  Staged exchanged(const LinearLayout& from, const LinearLayout& to, int64_t bytes) const;
   std::vector<llvm::Value*> convert(const Held& from, const LinearLayout& to, const ir::Type& type);
   /// The thread's share of the coordinates of `layout`; computed once.
   const std::array<llvm::Value*, kMaxRank>& thread_share(const LinearLayout& layout);

@@ -313,33 +313,37 @@ Value* Program::is_writer(const LinearLayout& layout) {
   return writer;
 }
 
-// Padding of the rows of a tile of `columns` that one layout writes to shared memory and another reads, in bytes: what
-// gives a warp the fewest bank conflicts.
-int64_t Program::least_conflicting_padding(const LinearLayout& from, const LinearLayout& to, int64_t columns,
-                                           int64_t bytes) const {
-  const auto conflicts = [&](const LinearLayout& layout, int64_t row_bytes) {
-    const int last = layout.rank() - 1, width = std::min<int>(layout.widest_vector(last), static_cast<int>(16 / bytes));
+// Where a [rows, columns] tile lies that one layout writes to shared memory and another reads: the swizzle and padding
+// that give a warp the fewest bank conflicts, and of those the smallest.
+Staged Program::exchanged(const LinearLayout& from, const LinearLayout& to, int64_t bytes) const {
+  const auto conflicts = [&](const LinearLayout& layout, const SharedLayout& memory) {
+    const int width = std::min<int>(layout.widest_vector(1), static_cast<int>(16 / bytes));
     int sum = 0;
     for (int reg = 0; reg < std::min(layout.num_registers(), 4 * width); reg += width) {
       std::array<int64_t, kLanes> offsets;
       for (int lane = 0; lane < kLanes; ++lane) {
         const Coordinates at = layout.coordinates(reg, lane, 0);
-        offsets[static_cast<size_t>(lane)] = at[last] * bytes + (last > 0 ? at[last - 1] * row_bytes : 0);
+        offsets[static_cast<size_t>(lane)] = memory.offset(at[0], at[1] * bytes);
       }
       sum += bank_conflicts(offsets, static_cast<int>(width * bytes));
     }
     return sum;
   };
-  int64_t best = 16;
+  constexpr int64_t kChunk = 16, kBanks = 128;
+  const Coordinates a = from.shape(), b = to.shape();
+  const int64_t row_bytes = (std::max(a[1], b[1]) * bytes + kChunk - 1) / kChunk * kChunk;
+  SharedLayout best(row_bytes);
   int least = std::numeric_limits<int>::max();
-  for (const int64_t padding : {16, 0, 32, 48, 64, 80, 96, 112}) {
-    const int found = conflicts(from, columns * bytes + padding) + conflicts(to, columns * bytes + padding);
-    if (found < least) least = found, best = padding;
-  }
-  return best;
+  for (int64_t padding = 0; padding < kBanks; padding += kChunk)
+    for (const int chunks : {1, 2}) {
+      const SharedLayout memory(row_bytes + padding, chunks);
+      if (const int found = conflicts(from, memory) + conflicts(to, memory); found < least)
+        least = found, best = memory;
+    }
+  return {best, std::max(a[0], b[0]), best.row_bytes() / bytes, bytes};
 }
 
-// Through shared memory, row-major; rows end in padding against bank conflicts.
+// Through shared memory, row-major.
 std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, const ir::Type& type) {
   const Conversion way = conversion(from.layout, to);
   if (way == Conversion::none) return from.registers;
@@ -353,11 +357,11 @@ std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, c
   for (int d = last; d >= 0; --d) {
     strides[d] = elements;
     elements *= std::max(a[d], b[d]);
-    if (d == last && type.rank > 1)
-      elements += least_conflicting_padding(from.layout, to, std::max(a[last], b[last]), bytes) / bytes;
   }
-  Value* base = e_.scratch(elements * bytes);
+  const std::optional<Staged> rows = type.rank == 2 ? std::optional(exchanged(from.layout, to, bytes)) : std::nullopt;
+  Value* base = e_.scratch(rows ? rows->bytes() : elements * bytes);
   const auto pointer = [&](const LinearLayout& layout, int reg) {
+    if (rows) return staged_pointer(*rows, coordinate(layout, reg, 0), coordinate(layout, reg, 1));
     Value* offset = e_.i32(0);
     for (int d = 0; d < type.rank; ++d)
       offset = e_.b.CreateAdd(offset, e_.b.CreateMul(coordinate(layout, reg, d), e_.i32(strides[d])));
