@@ -273,7 +273,7 @@ void Cohort::check_remote_accesses(Warp& warp, const Instruction& i) {
 }
 
 void Cohort::check_initialised(Warp& warp, const Instruction& i, uint32_t mask, uint32_t group_mask) {
-  const uint32_t* ids = &warp.grid->program->virtual_pool[i.pool];
+  const uint32_t* ids = warp.grid->program->virtual_pool.data() + i.pool;
   uint32_t missing = 0;
   const auto read = [&](uint32_t id, uint32_t lanes_read) {
     if (id != kNoRegister) missing |= lanes_read & ~warp.initialised[id];
@@ -295,7 +295,7 @@ void Cohort::check_initialised(Warp& warp, const Instruction& i, uint32_t mask, 
 /// Registers of a wgmma belong to it from its issue to its wait; and it sees only what was written before the fence.
 void Cohort::check_wgmma_registers(Warp& warp, const Instruction& i) {
   if (i.op == Op::wgmma) return;
-  const uint32_t* ids = &warp.grid->program->virtual_pool[i.pool];
+  const uint32_t* ids = warp.grid->program->virtual_pool.data() + i.pool;
   const Site site{&warp, i.line, -1};
   for (uint32_t k = 0; k < i.num_operands; ++k) {
     if (ids[k] == kNoRegister) continue;

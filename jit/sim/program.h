@@ -170,7 +170,7 @@ struct Program {
   };
   std::vector<Global> globals;
 
-  const uint32_t* operands(const Instruction& instruction) const { return &pool[instruction.pool]; }
+  const uint32_t* operands(const Instruction& instruction) const { return pool.data() + instruction.pool; }
 };
 
 /// Decodes one kernel of the module. Errors: compile_failed naming line and form where the machine does not know it;

@@ -93,7 +93,7 @@ void Cohort::issue_wgmma(Warp& warp, const Instruction& i) {
 }
 
 void Cohort::check_wgmma_issue(Warp& warp, const Instruction& i) {
-  const uint32_t* ids = &warp.grid->program->virtual_pool[i.pool];
+  const uint32_t* ids = warp.grid->program->virtual_pool.data() + i.pool;
   const uint32_t accumulators = i.num_destinations, all = accumulators + (i.flag ? 4u : 0u);
   bool is_late = warp.wgmma_fences == 0, overlaps = false;
   for (uint32_t k = 0; k < all; ++k) {
@@ -111,7 +111,7 @@ void Cohort::check_wgmma_issue(Warp& warp, const Instruction& i) {
 void Cohort::mark_busy(Warp& warp, const WgmmaOp& op, int change) {
   if (!checks_flight_) return;
   const Instruction& i = code(warp, op.pc);
-  const uint32_t* ids = &warp.grid->program->virtual_pool[i.pool];
+  const uint32_t* ids = warp.grid->program->virtual_pool.data() + i.pool;
   for (uint32_t k = 0; k < i.num_destinations + (i.flag ? 4u : 0u); ++k)
     if (ids[k] != kNoRegister)
       (k < i.num_destinations ? warp.busy_accumulator : warp.busy_fragment)[ids[k]] += static_cast<uint8_t>(change);
