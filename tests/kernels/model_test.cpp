@@ -60,7 +60,7 @@ const autotune::Fields& fields_of(const std::vector<autotune::TuneRequest>& requ
 
 TEST_CASE("models: every shipped file is read and its operations are accepted", "[kernels]") {
   int count = 0;
-  const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "examples/models";
+  const auto folder = std::filesystem::path(SEQTILE_SOURCE_DIR) / "examples/models";
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     const Model model = kernels::load_model(file.path().string());
     for (const auto& request : operations(model)) {

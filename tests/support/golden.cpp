@@ -13,7 +13,7 @@
 namespace seqtile::testing {
 
 std::string compare_golden(const std::string& name, std::string_view actual) {
-  const auto path = std::filesystem::path(__FILE__).parent_path().parent_path() / "golden" / name;
+  const auto path = std::filesystem::path(SEQTILE_SOURCE_DIR) / "tests/golden" / name;
   std::ifstream file(path, std::ios::binary);
   const std::string expected{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (file.is_open() && expected == actual) return "";
