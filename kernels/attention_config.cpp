@@ -96,9 +96,10 @@ int64_t gpu_warps(int64_t rows, const Target& target) { return target.has_wgmma 
 /// Calls visit(first parameter, block_n, num_warps) for blocks of queries or splits of keys whose tiles fit the
 /// registers of a GPU's threads.
 template <class Visit>
-void for_each_gpu_config(const Shape& s, int64_t length, const Target& target, const Visit& visit) {
-  // Sums, scores, and weights of half their size. Hopper's copies need no registers for addresses.
-  const int64_t values_a_warp = target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
+void for_each_gpu_config(const Shape& s, DType dtype, int64_t length, const Target& target, const Visit& visit) {
+  // Sums, scores, and weights of half their size. Hopper's copies need no registers for addresses; f32 operands are held
+  // in two halves.
+  const int64_t values_a_warp = dtype == DType::f32 ? 3 * 1024 : target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
   for (const int64_t block_n : {32, 64, 128}) {
     if (block_n > 32 && block_n >= 2 * length) continue;
     if (s.decode) {
@@ -134,7 +135,7 @@ ConfigSpace config_space(const Workload& w, int64_t length, const Target& target
   const Shape s(w);
   ConfigSpace space;
   if (target.is_gpu()) {
-    for_each_gpu_config(s, length, target, [&](int64_t first, int64_t block_n, int64_t num_warps) {
+    for_each_gpu_config(s, w.dtype, length, target, [&](int64_t first, int64_t block_n, int64_t num_warps) {
       Config config = make_config(s, first, block_n);
       config.set("num_warps", num_warps);
       for (const int64_t num_stages : {3, 2}) {  // the default is the last

@@ -220,6 +220,14 @@ int64_t shared_bytes(const Shape& s, const Tile& t) {
          t.block_m * (t.block_n * bytes + kPadding) + kBarriers;
 }
 
+/// Whether the sums stay in registers, beside the halves of an f32 product's operands that are under way.
+bool fits_registers(const Shape& s, int64_t block_m, int64_t block_n, int64_t block_k, int64_t threads) {
+  constexpr int64_t kMostValues = 128;
+  const int64_t columns = block_n * s.weights_per_loop();
+  const int64_t operands = s.dtype == DType::f32 ? (block_m + columns) * block_k : 0;
+  return block_m * columns + operands <= kMostValues * threads;
+}
+
 void collect_mma(const Shape& s, int64_t length, const Target& target, Collector& collector) {
   const int64_t cover = round_up(length, 16);
   for (const int64_t num_warps : {4, 8})
@@ -228,12 +236,12 @@ void collect_mma(const Shape& s, int64_t length, const Target& target, Collector
         for (const int64_t block_k : {32, 64})
           for (const int64_t num_stages : {2, 3, 4}) {
             const int64_t sums = block_m * block_n * s.weights_per_loop() / (32 * num_warps);
-            if ((block_m > 16 && block_m / 2 >= cover) || sums < 4 || sums > 128) continue;
+            if ((block_m > 16 && block_m / 2 >= cover) || sums < 4) continue;
+            if (!fits_registers(s, block_m, block_n, block_k, 32 * num_warps)) continue;
             Tile tile{"mma", block_m, block_n, 16, 8, block_k, num_warps, num_stages};
             if (target.has_wgmma) tile.cluster = 1;
             collector.add(tile);
-            // Two blocks of rows of whole warp groups.
-            if (!target.has_wgmma || block_m % (16 * num_warps) || length <= block_m) continue;
+            if (!autotune::may_use_wgmma(target, s.dtype, block_m, num_warps) || length <= block_m) continue;
             tile.cluster = 2;
             collector.add(tile);
           }

@@ -89,25 +89,57 @@ std::string ptxas_identity(const std::string& program) {
   return fmt::format("ptxas of {} bytes, {}", facts.st_size, facts.st_mtime);
 }
 
-void assemble(KernelBinary& binary, const Target& target, const StageDump& dump, const ChildLimits& limits) {
-  const MemoryFile ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()}), cubin;
-  const std::string arguments[] = {target.ptxas, "-v", "-arch=" + target.cubin_arch, ptx.path(), "-o", cubin.path()};
+namespace {
+
+struct Assembled {
+  ChildResult result;
+  std::string code;
+  ResourceUse use;
+};
+
+/// One run of the assembler with more `options`.
+Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimits& limits,
+                    const std::vector<std::string>& options) {
+  const MemoryFile cubin;
+  std::vector<std::string> arguments = {target.ptxas, "-v",   "-arch=" + target.cubin_arch,
+                                        ptx.path(),   "-o", cubin.path()};
+  arguments.insert(arguments.end(), options.begin(), options.end());
   const MemoryFile* const files[] = {&ptx, &cubin};
-  const ChildResult result = run_child(arguments, files, limits);
+  Assembled assembled{run_child(arguments, files, limits), {}, {}};
+  if (assembled.result.ok())
+    assembled.code = cubin.read(kMaxCubinBytes), assembled.use = parse_ptxas_report(assembled.result.output);
+  return assembled;
+}
+
+/// The assembler trades a few spilled values for one more block a multiprocessor; what it does not spill when told to
+/// use registers freely is the better code. An assembler without that option keeps its first word.
+Assembled without_spills(Assembled first, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
+  if (first.use.spill_store_bytes + first.use.spill_load_bytes == 0) return first;
+  Assembled second = run_ptxas(ptx, target, limits, {"--register-usage-level=10"});
+  const bool is_better = second.result.ok() && second.use.spill_store_bytes < first.use.spill_store_bytes;
+  return is_better ? std::move(second) : std::move(first);
+}
+
+}  // namespace
+
+void assemble(KernelBinary& binary, const Target& target, const StageDump& dump, const ChildLimits& limits) {
+  const MemoryFile ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
+  Assembled assembled = run_ptxas(ptx, target, limits, {});
+  const ChildResult& result = assembled.result;
   if (!result.ok() && is_too_old(result.output))
     return log_line(LogLevel::warning, fmt::format("{} is too old for {}, its kernels stay PTX: {}", target.ptxas,
                                                    target.cubin_arch, complaint(result.output)));
   if (!result.ok())
     fail(binary, target, fmt::format("{}: {}", result.cause(limits), complaint(result.output)), result.output);
-  const std::string code = cubin.read(kMaxCubinBytes);
-  const auto bytes = std::as_bytes(std::span(code));
+  assembled = without_spills(std::move(assembled), ptx, target, limits);
+  const auto bytes = std::as_bytes(std::span(assembled.code));
   if (cubin_sm(bytes) != sm_number(target.cubin_arch))
-    fail(binary, target, fmt::format("the {} bytes that it wrote are no cubin of this kind", code.size()),
+    fail(binary, target, fmt::format("the {} bytes that it wrote are no cubin of this kind", bytes.size()),
          result.output);
   binary.code.assign(bytes.begin(), bytes.end());
   binary.stage = "cubin";
-  binary.resources = parse_ptxas_report(result.output);
-  if (dump) dump("cubin", code);
+  binary.resources = assembled.use;
+  if (dump) dump("cubin", assembled.code);
 }
 
 ResourceUse parse_ptxas_report(std::string_view text) {

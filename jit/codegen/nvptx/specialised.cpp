@@ -31,10 +31,19 @@ namespace {
 
 constexpr int64_t kBarrierBytes = 8;
 
-/// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: a single consumer group
-/// has all that a thread can have anyway.
-std::pair<int, int> register_split(int num_warps) {
-  return num_warps == 2 * kGroupWarps ? std::pair(24, 240) : std::pair(0, 0);
+/// Registers that a consumer's thread needs for the results of the loop's products.
+int64_t product_registers(const Op& loop, int num_warps) {
+  int64_t values = 0;
+  for (const Op* op : loop.regions[0]->ops)
+    if (op->kind == OpKind::dot) values += op->results[0]->type.shape[0] * op->results[0]->type.shape[1];
+  return values / (num_warps * kLanes);
+}
+
+/// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: each has its even share,
+/// because a single consumer group can have no more, or because that is enough and leaves room for a second block.
+std::pair<int, int> register_split(int64_t needed, int num_warps) {
+  constexpr int64_t kEnough = 64;
+  return num_warps == 2 * kGroupWarps && needed > kEnough ? std::pair(24, 240) : std::pair(0, 0);
 }
 
 }  // namespace
@@ -66,7 +75,7 @@ void Program::lower_specialised() {
   auto* producer = llvm::BasicBlock::Create(e_.context, "producer", e_.function);
   auto* consumer = llvm::BasicBlock::Create(e_.context, "consumer", e_.function);
   e_.b.CreateCondBr(e_.b.CreateICmpSGE(e_.warp, e_.i32(e_.num_warps)), producer, consumer);
-  const auto [few, many] = register_split(e_.num_warps);
+  const auto [few, many] = register_split(product_registers(*tma_.loop, e_.num_warps), e_.num_warps);
 
   e_.b.SetInsertPoint(producer);
   if (few) e_.b.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {}, {e_.i32(few)});
