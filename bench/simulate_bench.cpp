@@ -38,14 +38,26 @@ std::vector<Launch> launches() {
       DType::bf16,
       1,
       {{"heads", int64_t{1}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{128}}, {"phase", std::string("prefill")}}};
-  return {{"linear_sm80_m256_n256_k256", "sm_80", linear, 256, {{"block_m", 128}, {"block_n", 128}, {"num_warps", 8}}},
-          {"attention_sm80_l256_d128", "sm_80", attention, 256, {}},
+  return {{"linear_sm80_m256_n256_k256",
+           "sm_80",
+           linear,
+           256,
+           {{"block_m", 128}, {"block_n", 128}, {"block_k", 32}, {"num_warps", 8}, {"num_stages", 3}}},
+          {"attention_sm80_l256_d128",
+           "sm_80",
+           attention,
+           256,
+           {{"block_m", 64}, {"block_n", 64}, {"num_warps", 4}, {"num_stages", 2}}},
           {"linear_sm90a_m512_n512_k256",
            "sm_90a",
            wide,
            512,
            {{"block_m", 128}, {"block_n", 256}, {"block_k", 64}, {"num_warps", 8}, {"num_stages", 3}}},
-          {"attention_sm90a_l256_d128", "sm_90a", attention, 256, {}}};
+          {"attention_sm90a_l256_d128",
+           "sm_90a",
+           attention,
+           256,
+           {{"block_m", 128}, {"block_n", 128}, {"num_warps", 8}, {"num_stages", 2}}}};
 }
 
 /// A kernel on a machine of its own that knows the operands of an arena.
