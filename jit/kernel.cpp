@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/kernel.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "jit/error.h"
+
+#include <fmt/format.h>
 
 namespace seqtile {
 
@@ -38,6 +43,8 @@ std::string to_text(const GpuLaunch& launch) {
   return json{{"threads", launch.threads},
               {"shared_bytes", launch.shared_bytes},
               {"cluster", launch.cluster},
+              {"is_persistent", launch.is_persistent},
+              {"is_cooperative", launch.is_cooperative},
               {"tensor_maps", maps},
               {"loop", launch.loop}}
       .dump();
@@ -51,6 +58,8 @@ std::optional<GpuLaunch> parse_gpu_launch(std::string_view text) {
     object.at("threads").get_to(launch.threads);
     object.at("shared_bytes").get_to(launch.shared_bytes);
     object.at("cluster").get_to(launch.cluster);
+    object.at("is_persistent").get_to(launch.is_persistent);
+    object.at("is_cooperative").get_to(launch.is_cooperative);
     for (const json& each : object.at("tensor_maps")) {
       const auto dtype = parse_dtype(each.at("dtype").get<std::string>());
       if (!dtype) return std::nullopt;
@@ -61,6 +70,35 @@ std::optional<GpuLaunch> parse_gpu_launch(std::string_view text) {
   } catch (const json::exception&) {
     return std::nullopt;
   }
+}
+
+GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_blocks, std::string_view device) {
+  constexpr int64_t kMost[] = {INT32_MAX, 65535, 65535};
+  const std::array<uint32_t, 3>& cluster = binary.gpu.cluster;
+  GpuGrid launched;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    if (grid[axis] < 0 || grid[axis] > kMost[axis])
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("kernel {}: a grid of {} x {} x {} programs, {} takes at most {} x {} x {}",
+                              binary.symbol, grid[0], grid[1], grid[2], device, kMost[0], kMost[1], kMost[2]));
+    launched.blocks[axis] = (static_cast<uint32_t>(grid[axis]) + cluster[axis] - 1) / cluster[axis] * cluster[axis];
+    launched.programs[axis] = launched.blocks[axis];
+  }
+  if (launched.is_empty()) return launched;
+  const auto all = static_cast<double>(launched.programs[0]) * static_cast<double>(launched.programs[1]) *
+                   static_cast<double>(launched.programs[2]);
+  if (binary.gpu.is_cooperative && all > static_cast<double>(resident_blocks))
+    throw Error(ErrorCode::out_of_resources,
+                fmt::format("kernel {}: {} blocks wait for each other, {} runs {} at once; use larger blocks or a "
+                            "shorter call",
+                            binary.symbol, all, device, resident_blocks));
+  if (!binary.gpu.is_persistent) return launched;
+  if (all > INT32_MAX)
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} programs, {} takes at most {} in turn",
+                                                         binary.symbol, all, device, INT32_MAX));
+  const int64_t whole = std::max<int64_t>(resident_blocks / cluster[0] * cluster[0], cluster[0]);
+  launched.blocks = {static_cast<uint32_t>(std::min(static_cast<double>(whole), all)), 1, 1};
+  return launched;
 }
 
 }  // namespace seqtile

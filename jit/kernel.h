@@ -42,11 +42,14 @@ struct TensorMapFacts {
 };
 TensorMapFacts facts_of(const TensorMapSpec& map, std::span<const uint64_t> slots);
 
-/// How a GPU launches a kernel. Parameters: the argument block's slots, then the tensor maps.
+/// How a GPU launches a kernel. Parameters: the argument block's slots, of a persistent kernel the grid's three sides,
+/// then the tensor maps.
 struct GpuLaunch {
   uint32_t threads = 0;                         ///< of a block
   uint32_t shared_bytes = 0;                    ///< dynamic shared memory of a block
   std::array<uint32_t, 3> cluster = {1, 1, 1};  ///< blocks; grids are rounded up to whole clusters
+  bool is_persistent = false;  ///< blocks that fit the GPU at once take the programs in turn, first along axis 0
+  bool is_cooperative = false;  ///< blocks wait for each other: all of them must run at once
   std::vector<TensorMapSpec> tensor_maps;
   std::string loop;  ///< form of the loop of products: "wgmma", or "portable: " and why; empty: there is none
   bool operator==(const GpuLaunch&) const = default;
@@ -72,5 +75,16 @@ struct KernelBinary {
 };
 
 using Grid = std::array<int64_t, 3>;  ///< programs along axes 0 (fastest), 1, 2
+
+/// What a GPU launches for a grid.
+struct GpuGrid {
+  std::array<uint32_t, 3> blocks{};
+  std::array<uint64_t, 3> programs{};  ///< up to whole clusters; parameters of a persistent kernel
+  bool is_empty() const { return blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0; }
+};
+/// `resident_blocks`: how many blocks run at once on `device`.
+/// Errors: invalid_argument for a grid that GPUs do not take, out_of_resources for blocks that wait for each other and
+/// do not run at once.
+GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_blocks, std::string_view device);
 
 }  // namespace seqtile

@@ -48,8 +48,7 @@ class PtxDevice final : public SimDevice {
   const LaunchResult& last_launch() const override { return last_; }
 
  private:
-  LaunchShape shape_of(const KernelBinary& binary, const Grid& grid) const;
-  void run(const SimKernel& kernel, const LaunchShape& shape, std::span<const uint64_t> slots);
+  void run(const SimKernel& kernel, const GpuGrid& grid, std::span<const uint64_t> slots);
 
   Target target_;
   DeviceInfo info_;
@@ -72,32 +71,29 @@ std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
   return std::make_unique<SimKernel>(std::move(binary), std::move(program));
 }
 
-LaunchShape PtxDevice::shape_of(const KernelBinary& binary, const Grid& grid) const {
-  constexpr Grid kMost = {INT32_MAX, 65535, 65535};
+namespace {
+
+/// Of a persistent kernel fewer blocks than a GPU holds, so that small grids take turns too.
+int64_t resident_blocks(const KernelBinary& binary) { return binary.gpu.is_cooperative ? 132 : 4; }
+
+LaunchShape shape_of(const KernelBinary& binary, const GpuGrid& grid) {
   LaunchShape shape;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    if (grid[axis] < 0 || grid[axis] > kMost[axis])
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("kernel {}: a grid of {} x {} x {} programs; GPUs have at most {} x {} x {}",
-                              binary.symbol, grid[0], grid[1], grid[2], kMost[0], kMost[1], kMost[2]));
-    shape.grid[axis] = static_cast<int>(grid[axis]);
-  }
   shape.threads = static_cast<int>(binary.gpu.threads);
   shape.shared_bytes = binary.gpu.shared_bytes;
+  shape.cooperative = binary.gpu.is_cooperative;
   for (size_t axis = 0; axis < 3; ++axis) {
-    const auto side = static_cast<int>(binary.gpu.cluster[axis]);
-    shape.cluster[axis] = side;
-    shape.grid[axis] = (shape.grid[axis] + side - 1) / side * side;
+    shape.cluster[axis] = static_cast<int>(binary.gpu.cluster[axis]);
+    shape.grid[axis] = static_cast<int>(grid.blocks[axis]);
   }
   return shape;
 }
 
-namespace {
-
-/// The parameter block: the slots, then the tensor maps that are made of them.
-std::vector<std::byte> parameters(const KernelBinary& binary, std::span<const uint64_t> slots) {
+/// The parameter block: the slots, a persistent kernel's grid, then the tensor maps that are made of the slots.
+std::vector<std::byte> parameters(const KernelBinary& binary, std::span<const uint64_t> slots, const GpuGrid& grid) {
   std::vector<std::byte> block;
   for (const uint64_t slot : slots) append_param(block, slot);
+  for (const uint64_t side : grid.programs)
+    if (binary.gpu.is_persistent) append_param(block, side);
   for (const TensorMapSpec& map : binary.gpu.tensor_maps) {
     const TensorMapFacts facts = facts_of(map, slots);
     const auto rank = static_cast<size_t>(facts.rank);
@@ -126,17 +122,18 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
   if (slots.size() != binary.num_slots)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
                                                          binary.symbol, slots.size(), binary.num_slots));
-  const LaunchShape shape = shape_of(binary, grid);
-  if (shape.grid[0] == 0 || shape.grid[1] == 0 || shape.grid[2] == 0) return;
-  streams_.add(stream, {[this, &loaded, shape, block = std::vector<uint64_t>(slots.begin(), slots.end())] {
-                          run(loaded, shape, block);
+  const GpuGrid launched = gpu_grid(binary, grid, resident_blocks(binary), "sim:" + target_.name);
+  if (launched.is_empty()) return;
+  streams_.add(stream, {[this, &loaded, launched, block = std::vector<uint64_t>(slots.begin(), slots.end())] {
+                          run(loaded, launched, block);
                         },
                         true});
 }
 
-void PtxDevice::run(const SimKernel& kernel, const LaunchShape& shape, std::span<const uint64_t> slots) {
+void PtxDevice::run(const SimKernel& kernel, const GpuGrid& grid, std::span<const uint64_t> slots) {
   const std::lock_guard lock(mutex_);
-  last_ = machine_.launch(kernel.program(), shape, parameters(kernel.binary(), slots), options_);
+  last_ = machine_.launch(kernel.program(), shape_of(kernel.binary(), grid),
+                          parameters(kernel.binary(), slots, grid), options_);
   if (!last_.ok())
     throw Error(ErrorCode::driver, fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
                                                last_.reports.front().message, last_.num_reports));

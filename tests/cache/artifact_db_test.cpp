@@ -25,7 +25,7 @@ KernelBinary sample_binary(int number = 1, size_t bytes = 3000) {
                       .entry_offset = 64,
                       .arena_bytes = 1 << 16,
                       .num_slots = 12,
-                      .gpu = {128, 4096, {2, 1, 1}, {{4, DType::bf16, {1, 64, 64}, 128}}}};
+                      .gpu = {128, 4096, {2, 1, 1}, true, false, {{4, DType::bf16, {1, 64, 64}, 128}}}};
   for (size_t i = 0; i < bytes; ++i) binary.code.push_back(static_cast<std::byte>(i * 7 + static_cast<size_t>(number)));
   return binary;
 }

@@ -133,7 +133,11 @@ TEST_CASE("gpu code: Hopper's product is copied by TMA and multiplied by wgmma",
   CHECK(count(text, "setmaxnreg\\.(inc|dec)") == 2);
   CHECK(count(text, "mma\\.sync|ldmatrix|cp\\.async\\.c[ag]") == 0);
   CHECK(binary.gpu.threads == 384);
-  CHECK(binary.gpu.tensor_maps.size() == 2);
+  CHECK(binary.gpu.tensor_maps.size() == 3);
+  // The next program's operands are under way while the results leave.
+  CHECK(binary.gpu.is_persistent);
+  CHECK(count(text, "stmatrix\\.sync\\.aligned\\.m8n8\\.x4") == 16);
+  CHECK(count(text, "cp\\.async\\.bulk\\.tensor\\.2d\\.global\\.shared::cta\\.bulk_group") == 4);
 }
 
 TEST_CASE("gpu code: the assembler spills nothing and warns of nothing", "[kernels][nvptx]") {

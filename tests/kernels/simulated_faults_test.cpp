@@ -133,7 +133,7 @@ const TextCase kHopperAttention{
 
 }  // namespace
 
-TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim]") {
+TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim][sweep]") {
   const std::vector<TextCase> cases = {{kSoftmax}, {kNorm}, {kLinear}, {kAttention}, kHopperLinear, kHopperAttention};
   for (const TextCase& test_case : cases) {
     TextCall call(test_case);
@@ -210,7 +210,17 @@ TEST_CASE("simulated: faults in the Hopper form are reported for what they are",
              {"a stage is never released", R"(mbarrier\.arrive\.shared::cta\.b64[^;]*;)", "", 0, "deadlock",
               "arrivals missing"},
              {"wgmma.fence is missing", R"(wgmma\.fence\.sync\.aligned;)", "", 0, "missing fence", "wgmma.fence"},
-             {"a tile comes from the wrong column", R"(\{%r\d+,(%r\d+)\})", "{0,$1}", 0, "wrong", "y row"}});
+             {"a tile comes from the wrong column", R"(\{%r\d+,(%r\d+)\})", "{0,$1}", 0, "wrong", "y row"},
+             {"results are copied before TMA can see them", R"(fence\.proxy\.async\.shared::cta;)", "", -1,
+              "missing fence", "shared + "},
+             {"the next program's results overwrite those that are copied", R"(cp\.async\.bulk\.wait_group\.read 0;)",
+              "", 0, "race", "shared + "},
+             {"the block ends while its results are copied", R"(cp\.async\.bulk\.wait_group\.read 0;)", "", -1,
+              "early exit", ""},
+             {"stmatrix writes a row too low", R"((stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16 \[%r\d+)\])",
+              "$1+128]", 0, "wrong|uninitialised|race", ""},
+             {"the consumers leave programs out", R"((mov\.u32\s+%r\d+), %nctaid\.x;)", "$1, 64;", -1, "deadlock",
+              "arrivals missing"}});
   check_all(kHopperAttention, common);
   check_all(
       kHopperAttention,

@@ -29,7 +29,8 @@ void add_tensor_maps(llvm::Function* function, const KernelShape& shape) {
   llvm::LLVMContext& context = function->getContext();
   auto* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(context), 128);
   std::vector<llvm::Metadata*> numbers;  // from 1
-  for (int i = shape.num_slots; i < shape.num_slots + shape.num_maps; ++i) {
+  const int first = shape.num_slots + shape.num_sides;
+  for (int i = first; i < first + shape.num_maps; ++i) {
     function->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithByValType(context, bytes));
     function->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
     numbers.push_back(llvm::ConstantAsMetadata::get(
@@ -51,8 +52,9 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, co
       num_warps(shape.num_warps),
       is_hopper(t.has_wgmma),
       b(context),
-      num_slots_(shape.num_slots) {
-  std::vector<llvm::Type*> params(static_cast<size_t>(shape.num_slots), b.getInt64Ty());
+      num_slots_(shape.num_slots),
+      num_sides_(shape.num_sides) {
+  std::vector<llvm::Type*> params(static_cast<size_t>(shape.num_slots + shape.num_sides), b.getInt64Ty());
   params.resize(params.size() + static_cast<size_t>(shape.num_maps), b.getPtrTy());
   function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false),
                                     llvm::Function::ExternalLinkage, symbol, module);
@@ -95,6 +97,7 @@ Value* Emitter::warp_group() {
 }
 
 Value* Emitter::program_id(int axis) {
+  if (Value* known = program_[static_cast<size_t>(axis)]) return b.CreateZExt(known, b.getInt64Ty());
   constexpr llvm::Intrinsic::ID kIds[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x,
                                           llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y,
                                           llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_z};
@@ -102,10 +105,25 @@ Value* Emitter::program_id(int axis) {
 }
 
 Value* Emitter::num_programs(int axis) {
+  if (num_sides_) return function->getArg(static_cast<unsigned>(num_slots_ + axis));
   constexpr llvm::Intrinsic::ID kIds[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x,
                                           llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_y,
                                           llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_z};
   return b.CreateZExt(b.CreateIntrinsic(kIds[axis], {}, {}), b.getInt64Ty());
+}
+
+std::pair<Value*, Value*> Emitter::block_and_count() {
+  return {b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {}),
+          b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {})};
+}
+
+void Emitter::set_program(Value* index) {
+  for (size_t axis = 0; axis < 2; ++axis) {
+    Value* side = b.CreateTrunc(num_programs(static_cast<int>(axis)), b.getInt32Ty());
+    program_[axis] = b.CreateURem(index, side);
+    index = b.CreateUDiv(index, side);
+  }
+  program_[2] = index;
 }
 
 std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector<Value*> inits,
@@ -175,7 +193,7 @@ Value* Emitter::shuffle(Shuffle mode, Value* value, Value* other) {
 }
 
 Value* Emitter::tensor_map(int index) {
-  return b.CreatePtrToInt(function->getArg(static_cast<unsigned>(num_slots_ + index)), b.getInt64Ty());
+  return b.CreatePtrToInt(function->getArg(static_cast<unsigned>(num_slots_ + num_sides_ + index)), b.getInt64Ty());
 }
 
 void Emitter::sync() {
@@ -197,8 +215,17 @@ Value* Emitter::scratch(int64_t bytes) {
 }
 
 void Emitter::sync_before_scratch(bool is_needed) {
-  if (is_needed || is_scratch_used_ || loop_depth_ > 0) sync();
+  if (is_needed || is_scratch_used_ || loop_depth_ > 0) await_stores(), sync();
   is_scratch_used_ = true;
+}
+
+void Emitter::scratch_is_stored(int64_t alignment) {
+  is_scratch_stored_ = true;
+  reserved_bytes_ = (reserved_bytes_ + alignment - 1) / alignment * alignment;
+}
+
+void Emitter::await_stores() {
+  if (is_scratch_stored_) assembly(b.getVoidTy(), "cp.async.bulk.wait_group.read 0;", "~{memory}", {});
 }
 
 void Emitter::finish_shared() {

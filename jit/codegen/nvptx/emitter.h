@@ -4,6 +4,7 @@
 // One program is one block of threads; scalars of the tile IR are the same in all of them. Every hardware instruction
 // that LLVM 19 has no sound intrinsic for is inline PTX, emitted here and in ops.h only.
 #pragma once
+#include <array>
 #include <functional>
 #include <string>
 #include <utility>
@@ -21,7 +22,8 @@ constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
 /// What a kernel function takes and runs on.
 struct KernelShape {
-  int num_slots, num_maps;        ///< parameters: 64 bits each, then tensor maps of 128 bytes each
+  /// Parameters: 64 bits each, those of the grid of a persistent kernel too, then tensor maps of 128 bytes each.
+  int num_slots, num_sides, num_maps;
   int num_warps, num_more_warps;  ///< those that layouts know, and those beyond
 };
 
@@ -50,6 +52,10 @@ class Emitter {
   llvm::Value* warp_group();
   llvm::Value* program_id(int axis);
   llvm::Value* num_programs(int axis);
+  /// Number of this block and how many there are, along axis 0; i32.
+  std::pair<llvm::Value*, llvm::Value*> block_and_count();
+  /// From here on the program is number `index` (i32) of the grid that the parameters give.
+  void set_program(llvm::Value* index);
 
   /// All threads take the same number of turns.
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
@@ -89,6 +95,9 @@ class Emitter {
   /// A sync(), left out where nobody can have used the scratch memory before and `is_needed` does not hold anyway.
   void sync_before_scratch(bool is_needed = false);
   int64_t shared_bytes() const { return reserved_bytes_ + scratch_bytes_; }
+  /// TMA stores read the scratch memory; it is free again when they have. `base` is the alignment that they want.
+  void scratch_is_stored(int64_t alignment);
+  void await_stores();
   /// Fixes the size of the shared memory; nothing may ask for more afterwards.
   void finish_shared();
 
@@ -108,8 +117,9 @@ class Emitter {
 
  private:
   llvm::GlobalVariable* shared_ = nullptr;
-  int num_slots_;
-  bool syncs_all_ = true, is_scratch_used_ = false;
+  int num_slots_, num_sides_;
+  std::array<llvm::Value*, 3> program_{};  ///< null: the block's number
+  bool syncs_all_ = true, is_scratch_used_ = false, is_scratch_stored_ = false;
   int loop_depth_ = 0, num_syncs_ = 0;
   int64_t reserved_bytes_ = 0, scratch_bytes_ = 0;
 };

@@ -91,6 +91,25 @@ void copy_box_to_all(Emitter& e, Value* to, Value* map, const std::vector<Value*
              "r,l,r,h," + repeated("r", rank) + "~{memory}", operands);
 }
 
+void store_box(Emitter& e, Value* from, Value* map, const std::vector<Value*>& coordinates) {
+  const size_t rank = coordinates.size();
+  std::vector<Value*> operands = {from, map};
+  operands.insert(operands.end(), coordinates.begin(), coordinates.end());
+  e.assembly(e.b.getVoidTy(),
+             fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group [$1, {}], [$0];", rank,
+                         operand_list(2, rank)),
+             "r,l," + repeated("r", rank) + "~{memory}", operands);
+}
+
+void commit_stores(Emitter& e) { plain(e, "cp.async.bulk.commit_group;"); }
+
+void store_matrices(Emitter& e, Value* row, const std::vector<Value*>& words) {
+  std::vector<Value*> operands = {row};
+  operands.insert(operands.end(), words.begin(), words.end());
+  e.assembly(e.b.getVoidTy(), "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1,$2,$3,$4};", "r,r,r,r,r,~{memory}",
+             operands);
+}
+
 void arrive_at(Emitter& e, Value* barrier, Value* rank) {
   e.assembly(e.b.getVoidTy(),
              "{.reg .b32 a; mapa.shared::cluster.u32 a, $0, $1; "

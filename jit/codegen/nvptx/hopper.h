@@ -24,6 +24,11 @@ void copy_box(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<l
 /// The same, to the same place and barrier of every block of a cluster of `blocks`.
 void copy_box_to_all(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<llvm::Value*>& coordinates,
                      llvm::Value* barrier, int blocks);
+/// Copies from shared memory to the box at `coordinates`; all since the last commit are one group.
+void store_box(Emitter& e, llvm::Value* from, llvm::Value* map, const std::vector<llvm::Value*>& coordinates);
+void commit_stores(Emitter& e);
+/// Four 8 x 8 matrices of 16 bits; lane i gives the shared address of row i % 8 of matrix i / 8.
+void store_matrices(Emitter& e, llvm::Value* row, const std::vector<llvm::Value*>& words);
 /// Arrives at the barrier that lies at the same place in block `rank` (i32) of the cluster.
 void arrive_at(Emitter& e, llvm::Value* barrier, llvm::Value* rank);
 /// Number of the block in its cluster, i32.

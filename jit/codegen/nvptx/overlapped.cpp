@@ -131,15 +131,20 @@ void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
                others.begin() + static_cast<std::ptrdiff_t>(before + count));
 
   Value *lo = scalars_.at(op.operands[0]), *hi = scalars_.at(op.operands[1]), *step = scalars_.at(op.operands[2]);
-  const auto last = e_.choose(
+  std::vector<Value*> without_turns = first;
+  without_turns.insert(without_turns.end(), {ring_.first, ring_.second});
+  auto last = e_.choose(
       e_.b.CreateICmpSLT(lo, hi),
       [&] {
         auto results = lower_turns(op, pipeline, layouts, {lo, hi, step}, others);
         results.insert(results.begin() + static_cast<std::ptrdiff_t>(before), overlap_->sums.begin(),
                        overlap_->sums.end());
+        results.insert(results.end(), {ring_.first, ring_.second});
         return results;
       },
-      first);
+      without_turns);
+  ring_ = {last.end()[-2], last.end()[-1]};
+  last.resize(last.size() - 2);
   overlap_.reset();
   bind({op.results.begin(), op.results.end()}, layouts, last);
 }
@@ -148,7 +153,7 @@ void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
 std::vector<Value*> Program::lower_turns(const Op& op, const Pipeline& pipeline,
                                          const std::vector<LinearLayout>& layouts, const std::array<Value*, 3>& bounds,
                                          std::vector<Value*> others) {
-  turn_ = {e_.i32(0), e_.i32(0)};
+  turn_ = ring_;
   others = lower_turn(op, pipeline, layouts, bounds[0], others);
   const size_t num_others = others.size(), num_words = overlap_->words.size();
   std::vector<Value*> state = others;
@@ -179,6 +184,7 @@ std::vector<Value*> Program::lower_turns(const Op& op, const Pipeline& pipeline,
                               return next;
                             });
   take(last);
+  ring_ = {last.end()[-3], last.end()[-2]};
   issue_wgmma(*overlap_->second, overlap_->words, *overlap_->right, overlap_->sums);
   finish_second();
   return others;

@@ -24,7 +24,6 @@ using llvm::Value;
 namespace {
 
 constexpr int kDefaultStages = 3;
-constexpr int64_t kAlignment = 1024;  // of buffers: the repetition of the widest swizzle
 constexpr int64_t kCopyBytes = 16;
 
 int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
@@ -41,7 +40,7 @@ namespace {
 Staged placed(Staged staged, int64_t& next) {
   staged.first = next;
   staged.is_reserved = true;
-  next = round_up(next + staged.bytes(), kAlignment);
+  next = round_up(next + staged.bytes(), kPanelAlignment);
   return staged;
 }
 

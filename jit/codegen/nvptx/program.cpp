@@ -70,8 +70,8 @@ Program::Program(llvm::Module& module, const Target& target, const ir::Function&
       users_(codegen::users_of(function)),
       tma_(plan_tma(function, target, users_, warps_of(function), schedule_of(function, "cluster", 1))),
       e_(module, target, function.name(),
-         {ir::num_slots(function), static_cast<int>(tma_.loop ? tma_.maps.size() : 0), warps_of(function),
-          tma_.loop ? kGroupWarps : 0}),
+         {ir::num_slots(function), tma_.is_persistent ? 3 : 0, static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
+          warps_of(function), tma_.loop ? kGroupWarps : 0}),
       vector_(vector_elements(function)) {}
 
 Program::~Program() = default;
@@ -85,6 +85,7 @@ void Program::lower() {
   bind_parameters();
   note_positions(function_.body());
   plan_pipelines(function_.body());
+  if (tma_.store) e_.scratch_is_stored(kPanelAlignment);
   if (tma_.loop) lower_specialised();
   else lower_block(function_.body());
   e_.b.CreateRetVoid();
@@ -95,10 +96,12 @@ GpuLaunch Program::launch() const {
   GpuLaunch launch;
   launch.threads = static_cast<uint32_t>((e_.num_warps + (tma_.loop ? kGroupWarps : 0)) * kLanes);
   launch.shared_bytes = static_cast<uint32_t>(e_.shared_bytes());
+  launch.is_cooperative = is_cooperative_;
   launch.loop = tma_.loop ? "wgmma" : pipelines_.empty() ? "" : "portable: " + tma_.refusal;
   if (!tma_.loop) return launch;
   launch.tensor_maps = tma_.maps;
   launch.cluster[0] = static_cast<uint32_t>(tma_.cluster);
+  launch.is_persistent = tma_.is_persistent;
   return launch;
 }
 
@@ -138,6 +141,7 @@ void Program::bind_parameters() {
 void Program::note_positions(const ir::Block& block) {
   for (const Op* op : block.ops) {
     position_.emplace(op, static_cast<int>(position_.size()));
+    is_cooperative_ |= op->kind == OpKind::wait_ge;
     for (const ir::Block* region : op->regions) note_positions(*region);
   }
 }
@@ -173,7 +177,7 @@ void Program::lower_op(const Op& op) {
       if (!in_shared(op.results[0])) open_loads_.push_back(&op);
       return;
     case OpKind::store:
-    case OpKind::store_add: return store(op);
+    case OpKind::store_add: return &op == tma_.store ? store_by_tma(op) : store(op);
     case OpKind::scatter: return scatter(op);
     case OpKind::load_scalar:
     case OpKind::store_scalar: return lower_element(op);

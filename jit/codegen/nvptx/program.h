@@ -41,6 +41,7 @@ struct Held {
   std::vector<llvm::Value*> registers;
 };
 
+constexpr int64_t kPanelAlignment = 1024;  ///< of tiles in shared memory: the repetition of the widest swizzle
 constexpr int64_t kMmaStepBytes = 32;  ///< of k in one mma.sync: two 16-byte chunks
 
 /// A tile in shared memory, where products read it: rows one after the other, or panels of neighbouring columns.
@@ -228,6 +229,7 @@ class Program {
   llvm::Value* barrier(int kind, int group, llvm::Value* slot);
   void init_barriers();
   void lower_specialised();
+  void for_each_program(int parity, const std::function<void()>& body);
   void produce(const ir::Block& block);
   void produce_turns(const ir::Op& op);
   void copy_group(int group, llvm::Value* slot);
@@ -238,7 +240,7 @@ class Program {
     std::vector<llvm::Value*> origin;
     std::vector<size_t> open;
   };
-  MapPlace map_place(const ir::Value* view, const TmaStream& stream);
+  MapPlace map_place(const ir::Value* view, const TmaTile& tile);
   std::vector<llvm::Value*> next_turn(llvm::Value* slot, llvm::Value* parity);
   int group_of(const ir::Value* tile) const;
   void clear_overhang(const TmaStream& stream, const Staged& tile);
@@ -247,6 +249,12 @@ class Program {
   void await_operands(const ir::Op& dot);
   void release_operands(const ir::Op& dot);
   void lower_consumed(const ir::Op& op, const Pipeline& pipeline);
+
+  // tma_store.cpp
+  void store_by_tma(const ir::Op& op);
+  bool store_matrices(const ir::Value* tile, const Staged& to);
+  void copy_out(const ir::Op& op, const Staged& from);
+  void copy_out_inside(const ir::Op& op, const Staged& from);
 
   // wgmma.cpp
   bool is_in_tma_loop(const ir::Op& dot) const { return tma_.loop && dot.parent == tma_.loop->regions[0]; }
@@ -319,7 +327,9 @@ class Program {
   std::vector<Touch> touches_;                       ///< since barrier number touches_after_
   int touches_after_ = 0;
   std::unordered_map<const ir::Op*, Pipeline> pipelines_;   ///< by loop
+  std::pair<llvm::Value*, llvm::Value*> ring_;              ///< slot and parity that the role's next loop starts with
   std::pair<llvm::Value*, llvm::Value*> turn_;              ///< number and parity of the slot that consumers read
+  bool is_cooperative_ = false;                             ///< waits for other programs
   bool is_reserved_used_ = false;                           ///< by a loop before
   std::unique_ptr<Overlap> overlap_;                        ///< of the loop that is being lowered
   std::set<int> arrived_;                                   ///< groups of streams that this turn has waited for

@@ -39,8 +39,8 @@ int64_t product_registers(const Op& loop, int num_warps) {
   return values / (num_warps * kLanes);
 }
 
-/// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: each has its even share,
-/// because a single consumer group can have no more, or because that is enough and leaves room for a second block.
+/// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: each has its even
+/// share, because one consumer group can have no more, or because that is enough and leaves room for a second block.
 std::pair<int, int> register_split(int64_t needed, int num_warps) {
   constexpr int64_t kEnough = 64;
   return num_warps == 2 * kGroupWarps && needed > kEnough ? std::pair(24, 240) : std::pair(0, 0);
@@ -79,15 +79,35 @@ void Program::lower_specialised() {
 
   e_.b.SetInsertPoint(producer);
   if (few) e_.b.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_dec_sync_aligned_u32, {}, {e_.i32(few)});
-  e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(int64_t{e_.num_warps} * kLanes)), [&] { produce(function_.body()); });
+  e_.if_then(e_.b.CreateICmpEQ(e_.thread, e_.i32(int64_t{e_.num_warps} * kLanes)),
+             [&] { for_each_program(1, [&] { produce(function_.body()); }); });
   if (tma_.cluster > 1) hopper::sync_cluster(e_);
   e_.b.CreateRetVoid();
 
   e_.b.SetInsertPoint(consumer);
   if (many) e_.b.CreateIntrinsic(llvm::Intrinsic::nvvm_setmaxnreg_inc_sync_aligned_u32, {}, {e_.i32(many)});
   e_.sync_consumers_only();
-  lower_block(function_.body());
+  for_each_program(0, [&] { lower_block(function_.body()); });
+  e_.await_stores();                               // shared memory is there until then
   if (tma_.cluster > 1) hopper::sync_cluster(e_);  // the others still copy to this block and arrive here
+}
+
+// The role's code for this block's program, or of a persistent kernel for every one of them in turn: the ring of slots
+// goes on where the program before has left it. A cluster's blocks take neighbours.
+void Program::for_each_program(int parity, const std::function<void()>& body) {
+  ring_ = {e_.i32(0), e_.i32(parity)};
+  if (!tma_.is_persistent) return body();
+  Value* count = e_.num_programs(0);
+  for (const int axis : {1, 2}) count = e_.b.CreateMul(count, e_.num_programs(axis));
+  const auto [block, blocks] = e_.block_and_count();
+  const auto wide = [&](Value* value) { return e_.b.CreateZExt(value, e_.b.getInt64Ty()); };
+  e_.loop(wide(block), count, wide(blocks), {ring_.first, ring_.second},
+          [&](Value* index, const std::vector<Value*>& state) -> std::vector<Value*> {
+            ring_ = {state[0], state[1]};
+            e_.set_program(e_.b.CreateTrunc(index, e_.b.getInt32Ty()));
+            body();
+            return {ring_.first, ring_.second};
+          });
 }
 
 // Scalars and views as far as the loop needs them, and the loop's copies.
@@ -107,7 +127,8 @@ std::vector<Value*> Program::next_turn(Value* slot, Value* parity) {
 
 void Program::produce_turns(const Op& op) {
   const auto bound = [&](size_t i) { return scalars_.at(op.operands[i]); };
-  e_.loop(bound(0), bound(1), bound(2), {e_.i32(0), e_.i32(1)}, [&](Value* index, const std::vector<Value*>& state) {
+  const std::vector<Value*> ring = {ring_.first, ring_.second};
+  const auto last = e_.loop(bound(0), bound(1), bound(2), ring, [&](Value* index, const std::vector<Value*>& state) {
     scalars_[op.regions[0]->arguments[0]] = index;
     for (const Op* each : tma_.found.indices) lower_op(*each);
     for (int group = 0; group < tma_.num_groups; ++group) {
@@ -116,6 +137,7 @@ void Program::produce_turns(const Op& op) {
     }
     return next_turn(state[0], state[1]);
   });
+  ring_ = {last[0], last[1]};
 }
 
 void Program::copy_group(int group, Value* slot) {
@@ -156,24 +178,24 @@ void Program::copy_panels(size_t index, Value* offset, Value* full) {
 }
 
 // Where a view lies in the tensor map of the parameter that it is of.
-Program::MapPlace Program::map_place(const ir::Value* view, const TmaStream& stream) {
+Program::MapPlace Program::map_place(const ir::Value* view, const TmaTile& tile) {
   const Op* op = view->def;
   if (!op) {
-    MapPlace place{e_.tensor_map(stream.maps.at(view)), {}, {}};
+    MapPlace place{e_.tensor_map(tile.maps.at(view)), {}, {}};
     for (int d = 0; d < view->type.rank; ++d)
       place.origin.push_back(e_.i64(0)), place.open.push_back(static_cast<size_t>(d));
     return place;
   }
   if (op->kind == OpKind::select) {
-    MapPlace place = map_place(op->operands[1], stream);
-    const MapPlace other = map_place(op->operands[2], stream);
+    MapPlace place = map_place(op->operands[1], tile);
+    const MapPlace other = map_place(op->operands[2], tile);
     Value* condition = scalars_.at(op->operands[0]);
     place.map = e_.b.CreateSelect(condition, place.map, other.map);
     for (size_t d = 0; d < place.origin.size(); ++d)
       place.origin[d] = e_.b.CreateSelect(condition, place.origin[d], other.origin[d]);
     return place;
   }
-  MapPlace place = map_place(op->operands[0], stream);
+  MapPlace place = map_place(op->operands[0], tile);
   if (op->kind == OpKind::at) {
     const auto axis = static_cast<std::ptrdiff_t>(op->int_attr("axis"));
     Value*& origin = place.origin[place.open[static_cast<size_t>(axis)]];
@@ -280,8 +302,8 @@ void Program::lower_consumed(const Op& op, const Pipeline& pipeline) {
   stage_residents(pipeline);
   if (!pipeline.residents.empty()) hopper::fence_proxy(e_);
   e_.sync();
-  first.push_back(e_.i32(0));
-  first.push_back(e_.i32(0));
+  first.push_back(ring_.first);
+  first.push_back(ring_.second);
   const auto bound = [&](size_t i) { return scalars_.at(op.operands[i]); };
   auto last = e_.loop(bound(0), bound(1), bound(2), first, [&](Value* index, std::vector<Value*> values) {
     turn_.second = values.back();
@@ -298,6 +320,7 @@ void Program::lower_consumed(const Op& op, const Pipeline& pipeline) {
     for (Value* state : next_turn(slot, parity)) next.push_back(state);
     return next;
   });
+  ring_ = {last.end()[-2], last.end()[-1]};
   last.resize(last.size() - 2);
   bind({op.results.begin(), op.results.end()}, layouts, last);
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "jit/ir/aliasing.h"
+
 #include <fmt/format.h>
 
 namespace seqtile::nvptx {
@@ -77,7 +79,7 @@ bool is_same_along_rows(const ir::Value* value) {
 /// Which streams the blocks of a cluster share; the plan's cluster is 1 where there are none.
 void share_streams(const Op& loop, TmaPlan& plan, int cluster) {
   constexpr int64_t kRowsOfAPart = 8;
-  for (const codegen::Stream& stream : plan.found.streams) plan.streams.push_back({stream});
+  for (const codegen::Stream& stream : plan.found.streams) plan.streams.emplace_back().stream = stream;
   if (cluster < 2 || !std::all_of(loop.operands.begin(), loop.operands.begin() + 3, is_same_along_rows)) return;
   for (TmaStream& planned : plan.streams) {
     const Op& load = *planned.stream.load;
@@ -103,30 +105,33 @@ std::string refuse_dot(const Op& dot, int num_warps, const codegen::StreamedLoop
   return "";
 }
 
-/// Fills in a stream's panels and maps; the reason why TMA cannot copy it, or nothing.
-std::string plan_stream(const ir::Function& function, TmaStream& stream, TmaPlan& plan) {
-  const Op& load = *stream.stream.load;
-  const ir::Type& tile = load.results[0]->type;
-  const auto origin = origin_of(load.operands[0]);
+/// Fills in panels and maps of a tile of `view`, which moves in boxes of `box_rows`; the reason why TMA cannot move it,
+/// or nothing.
+std::string plan_tile(const ir::Function& function, const ir::Value* view, const ir::Type& type_of_tile,
+                      int64_t box_rows, TmaTile& tile, TmaPlan& plan) {
+  const auto origin = origin_of(view);
   if (!origin || !origin->is_whole_rows) return "a view does not have whole rows";
-  stream.rows = tile.shape[0], stream.columns = tile.shape[1];
-  stream.panel_bytes = panel_bytes_of(tile.shape[1] * dtype_bytes(tile.dtype));
-  if (stream.panel_bytes == 0) return fmt::format("rows of {} elements are no panels of 32 bytes", tile.shape[1]);
-  if (stream.rows % 8 != 0 || stream.rows > kMostRows) return fmt::format("a copy of {} rows", stream.rows);
+  tile.rows = type_of_tile.shape[0], tile.columns = type_of_tile.shape[1];
+  tile.panel_bytes = panel_bytes_of(tile.columns * dtype_bytes(type_of_tile.dtype));
+  if (tile.panel_bytes == 0) return fmt::format("rows of {} elements are no panels of 32 bytes", tile.columns);
+  if (tile.rows % 8 != 0 || tile.rows > kMostRows) return fmt::format("a copy of {} rows", tile.rows);
+  std::vector<TensorMapSpec> maps;
   for (const ir::Value* param : origin->params) {
     const ir::Type& type = param->type;
     if (!type.contiguous || type.alignment < kTmaAlignment) return "rows are not aligned to 16 bytes";
-    TensorMapSpec map{0, type.dtype, {}, static_cast<uint32_t>(stream.panel_bytes)};
+    TensorMapSpec map{0, type.dtype, {}, static_cast<uint32_t>(tile.panel_bytes)};
     for (const ir::Value* other : function.body().arguments) {
       if (other == param) break;
       map.first_slot += static_cast<uint32_t>(ir::num_slots(other->type));
     }
-    const int64_t sides[] = {stream.is_shared ? stream.rows / plan.cluster : stream.rows,
-                             stream.panel_bytes / dtype_bytes(type.dtype)};
+    const int64_t sides[] = {box_rows, tile.panel_bytes / dtype_bytes(type.dtype)};
     for (const int dim : origin->dims) map.box.push_back(dim < 0 ? 1 : static_cast<uint32_t>(sides[dim]));
-    const auto known = std::find(plan.maps.begin(), plan.maps.end(), map);
-    stream.maps[param] = static_cast<int>(known - plan.maps.begin());
-    if (known == plan.maps.end()) plan.maps.push_back(map);
+    maps.push_back(map);
+  }
+  for (size_t i = 0; i < maps.size(); ++i) {
+    const auto known = std::find(plan.maps.begin(), plan.maps.end(), maps[i]);
+    tile.maps[origin->params[i]] = static_cast<int>(known - plan.maps.begin());
+    if (known == plan.maps.end()) plan.maps.push_back(maps[i]);
   }
   return "";
 }
@@ -173,8 +178,12 @@ std::string plan_loop(const ir::Function& function, const Op& loop, const codege
     if (std::string why = refuse_dot(*op, num_warps, plan.found); !why.empty()) return why;
   }
   share_streams(loop, plan, cluster);
-  for (TmaStream& stream : plan.streams)
-    if (std::string why = plan_stream(function, stream, plan); !why.empty()) return why;
+  for (TmaStream& stream : plan.streams) {
+    const Op& load = *stream.stream.load;
+    const ir::Type& tile = load.results[0]->type;
+    const int64_t box_rows = stream.is_shared ? tile.shape[0] / plan.cluster : tile.shape[0];
+    if (std::string why = plan_tile(function, load.operands[0], tile, box_rows, stream, plan); !why.empty()) return why;
+  }
   plan.loop = &loop;
   group_streams(plan);
   return "";
@@ -190,6 +199,40 @@ bool has_effect(const Op& op, ir::OpEffects effect) {
 
 bool has_effect(const ir::Block& block, ir::OpEffects effect) {
   return std::any_of(block.ops.begin(), block.ops.end(), [&](const Op* op) { return has_effect(*op, effect); });
+}
+
+/// Whether nothing else may write the tensor that `store` writes, nor read it afterwards: TMA's accesses are not in
+/// order with the threads'.
+bool is_alone(const Op& store, const ir::Block& body) {
+  bool is_behind = false;
+  for (const Op* op : body.ops) {
+    if (op == &store) is_behind = true;
+    if (op == &store || !(has_effect(*op, ir::OpEffects::write) || (is_behind && has_effect(*op, ir::OpEffects::read))))
+      continue;
+    if (!op->regions.empty() || ir::may_share(op->operands[0], store.operands[0])) return false;
+  }
+  return true;
+}
+
+/// Results of 16 bits leave by TMA where it can move them.
+void plan_store(const ir::Function& function, TmaPlan& plan) {
+  const ir::Block& body = function.body();
+  for (const Op* op : body.ops) {
+    if (op->kind != OpKind::store) continue;
+    const ir::Type& tile = op->operands.back()->type;
+    if (dtype_bytes(tile.dtype) != 2 || tile.rank != 2 || !is_alone(*op, body)) continue;
+    TmaTile stored;
+    if (!plan_tile(function, op->operands[0], tile, tile.shape[0], stored, plan).empty()) continue;
+    plan.store = op;
+    plan.stored = std::move(stored);
+    return;
+  }
+}
+
+/// Whether the loop takes the same turns in all programs, with nothing but streams in shared memory.
+bool has_equal_programs(const Op& loop, const codegen::StreamedLoop& found) {
+  const auto is_same = [](const ir::Value* bound) { return !bound->def || bound->def->kind == OpKind::constant; };
+  return found.residents.empty() && std::all_of(loop.operands.begin(), loop.operands.begin() + 3, is_same);
 }
 
 }  // namespace
@@ -214,7 +257,11 @@ TmaPlan plan_tma(const ir::Function& function, const Target& target, const codeg
     if (op->kind != OpKind::for_loop) continue;
     TmaPlan plan;
     plan.refusal = plan_loop(function, *op, users, num_warps, cluster, plan);
-    if (plan.refusal.empty()) return plan;
+    if (plan.refusal.empty()) {
+      plan.is_persistent = has_equal_programs(*op, plan.found);
+      plan_store(function, plan);
+      return plan;
+    }
     none.refusal = plan.refusal;
   }
   return none;

@@ -19,13 +19,17 @@ namespace seqtile::nvptx {
 /// A warp group: four warps, 64 rows of a wgmma.
 constexpr int kGroupWarps = 4;
 
-struct TmaStream {
-  codegen::Stream stream;
+/// A tile that TMA moves between shared memory and a view.
+struct TmaTile {
   int64_t rows = 0, columns = 0;
   int64_t panel_bytes = 0;               ///< 32, 64 or 128
-  int group = 0;                         ///< streams of a group arrive together: the same products read them
-  bool is_shared = false;                ///< the blocks of a cluster read the same: each copies a part to all of them
   std::map<const ir::Value*, int> maps;  ///< the tensor map of each parameter that the view may be of
+};
+
+struct TmaStream : TmaTile {
+  codegen::Stream stream;
+  int group = 0;           ///< streams of a group arrive together: the same products read them
+  bool is_shared = false;  ///< the blocks of a cluster read the same: each copies a part to all of them
 };
 
 struct TmaPlan {
@@ -35,6 +39,11 @@ struct TmaPlan {
   std::vector<TmaStream> streams;
   int num_groups = 0;
   int cluster = 1;  ///< blocks along axis 0 that share streams
+  /// A block takes several programs in turn, and copies the next one's operands while this one's results are written:
+  /// where all of them do the same work. Else the GPU hands them out, to blocks that are ready.
+  bool is_persistent = false;
+  const ir::Op* store = nullptr;  ///< of the results, by TMA; null: by the threads
+  TmaTile stored;
   std::vector<TensorMapSpec> maps;
 };
 

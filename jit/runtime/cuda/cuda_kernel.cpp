@@ -56,7 +56,7 @@ void CudaKernel::check_code(const GpuFacts& facts) const {
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {}, {} is an sm_{} ({}); compile it again",
                                                          binary_.symbol, what, context_.name(), sm, facts.name));
   };
-  if (8 * size_t{binary_.num_slots} + 192 * binary_.gpu.tensor_maps.size() > kMaxParameterBytes)
+  if (8 * (size_t{binary_.num_slots} + 3) + 192 * binary_.gpu.tensor_maps.size() > kMaxParameterBytes)
     throw Error(ErrorCode::unsupported,
                 fmt::format("kernel {}: {} slots and {} tensor maps are more than the {} bytes "
                             "of parameters that a GPU takes",
@@ -87,12 +87,13 @@ void CudaKernel::load_module() {
                  "find kernel " + binary_.symbol + " in its code");
 }
 
-void CudaKernel::check_occupancy(const GpuFacts& facts) const {
+void CudaKernel::check_occupancy(const GpuFacts& facts) {
   const Driver& driver = context_.driver();
   int blocks = 0, registers = 0;
   context_.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                      &blocks, function_, static_cast<int>(binary_.gpu.threads), binary_.gpu.shared_bytes),
                  "ask how many blocks fit");
+  resident_blocks_ = int64_t{blocks} * facts.num_multiprocessors;
   if (blocks > 0) return;
   driver.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_);
   throw Error(ErrorCode::out_of_resources,
@@ -122,20 +123,14 @@ void CudaKernel::reserve_shared(const GpuFacts& facts) const {
                    "ask for the cluster of kernel " + binary_.symbol);
 }
 
-void CudaKernel::check_grid(const Grid& grid) const {
-  constexpr int64_t kMost[] = {INT32_MAX, 65535, 65535};
-  for (size_t axis = 0; axis < 3; ++axis)
-    if (grid[axis] < 0 || grid[axis] > kMost[axis])
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("kernel {}: a grid of {} x {} x {} programs, {} takes at most {} x {} x {}", binary_.symbol,
-                      grid[0], grid[1], grid[2], context_.name(), kMost[0], kMost[1], kMost[2]));
-}
-
-size_t CudaKernel::write_parameters(std::span<const uint64_t> slots, std::byte* block) const {
+size_t CudaKernel::write_parameters(std::span<const uint64_t> slots, const GpuGrid& grid, std::byte* block) const {
   constexpr size_t kMapAlignment = 64;
   std::memcpy(block, slots.data(), slots.size_bytes());
   size_t bytes = slots.size_bytes();
+  if (binary_.gpu.is_persistent) {
+    std::memcpy(block + bytes, grid.programs.data(), sizeof grid.programs);
+    bytes += sizeof grid.programs;
+  }
   for (const TensorMapSpec& spec : binary_.gpu.tensor_maps) {
     bytes = (bytes + kMapAlignment - 1) / kMapAlignment * kMapAlignment;
     std::memcpy(block + bytes, &tensor_map(context_, spec, slots), sizeof(CUtensorMap));
@@ -148,28 +143,32 @@ void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Strea
   if (slots.size() != binary_.num_slots)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
                                                          binary_.symbol, slots.size(), binary_.num_slots));
-  check_grid(grid);
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
+  const GpuGrid launched = gpu_grid(binary_, grid, resident_blocks_, context_.name());
+  if (launched.is_empty()) return;
   const Context::Current current(context_);
   const auto& cluster = binary_.gpu.cluster;
-  const auto blocks = [&](size_t axis) {
-    return (static_cast<unsigned>(grid[axis]) + cluster[axis] - 1) / cluster[axis] * cluster[axis];
-  };
-  CUlaunchAttribute attribute{CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, {}, {}};
-  attribute.value.clusterDim = {cluster[0], cluster[1], cluster[2]};
-  const bool has_cluster = cluster[0] * cluster[1] * cluster[2] > 1;
-  CUlaunchConfig config{blocks(0),
-                        blocks(1),
-                        blocks(2),
+  CUlaunchAttribute attributes[2];
+  unsigned num_attributes = 0;
+  if (cluster[0] * cluster[1] * cluster[2] > 1) {
+    attributes[num_attributes].value.clusterDim = {cluster[0], cluster[1], cluster[2]};
+    attributes[num_attributes++].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  }
+  if (binary_.gpu.is_cooperative) {
+    attributes[num_attributes].value.cooperative = 1;
+    attributes[num_attributes++].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  }
+  CUlaunchConfig config{launched.blocks[0],
+                        launched.blocks[1],
+                        launched.blocks[2],
                         binary_.gpu.threads,
                         1,
                         1,
                         binary_.gpu.shared_bytes,
                         static_cast<CUstream>(stream.handle),
-                        &attribute,
-                        has_cluster ? 1u : 0u};
+                        attributes,
+                        num_attributes};
   alignas(64) std::byte block[kMaxParameterBytes];
-  size_t bytes = write_parameters(slots, block);
+  size_t bytes = write_parameters(slots, launched, block);
   void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), block,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &bytes,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};

@@ -24,15 +24,15 @@ class CudaKernel final : public LoadedKernel {
  private:
   void check_code(const GpuFacts& facts) const;
   void load_module();
-  void check_occupancy(const GpuFacts& facts) const;
+  void check_occupancy(const GpuFacts& facts);
   void reserve_shared(const GpuFacts& facts) const;
-  void check_grid(const Grid& grid) const;
-  /// Writes the slots and the tensor maps made of them to `block`; returns the bytes.
-  size_t write_parameters(std::span<const uint64_t> slots, std::byte* block) const;
+  /// Writes the slots, the grid, and the tensor maps made of the slots to `block`; returns the bytes.
+  size_t write_parameters(std::span<const uint64_t> slots, const GpuGrid& grid, std::byte* block) const;
 
   const Context& context_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
+  int64_t resident_blocks_ = 0;  ///< that run on the device at once
 };
 
 }  // namespace seqtile::cuda

@@ -13,19 +13,20 @@ namespace {
 struct Shape {
   DType dtype = DType::bf16;
   int64_t k = 256, block_m = 128, block_n = 128, block_k = 64;
+  DType stored = DType::f32;
 };
 
 std::unique_ptr<ir::Function> matmul(const Shape& s) {
   KernelBuilder b("matmul");
   b.align_rows(16);
   Var x = b.view("x", s.dtype, {kDynamic, s.k}), w = b.view("w", s.dtype, {512, s.k});
-  Var y = b.view("y", DType::f32, {kDynamic, 512});
+  Var y = b.view("y", s.stored, {kDynamic, 512});
   Var acc = b.for_loop(0, s.k, s.block_k, {b.full({s.block_m, s.block_n}, 0.0)}, [&](Var kk, std::vector<Var> sums) {
     Var left = b.load(x, {b.program_id(0) * s.block_m, kk}, {s.block_m, s.block_k});
     Var right = b.load(w, {b.program_id(1) * s.block_n, kk}, {s.block_n, s.block_k});
     return std::vector{b.dot(left, b.trans(right), sums[0])};
   })[0];
-  b.store(y, {0, 0}, acc);
+  b.store(y, {0, 0}, b.cast(acc, s.stored));
   return b.finish();
 }
 
@@ -65,6 +66,15 @@ TEST_CASE("tma plan: the blocks of a cluster share what does not depend on their
   CHECK(found.maps.at(1).box == std::vector<uint32_t>{64, 64});
 }
 
+TEST_CASE("tma plan: equal programs are taken in turn, and their results leave by TMA", "[jit][nvptx]") {
+  const TmaPlan found = plan({.stored = DType::bf16});
+  CHECK(found.is_persistent);
+  REQUIRE(found.store);
+  CHECK(found.stored.panel_bytes == 128);
+  CHECK(found.maps.size() == 3);
+  CHECK_FALSE(plan({}).store);  // f32
+}
+
 TEST_CASE("tma plan: every refusal says what does not fit", "[jit][nvptx]") {
   using Catch::Contains;
   CHECK_THAT(plan({}, 8, "sm_80").refusal, Contains("sm_80 has no wgmma"));
@@ -78,7 +88,7 @@ TEST_CASE("tma plan: every refusal says what does not fit", "[jit][nvptx]") {
 
 TEST_CASE("gpu launch: its text gives it back, and damaged text gives nothing", "[jit][nvptx]") {
   const GpuLaunch launch{
-      384, 200000, {2, 1, 1}, {{5, DType::f16, {1, 128, 64}, 128}, {0, DType::bf16, {64, 32}, 64}}, "wgmma"};
+      384, 200000, {2, 1, 1}, true, true, {{5, DType::f16, {1, 128, 64}, 128}, {0, DType::bf16, {64, 32}, 64}}, "wgmma"};
   CHECK(parse_gpu_launch(to_text(launch)) == launch);
   CHECK(to_text(GpuLaunch{}).empty());
   CHECK(parse_gpu_launch("") == GpuLaunch{});
@@ -86,6 +96,23 @@ TEST_CASE("gpu launch: its text gives it back, and damaged text gives nothing", 
   for (const std::string& damaged : {std::string("{"), std::string("{}"), std::string("[1]"), text.substr(1),
                                      text.substr(0, text.size() - 1), std::string("{\"threads\":\"x\"}")})
     CHECK_FALSE(parse_gpu_launch(damaged));
+}
+
+TEST_CASE("gpu launch: a persistent kernel has as many blocks as fit, in whole clusters", "[jit][nvptx]") {
+  KernelBinary binary;
+  binary.gpu.cluster = {2, 1, 1};
+  const auto grid = [&](const Grid& programs) { return gpu_grid(binary, programs, 131, "a GPU"); };
+  using Sides = std::array<uint32_t, 3>;
+  CHECK(grid({5, 6, 7}).blocks == Sides{6, 6, 7});
+  binary.gpu.is_persistent = true;
+  CHECK(grid({5, 6, 7}).blocks == Sides{130, 1, 1});
+  CHECK(grid({5, 6, 7}).programs == std::array<uint64_t, 3>{6, 6, 7});
+  CHECK(grid({5, 6, 1}).blocks == Sides{36, 1, 1});
+  CHECK(grid({5, 0, 1}).is_empty());
+  CHECK_THROWS_WITH(grid({INT32_MAX - 1, 2, 1}), Catch::Contains("programs, a GPU takes at most 2147483647 in turn"));
+  binary.gpu.is_cooperative = true;
+  CHECK_THROWS_WITH(grid({5, 6, 7}), Catch::Contains("252 blocks wait for each other, a GPU runs 131 at once"));
+  CHECK_THROWS_WITH(grid({1, 65536, 1}), Catch::Contains("a grid of 1 x 65536 x 1 programs"));
 }
 
 TEST_CASE("gpu launch: a tensor map's facts are innermost first and its strides bytes", "[jit][nvptx]") {

@@ -218,6 +218,33 @@ TEST_CASE("cuda device: clusters and tensor maps go with a launch", "[jit][cuda]
   CHECK(word(1, 8) == 0);
 }
 
+TEST_CASE("cuda device: a persistent kernel is launched once over and told its grid", "[jit][cuda]") {
+  FakeCuda fake;
+  const auto gpu = open_gpu();
+  KernelBinary binary = sample("sm_90a");
+  binary.gpu.is_persistent = true;
+  const auto kernel = gpu->load(std::move(binary));
+  gpu->launch(*kernel, {500, 6, 7}, kSlots);
+  const test::FakeLaunch& launch = fake.state().launches.back();
+  CHECK((launch.grid[0] % 132 == 0 && launch.grid[0] < 500 && launch.grid[1] == 1 && launch.grid[2] == 1));
+  REQUIRE(launch.parameters.size() == 80 + 3 * 8);
+  uint64_t sides[3] = {};
+  std::memcpy(sides, launch.parameters.data() + 80, sizeof sides);
+  CHECK((sides[0] == 500 && sides[1] == 6 && sides[2] == 7));
+}
+
+TEST_CASE("cuda device: blocks that wait for each other are launched together or not at all", "[jit][cuda]") {
+  FakeCuda fake;
+  const auto gpu = open_gpu();
+  KernelBinary binary = sample("sm_90a");
+  binary.gpu.is_cooperative = true;
+  const auto kernel = gpu->load(std::move(binary));
+  gpu->launch(*kernel, {132, 2, 1}, kSlots);
+  CHECK(fake.state().launches.back().attributes == std::vector<int>{2});
+  expect_error([&] { gpu->launch(*kernel, {133, 2, 1}, kSlots); }, ErrorCode::out_of_resources,
+               "266 blocks wait for each other");
+}
+
 TEST_CASE("cuda device: what a launch is refused for", "[jit][cuda][fault]") {
   FakeCuda fake;
   const auto gpu = open_gpu();
