@@ -78,7 +78,7 @@ TEST_CASE("attention: interpreted, a batch of different lengths with gaps", "[ke
   check_batch(attention(2, 1, 8, "decode"), {1, 1, 1}, {70, 1, 18}, 70, target, Backend::interpreter);
 }
 
-TEST_CASE("attention: every dtype and length at nine heads with three key heads", "[kernels]") {
+TEST_CASE("attention: every dtype and length at nine heads with three key heads", "[kernels][sweep]") {
   for (const DType dtype : kDTypes) {
     check_compiled(attention(9, 3, 64, "prefill"), dtype);
     check_compiled(attention(9, 3, 64, "decode"), dtype);
@@ -86,7 +86,7 @@ TEST_CASE("attention: every dtype and length at nine heads with three key heads"
   }
 }
 
-TEST_CASE("attention: head dimensions, windows, soft caps, no mask", "[kernels]") {
+TEST_CASE("attention: head dimensions, windows, soft caps, no mask", "[kernels][sweep]") {
   const std::vector<int64_t> lengths = {1, 17, 65, 127};
   for (const DType dtype : kDTypes) {
     check_compiled(attention(4, 2, 96, "prefill", {{"window", int64_t{40}}}), dtype, lengths);

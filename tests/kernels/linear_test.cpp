@@ -38,7 +38,7 @@ TEST_CASE("linear: interpreted, every variant", "[kernels]") {
   }
 }
 
-TEST_CASE("linear: every dtype and length at the models' awkward dimensions", "[kernels]") {
+TEST_CASE("linear: every dtype and length at the models' awkward dimensions", "[kernels][sweep]") {
   for (const DType dtype : kDTypes) {
     check_compiled(linear(576, 576), dtype);
     check_compiled(linear(192, 2304), dtype, {1, 7, 64, 257});
@@ -53,7 +53,7 @@ TEST_CASE("linear: bias, activation and residual are fused", "[kernels]") {
   for (const char* activation : {"gelu", "gelu_tanh"}) check_compiled(fused(activation), DType::f32, {3, 127});
 }
 
-TEST_CASE("linear: a gated pair and up to three weights in one launch", "[kernels]") {
+TEST_CASE("linear: a gated pair and up to three weights in one launch", "[kernels][sweep]") {
   const std::vector<int64_t> lengths = {1, 16, 63, 257};
   for (const DType dtype : kDTypes) {
     check_compiled(linear(300, 576, {{"gated", int64_t{1}}, {"activation", Text("silu")}}), dtype, lengths);

@@ -19,35 +19,35 @@ void check_rows(const KernelCase& narrow, const std::vector<KernelCase>& wide) {
 
 }  // namespace
 
-TEST_CASE("rms_norm: every dtype and length, with and without residual", "[kernels]") {
+TEST_CASE("rms_norm: every dtype and length, with and without residual", "[kernels][sweep]") {
   check_rows({"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}}},
              {{"rms_norm", {{"n", int64_t{576}}}},
               {"rms_norm", {{"n", int64_t{896}}, {"residual", int64_t{1}}}},
               {"rms_norm", {{"n", int64_t{2304}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}, {"eps", 1e-6}}}});
 }
 
-TEST_CASE("layer_norm: every dtype and length, with and without bias", "[kernels]") {
+TEST_CASE("layer_norm: every dtype and length, with and without bias", "[kernels][sweep]") {
   check_rows({"layer_norm", {{"n", int64_t{37}}}},
              {{"layer_norm", {{"n", int64_t{576}}}}, {"layer_norm", {{"n", int64_t{897}}, {"bias", int64_t{0}}}}});
 }
 
-TEST_CASE("softmax: every dtype and length", "[kernels]") {
+TEST_CASE("softmax: every dtype and length", "[kernels][sweep]") {
   check_rows({"softmax", {{"n", int64_t{37}}}},
              {{"softmax", {{"n", int64_t{576}}}}, {"softmax", {{"n", int64_t{2305}}}}});
 }
 
-TEST_CASE("silu_and_mul: every dtype and length", "[kernels]") {
+TEST_CASE("silu_and_mul: every dtype and length", "[kernels][sweep]") {
   check_rows({"silu_and_mul", {{"n", int64_t{37}}}},
              {{"silu_and_mul", {{"n", int64_t{896}}}}, {"silu_and_mul", {{"n", int64_t{1537}}}}});
 }
 
-TEST_CASE("embedding: every dtype and length, scaled or not", "[kernels]") {
+TEST_CASE("embedding: every dtype and length, scaled or not", "[kernels][sweep]") {
   check_rows({"embedding", {{"vocab", int64_t{11}}, {"n", int64_t{37}}, {"scale", 3.0}}},
              {{"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{576}}}},
               {"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{901}}, {"scale", 3.0}}}});
 }
 
-TEST_CASE("rope: half and interleaved, whole and partial, plain and scaled", "[kernels]") {
+TEST_CASE("rope: half and interleaved, whole and partial, plain and scaled", "[kernels][sweep]") {
   const autotune::Fields nine_heads{{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}};
   autotune::Fields interleaved = nine_heads, scaled = nine_heads;
   interleaved.set("style", std::string("interleaved"));

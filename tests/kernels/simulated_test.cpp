@@ -106,22 +106,22 @@ void check_attention_variants(const Check& check) {
 
 }  // namespace
 
-TEST_CASE("simulated: rms_norm, with and without residual", "[kernels][sim]") { check_rms_norm(simulated); }
-TEST_CASE("simulated: layer_norm, with and without bias", "[kernels][sim]") { check_layer_norm(simulated); }
-TEST_CASE("simulated: softmax", "[kernels][sim]") { check_softmax(simulated); }
-TEST_CASE("simulated: silu_and_mul", "[kernels][sim]") { check_silu_and_mul(simulated); }
-TEST_CASE("simulated: embedding", "[kernels][sim]") { check_embedding(simulated); }
+TEST_CASE("simulated: rms_norm, with and without residual", "[kernels][sim][sweep]") { check_rms_norm(simulated); }
+TEST_CASE("simulated: layer_norm, with and without bias", "[kernels][sim][sweep]") { check_layer_norm(simulated); }
+TEST_CASE("simulated: softmax", "[kernels][sim][sweep]") { check_softmax(simulated); }
+TEST_CASE("simulated: silu_and_mul", "[kernels][sim][sweep]") { check_silu_and_mul(simulated); }
+TEST_CASE("simulated: embedding", "[kernels][sim][sweep]") { check_embedding(simulated); }
 TEST_CASE("simulated: rope, half and interleaved, partial and scaled", "[kernels][sim][slow]") {
   check_rope(simulated);
 }
 TEST_CASE("simulated: linear at the models' awkward dimensions", "[kernels][sim][slow]") { check_linear(simulated); }
-TEST_CASE("simulated: linear with everything that is fused into it", "[kernels][sim]") {
+TEST_CASE("simulated: linear with everything that is fused into it", "[kernels][sim][sweep]") {
   check_fused_linear(simulated);
 }
 TEST_CASE("simulated: attention prefill", "[kernels][sim][slow]") { check_prefill(simulated); }
-TEST_CASE("simulated: attention extend", "[kernels][sim]") { check_extend(simulated); }
-TEST_CASE("simulated: attention decode", "[kernels][sim]") { check_decode(simulated); }
-TEST_CASE("simulated: attention, head dimensions, windows, soft caps, no mask", "[kernels][sim]") {
+TEST_CASE("simulated: attention extend", "[kernels][sim][sweep]") { check_extend(simulated); }
+TEST_CASE("simulated: attention decode", "[kernels][sim][sweep]") { check_decode(simulated); }
+TEST_CASE("simulated: attention, head dimensions, windows, soft caps, no mask", "[kernels][sim][sweep]") {
   check_attention_variants(simulated);
 }
 
