@@ -60,15 +60,19 @@ Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q
   const int64_t rows = visible.type().shape[0], block_n = visible.type().shape[1];
   Var k = b.load(sequence.k, {first_key, 0}, {block_n, s.head_dim});
   Var score = b.dot(q, b.trans(k), b.full({rows, block_n}, 0.0));
-  if (s.soft_cap > 0)
-    score = b.unary(ir::OpKind::tanh, score * (s.scale / s.soft_cap)) * (s.soft_cap * std::numbers::log2e);
-  else score = score * (s.scale * std::numbers::log2e);
+  // Where the scale keeps the order of scores, it waits for the subtraction of the maximum: one FMA a score.
+  const double unit = s.soft_cap > 0 ? s.soft_cap * std::numbers::log2e : s.scale * std::numbers::log2e;
+  const bool is_late = unit > 0;
+  if (s.soft_cap > 0) score = b.unary(ir::OpKind::tanh, score * (s.scale / s.soft_cap));
+  if (!is_late) score = score * unit;
   score = b.select(visible, score, kMasked);
 
   Running now = before;
-  now.top = b.max(before.top, b.reduce_max(score, 1));
+  Var top = b.reduce_max(score, 1);
+  now.top = b.max(before.top, is_late ? top * unit : top);
   Var fade = b.unary(ir::OpKind::exp2, before.top - now.top);
-  Var weight = b.unary(ir::OpKind::exp2, score - across(b, now.top, rows, block_n));
+  Var below = across(b, now.top * -1.0, rows, block_n);
+  Var weight = b.unary(ir::OpKind::exp2, is_late ? b.fma(score, unit, below) : score + below);
   now.sum = before.sum * fade + b.sum(weight, 1);
   Var v = b.load(sequence.v, {first_key, 0}, {block_n, s.head_dim});
   now.acc = b.dot(to_storage(b, weight, v.type().dtype), v, before.acc * across(b, fade, rows, s.head_dim));

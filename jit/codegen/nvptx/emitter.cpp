@@ -268,8 +268,31 @@ const char* space_of(const Value* pointer) {
 }  // namespace
 
 // The elements of the words that `values` were packed into, and back.
+namespace {
+
+/// A vector of two; the one that both have been taken from, where there is one.
+Value* pair_of(llvm::IRBuilder<>& b, Value* low, Value* high) {
+  const auto taken = [](Value* value, uint64_t index) -> Value* {
+    auto* extract = llvm::dyn_cast<llvm::ExtractElementInst>(value);
+    auto* place = extract ? llvm::dyn_cast<llvm::ConstantInt>(extract->getIndexOperand()) : nullptr;
+    return place && place->getZExtValue() == index ? extract->getVectorOperand() : nullptr;
+  };
+  auto* type = llvm::FixedVectorType::get(low->getType(), 2);
+  if (Value* whole = taken(low, 0); whole && whole == taken(high, 1) && whole->getType() == type) return whole;
+  Value* pair = b.CreateInsertElement(llvm::PoisonValue::get(type), low, uint64_t{0});
+  return b.CreateInsertElement(pair, high, uint64_t{1});
+}
+
+}  // namespace
+
 std::vector<Value*> Emitter::repacked(const std::vector<Value*>& values, llvm::Type* element, int count) {
   if (values.size() == static_cast<size_t>(count) && values[0]->getType() == element) return values;
+  if (element->isIntegerTy(32) && values.size() == 2 * static_cast<size_t>(count)) {
+    std::vector<Value*> words;
+    for (size_t i = 0; i < values.size(); i += 2)
+      words.push_back(b.CreateBitCast(pair_of(b, values[i], values[i + 1]), element));
+    return words;
+  }
   llvm::Type* from = values[0]->getType();
   const auto width = static_cast<unsigned>(values.size());
   Value* all = width == 1 ? values[0] : llvm::PoisonValue::get(llvm::FixedVectorType::get(from, width));
@@ -354,6 +377,12 @@ void Emitter::store(DType dtype, Value* pointer, std::vector<Value*> values, Val
 Value* Emitter::address_of(Value* pointer) {
   return b.CreatePtrToInt(
       pointer, pointer->getType()->getPointerAddressSpace() == kSharedSpace ? b.getInt32Ty() : b.getInt64Ty());
+}
+
+std::array<Value*, 2> Emitter::narrowed(Value* low, Value* high, DType to) {
+  const auto id = to == DType::bf16 ? llvm::Intrinsic::nvvm_ff2bf16x2_rn : llvm::Intrinsic::nvvm_ff2f16x2_rn;
+  Value* both = b.CreateIntrinsic(id, {}, {high, low});
+  return {b.CreateExtractElement(both, uint64_t{0}), b.CreateExtractElement(both, uint64_t{1})};
 }
 
 Value* Emitter::convert(Value* value, DType from, DType to) {

@@ -112,6 +112,8 @@ class Emitter {
   std::vector<llvm::Value*> repacked(const std::vector<llvm::Value*>& values, llvm::Type* element, int count);
   llvm::Value* element_pointer(llvm::Value* base, llvm::Value* index, DType dtype);
 
+  /// Two f32 to 16-bit floats, in one instruction.
+  std::array<llvm::Value*, 2> narrowed(llvm::Value* low, llvm::Value* high, DType to);
   /// Value conversion between element types.
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
 

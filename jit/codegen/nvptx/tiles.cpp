@@ -128,10 +128,19 @@ std::vector<Value*> Program::elementwise(const Op& op, const LinearLayout& layou
   std::vector<const std::vector<Value*>*> operands;
   for (const ir::Value* operand : op.operands)
     operands.push_back(operand->type.is_tile() ? &pull(operand, layout) : nullptr);
+  const DType to = op.results[0]->type.dtype;
+  const bool narrows = op.kind == OpKind::cast && op.operands[0]->type.is_tile() &&
+                       op.operands[0]->type.dtype == DType::f32 && is_float(to) && dtype_bytes(to) == 2;
   std::vector<Value*> values;
   for (int reg = 0; reg < layout.num_registers(); ++reg) {
     if (const int same = layout.representative(reg); same != reg) {
       values.push_back(values[static_cast<size_t>(same)]);
+      continue;
+    }
+    if (narrows && reg + 1 < layout.num_registers() && layout.representative(reg + 1) == reg + 1) {
+      const auto first = operands[0]->begin() + reg;
+      for (Value* value : e_.narrowed(first[0], first[1], to)) values.push_back(value);
+      ++reg;
       continue;
     }
     std::vector<Value*> elements;
