@@ -43,19 +43,25 @@ int64_t values_a_thread(int64_t rows, int64_t tile_columns, int64_t num_warps) {
   return cdiv(rows * tile_columns, 32 * num_warps);
 }
 
-/// Values a thread that leave room for a second tile and addresses in the registers that a block of so many warps has.
+constexpr int64_t kMostValues = 128;
+
+/// Values a thread that leave room for what is computed from them in the registers that so many warps have.
 int64_t most_values(int64_t num_warps) {
-  constexpr int64_t kRegisters = 64 << 10, kMostRegisters = 255, kAddresses = 32, kTiles = 2;
-  return (std::min(kMostRegisters, kRegisters / (32 * num_warps)) - kAddresses) / kTiles;
+  constexpr int64_t kRegisters = 64 << 10, kOthers = 76;
+  return std::min(kMostValues, kRegisters / (32 * num_warps) - kOthers);
 }
 
 std::vector<Config> gpu_configs(int64_t tile_columns, int64_t length) {
   constexpr int64_t kMostRows = 32;
   std::vector<Config> configs;
-  for (int64_t num_warps = 1; num_warps <= 32; num_warps *= 2)
+  for (int64_t num_warps = 1; num_warps <= 16; num_warps *= 2)
     for (int64_t rows = 1; rows <= kMostRows; rows *= 2)
       if ((rows == 1 || rows < 2 * length) && values_a_thread(rows, tile_columns, num_warps) <= most_values(num_warps))
         configs.push_back({{"rows", rows}, {"num_warps", num_warps}});
+  // Longer rows spill, but work.
+  constexpr int64_t kMostWarps = 32;
+  if (configs.empty() && values_a_thread(1, tile_columns, kMostWarps) <= kMostValues)
+    configs.push_back({{"rows", int64_t{1}}, {"num_warps", kMostWarps}});
   return configs;
 }
 
