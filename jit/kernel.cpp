@@ -85,19 +85,19 @@ GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_
     launched.programs[axis] = launched.blocks[axis];
   }
   if (launched.is_empty()) return launched;
-  const auto all = static_cast<double>(launched.programs[0]) * static_cast<double>(launched.programs[1]) *
-                   static_cast<double>(launched.programs[2]);
-  if (binary.gpu.is_cooperative && all > static_cast<double>(resident_blocks))
+  const uint64_t all = launched.programs[0] * launched.programs[1] * launched.programs[2];  // at most 2^63
+  const auto resident = static_cast<uint64_t>(std::max<int64_t>(resident_blocks, 0));
+  if (binary.gpu.is_cooperative && all > resident)
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("kernel {}: {} blocks wait for each other, {} runs {} at once; use larger blocks or a "
                             "shorter call",
-                            binary.symbol, all, device, resident_blocks));
+                            binary.symbol, all, device, resident));
   if (!binary.gpu.is_persistent) return launched;
   if (all > INT32_MAX)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} programs, {} takes at most {} in turn",
                                                          binary.symbol, all, device, INT32_MAX));
-  const int64_t whole = std::max<int64_t>(resident_blocks / cluster[0] * cluster[0], cluster[0]);
-  launched.blocks = {static_cast<uint32_t>(std::min(static_cast<double>(whole), all)), 1, 1};
+  const uint64_t whole = std::max<uint64_t>(resident / cluster[0] * cluster[0], cluster[0]);
+  launched.blocks = {static_cast<uint32_t>(std::min(whole, all)), 1, 1};
   return launched;
 }
 

@@ -74,7 +74,10 @@ std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
 namespace {
 
 /// Of a persistent kernel fewer blocks than a GPU holds, so that small grids take turns too.
-int64_t resident_blocks(const KernelBinary& binary) { return binary.gpu.is_cooperative ? 132 : 4; }
+int64_t resident_blocks(const KernelBinary& binary, const Target& target) {
+  constexpr int64_t kFew = 4;
+  return binary.gpu.is_cooperative ? target.gpu.num_multiprocessors : kFew;
+}
 
 LaunchShape shape_of(const KernelBinary& binary, const GpuGrid& grid) {
   LaunchShape shape;
@@ -122,7 +125,7 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
   if (slots.size() != binary.num_slots)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
                                                          binary.symbol, slots.size(), binary.num_slots));
-  const GpuGrid launched = gpu_grid(binary, grid, resident_blocks(binary), "sim:" + target_.name);
+  const GpuGrid launched = gpu_grid(binary, grid, resident_blocks(binary, target_), "sim:" + target_.name);
   if (launched.is_empty()) return;
   streams_.add(stream, {[this, &loaded, launched, block = std::vector<uint64_t>(slots.begin(), slots.end())] {
                           run(loaded, launched, block);

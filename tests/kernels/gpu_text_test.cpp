@@ -60,6 +60,30 @@ TEST_CASE("gpu text: keeping accesses in order costs the library's kernels no ba
       }
 }
 
+TEST_CASE("gpu text: every signal and wait on an mbarrier says its order and scope", "[kernels][nvptx]") {
+  for (const int64_t cluster : {1, 2}) {
+    const autotune::Config config{{"block_m", int64_t{128}}, {"block_n", int64_t{64}},    {"block_k", int64_t{64}},
+                                  {"num_warps", int64_t{8}}, {"num_stages", int64_t{3}}, {"cluster", cluster}};
+    const KernelCase product{"linear", {{"n", int64_t{256}}, {"k", int64_t{256}}}};
+    const std::string text = ptx_of(product, DType::bf16, 1024, "sm_90a", config);
+    INFO("cluster " << cluster);
+    // Signals of a block's own copies stay in it; blocks of a cluster release each other's stages.
+    const std::string wide = cluster > 1 ? "cluster" : "cta";
+    CHECK(count(text, "mbarrier.arrive.expect_tx.release.cta.shared::cta") == 1);
+    CHECK(count(text, "mbarrier.arrive.release." + wide + ".shared::" + wide) == 1);
+    CHECK(count(text, "mbarrier.try_wait.parity.acquire." + wide + ".shared::cta") == 2);
+    CHECK(count(text, "mbarrier.arrive") == 2);
+    CHECK(count(text, "mbarrier.try_wait") + count(text, "mbarrier.test_wait") == 2);
+  }
+}
+
+TEST_CASE("gpu text: rows of every length that models have find a configuration", "[kernels][nvptx]") {
+  const std::pair<KernelCase, const char*> rows[] = {{{"silu_and_mul", {{"n", int64_t{28672}}}}, "sm_80"},
+                                                     {{"rms_norm", {{"n", int64_t{16384}}}}, "sm_90a"},
+                                                     {{"softmax", {{"n", int64_t{65536}}}}, "sm_90a"}};
+  for (const auto& [test_case, target] : rows) CHECK_NOTHROW(ptx_of(test_case, DType::bf16, 64, target));
+}
+
 TEST_CASE("gpu text: kernels are the code that they were", "[kernels][nvptx]") {
   const auto difference = [](const char* name, const std::string& text) {
     return compare_golden("ptx/" + std::string(name) + ".txt", normalized_ptx(text));

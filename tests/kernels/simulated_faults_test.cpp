@@ -130,11 +130,19 @@ const TextCase kHopperLinear{kLinear,
                              {{"block_m", 64}, {"block_n", 64}, {"block_k", 64}, {"num_warps", 4}, {"num_stages", 3}}};
 const TextCase kHopperAttention{
     kAttention, "sm_90a", DType::bf16, 300, {{"block_m", 128}, {"block_n", 128}, {"num_warps", 8}, {"num_stages", 2}}};
+/// Several outputs and blocks in pairs, which take programs in turn; the last rows and columns are not whole tiles.
+const TextCase kHopperCluster{
+    {"linear", {{"n", int64_t{96}}, {"n2", int64_t{64}}, {"n3", int64_t{72}}, {"k", int64_t{320}}}},
+    "sm_90a",
+    DType::bf16,
+    700,
+    {{"block_m", 128}, {"block_n", 64}, {"block_k", 64}, {"num_warps", 8}, {"num_stages", 3}, {"cluster", 2}}};
 
 }  // namespace
 
-TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim][sweep]") {
-  const std::vector<TextCase> cases = {{kSoftmax}, {kNorm}, {kLinear}, {kAttention}, kHopperLinear, kHopperAttention};
+TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim]") {
+  const std::vector<TextCase> cases = {{kSoftmax},         {kNorm},       {kLinear},       {kAttention}, kHopperLinear,
+                                       kHopperAttention, kHopperCluster};
   for (const TextCase& test_case : cases) {
     TextCall call(test_case);
     const std::string text = call.text();
@@ -191,7 +199,7 @@ TEST_CASE("simulated: faults in the portable form are reported for what they are
 
 TEST_CASE("simulated: faults in the Hopper form are reported for what they are", "[kernels][sim][fault]") {
   const char* const init = R"((mbarrier\.init\.shared::cta\.b64 \[%r\d+\]), %r\d+;)";
-  const char* const expect = R"((expect_tx\.shared::cta\.b64 _, \[%r\d+\]), %r\d+;)";
+  const char* const expect = R"((expect_tx\.release\.cta\.shared::cta\.b64 _, \[%r\d+\]), %r\d+;)";
   const std::vector<TextFault> common = {
       {"a stage is released one arrival late", init, "$1, 29;", 1, "deadlock", "arrivals missing"},
       {"a stage needs an arrival that nobody sends", init, "$1, 2;", 0, "deadlock", "1 of 2 arrivals missing"},
@@ -207,7 +215,7 @@ TEST_CASE("simulated: faults in the Hopper form are reported for what they are",
   check_all(kHopperLinear, common);
   check_all(kHopperLinear,
             {{"a stage is released one arrival early", init, "$1, 3;", 1, "race", "a wgmma of CTA"},
-             {"a stage is never released", R"(mbarrier\.arrive\.shared::cta\.b64[^;]*;)", "", 0, "deadlock",
+             {"a stage is never released", R"(mbarrier\.arrive\.release\.cta\.shared::cta\.b64[^;]*;)", "", 0, "deadlock",
               "arrivals missing"},
              {"wgmma.fence is missing", R"(wgmma\.fence\.sync\.aligned;)", "", 0, "missing fence", "wgmma.fence"},
              {"a tile comes from the wrong column", R"(\{%r\d+,(%r\d+)\})", "{0,$1}", 0, "wrong", "y row"},

@@ -95,7 +95,7 @@ class Emitter {
   /// A sync(), left out where nobody can have used the scratch memory before and `is_needed` does not hold anyway.
   void sync_before_scratch(bool is_needed = false);
   int64_t shared_bytes() const { return reserved_bytes_ + scratch_bytes_; }
-  /// TMA stores read the scratch memory; it is free again when they have. `base` is the alignment that they want.
+  /// TMA stores read the scratch memory, which is free again when they have; it begins at a multiple of `alignment`.
   void scratch_is_stored(int64_t alignment);
   void await_stores();
   /// Fixes the size of the shared memory; nothing may ask for more afterwards.

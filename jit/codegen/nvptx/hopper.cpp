@@ -53,19 +53,20 @@ void init_barrier(Emitter& e, Value* barrier, int64_t arrivals) {
 
 void fence_barriers(Emitter& e) { plain(e, "fence.mbarrier_init.release.cluster;"); }
 
-void await(Emitter& e, Value* barrier, Value* parity) {
+void await(Emitter& e, Value* barrier, Value* parity, bool of_cluster) {
+  const std::string form = std::string("mbarrier.try_wait.parity.acquire.") + (of_cluster ? "cluster" : "cta");
   e.assembly(e.b.getVoidTy(),
-             "{.reg .pred p; W${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra W${:uid};}",
-             "r,r,~{memory}", {barrier, parity});
+             "{.reg .pred p; W${:uid}: " + form + ".shared::cta.b64 p, [$0], $1; @!p bra W${:uid};}", "r,r,~{memory}",
+             {barrier, parity});
 }
 
 void expect(Emitter& e, Value* barrier, int64_t bytes) {
-  e.assembly(e.b.getVoidTy(), "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r,~{memory}",
+  e.assembly(e.b.getVoidTy(), "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [$0], $1;", "r,r,~{memory}",
              {barrier, e.i32(bytes)});
 }
 
 void arrive(Emitter& e, Value* barrier) {
-  e.assembly(e.b.getVoidTy(), "mbarrier.arrive.shared::cta.b64 _, [$0];", "r,~{memory}", {barrier});
+  e.assembly(e.b.getVoidTy(), "mbarrier.arrive.release.cta.shared::cta.b64 _, [$0];", "r,~{memory}", {barrier});
 }
 
 void copy_box(Emitter& e, Value* to, Value* map, const std::vector<Value*>& coordinates, Value* barrier) {

@@ -13,8 +13,8 @@ namespace seqtile::nvptx::hopper {
 void init_barrier(Emitter& e, llvm::Value* barrier, int64_t arrivals);
 /// Makes the initialised barriers visible to the asynchronous proxy and the cluster.
 void fence_barriers(Emitter& e);
-/// Waits for the end of the phase with this parity (i32).
-void await(Emitter& e, llvm::Value* barrier, llvm::Value* parity);
+/// Waits for the end of the phase with this parity (i32); `of_cluster`: other blocks arrive too.
+void await(Emitter& e, llvm::Value* barrier, llvm::Value* parity, bool of_cluster);
 /// One arrival that also announces `bytes` of copies.
 void expect(Emitter& e, llvm::Value* barrier, int64_t bytes);
 void arrive(Emitter& e, llvm::Value* barrier);

@@ -244,6 +244,7 @@ class Program {
   std::vector<llvm::Value*> next_turn(llvm::Value* slot, llvm::Value* parity);
   int group_of(const ir::Value* tile) const;
   void clear_overhang(const TmaStream& stream, const Staged& tile);
+  void for_some_rows(const ir::Type& tile, const std::function<void(const ir::Type& part, llvm::Value* first)>& body);
   void await_group(int group);
   void release_group(int group, llvm::Value* slot);
   void await_operands(const ir::Op& dot);

@@ -114,9 +114,11 @@ Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimi
 /// The assembler trades a few spilled values for one more block a multiprocessor; what it does not spill when told to
 /// use registers freely is the better code. An assembler without that option keeps its first word.
 Assembled without_spills(Assembled first, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
-  if (first.use.spill_store_bytes + first.use.spill_load_bytes == 0) return first;
+  const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
+  if (spilled(first) == 0) return first;
   Assembled second = run_ptxas(ptx, target, limits, {"--register-usage-level=10"});
-  const bool is_better = second.result.ok() && second.use.spill_store_bytes < first.use.spill_store_bytes;
+  const bool is_better = second.result.ok() && spilled(second) < spilled(first) &&
+                         second.use.warnings.size() <= first.use.warnings.size();
   return is_better ? std::move(second) : std::move(first);
 }
 

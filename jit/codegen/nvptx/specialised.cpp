@@ -40,7 +40,7 @@ int64_t product_registers(const Op& loop, int num_warps) {
 }
 
 /// Registers of a producer's and a consumer's thread, of the 64 K that a multiprocessor has; 0: each has its even
-/// share, because one consumer group can have no more, or because that is enough and leaves room for a second block.
+/// share, because one consumer group can have no more, or because that is enough and a second block may fit.
 std::pair<int, int> register_split(int64_t needed, int num_warps) {
   constexpr int64_t kEnough = 64;
   return num_warps == 2 * kGroupWarps && needed > kEnough ? std::pair(24, 240) : std::pair(0, 0);
@@ -132,7 +132,7 @@ void Program::produce_turns(const Op& op) {
     scalars_[op.regions[0]->arguments[0]] = index;
     for (const Op* each : tma_.found.indices) lower_op(*each);
     for (int group = 0; group < tma_.num_groups; ++group) {
-      hopper::await(e_, barrier(1, group, state[0]), state[1]);
+      hopper::await(e_, barrier(1, group, state[0]), state[1], tma_.cluster > 1);
       copy_group(group, state[0]);
     }
     return next_turn(state[0], state[1]);
@@ -245,26 +245,41 @@ void Program::clear_overhang(const TmaStream& stream, const Staged& tile) {
     is_cut = e_.b.CreateAnd(is_cut, e_.b.CreateICmpSLT(size, whole));
   }
   const DType dtype = load.results[0]->type.dtype;
-  const LinearLayout layout = copy_layout(load.results[0]->type);
   const int width = static_cast<int>(16 / tile.element_bytes);
   const std::vector<Value*> zeros(static_cast<size_t>(width), llvm::Constant::getNullValue(e_.type_of(dtype)));
   e_.if_then(is_cut, [&] {
-    for (int reg = 0; reg < layout.num_registers(); reg += width) {
-      if (layout.representative(reg) != reg) continue;
-      Value *here = coordinate(layout, reg, 0), *column = coordinate(layout, reg, 1);
-      Value* place = e_.b.CreateAdd(row, e_.b.CreateSExt(here, e_.b.getInt64Ty()));
-      Value* outside = e_.b.CreateOr(e_.b.CreateICmpSLT(place, e_.i64(0)), e_.b.CreateICmpSGE(place, size));
-      Value* fits = both(is_inside(layout, load.results[0]->type, reg), is_writer(layout));
-      e_.store(dtype, staged_pointer(tile, here, column), zeros, both(fits, outside));
-    }
+    for_some_rows(load.results[0]->type, [&](const ir::Type& part, Value* first) {
+      const LinearLayout layout = copy_layout(part);
+      for (int reg = 0; reg < layout.num_registers(); reg += width) {
+        if (layout.representative(reg) != reg) continue;
+        Value* here = e_.b.CreateAdd(coordinate(layout, reg, 0), first);
+        Value* place = e_.b.CreateAdd(row, e_.b.CreateSExt(here, e_.b.getInt64Ty()));
+        Value* outside = e_.b.CreateOr(e_.b.CreateICmpSLT(place, e_.i64(0)), e_.b.CreateICmpSGE(place, size));
+        Value* fits = both(is_inside(layout, part, reg), is_writer(layout));
+        e_.store(dtype, staged_pointer(tile, here, coordinate(layout, reg, 1)), zeros, both(fits, outside));
+      }
+    });
     hopper::fence_proxy(e_);
     e_.sync();
   });
 }
 
+// A tile's rows in turns of as many as the threads take 16 bytes each of, for what rarely happens: unrolled, it would
+// be most of the kernel's text. `first` is i32.
+void Program::for_some_rows(const ir::Type& tile,
+                            const std::function<void(const ir::Type& part, Value* first)>& body) {
+  ir::Type part = tile;
+  const int64_t at_once = int64_t{e_.num_warps} * kLanes * 16 / dtype_bytes(tile.dtype);
+  while (part.shape[0] % 2 == 0 && part.shape[0] * part.shape[1] > at_once) part.shape[0] /= 2;
+  e_.loop(e_.i64(0), e_.i64(tile.shape[0]), e_.i64(part.shape[0]), {}, [&](Value* first, const std::vector<Value*>&) {
+    body(part, e_.b.CreateTrunc(first, e_.b.getInt32Ty()));
+    return std::vector<Value*>{};
+  });
+}
+
 void Program::await_group(int group) {
   const auto [slot, parity] = turn_;
-  hopper::await(e_, barrier(0, group, slot), parity);
+  hopper::await(e_, barrier(0, group, slot), parity, tma_.cluster > 1);
   for (size_t i = 0; i < tma_.streams.size(); ++i)
     if (tma_.streams[i].group == group)
       clear_overhang(tma_.streams[i], in_shared_.at(tma_.streams[i].stream.load->results[0]));

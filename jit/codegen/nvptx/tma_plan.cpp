@@ -229,10 +229,22 @@ void plan_store(const ir::Function& function, TmaPlan& plan) {
   }
 }
 
-/// Whether the loop takes the same turns in all programs, with nothing but streams in shared memory.
-bool has_equal_programs(const Op& loop, const codegen::StreamedLoop& found) {
+/// Loops in `op`, itself included, whose operands are copied ahead.
+int64_t num_streamed_loops(const Op& op, const codegen::Users& users) {
+  int64_t count = op.kind == OpKind::for_loop && !codegen::find_streams(op, users).streams.empty() ? 1 : 0;
+  for (const ir::Block* region : op.regions)
+    for (const Op* each : region->ops) count += num_streamed_loops(*each, users);
+  return count;
+}
+
+/// Whether the loop takes the same turns in all programs and nothing else is in its shared memory, into which the next
+/// program's operands come while this one goes on: no residents, no other loop's streams.
+bool is_persistent(const ir::Function& function, const TmaPlan& plan, const codegen::Users& users) {
   const auto is_same = [](const ir::Value* bound) { return !bound->def || bound->def->kind == OpKind::constant; };
-  return found.residents.empty() && std::all_of(loop.operands.begin(), loop.operands.begin() + 3, is_same);
+  const auto bounds = plan.loop->operands.begin();
+  int64_t loops = 0;
+  for (const Op* op : function.body().ops) loops += num_streamed_loops(*op, users);
+  return plan.found.residents.empty() && loops == 1 && std::all_of(bounds, bounds + 3, is_same);
 }
 
 }  // namespace
@@ -254,15 +266,20 @@ TmaPlan plan_tma(const ir::Function& function, const Target& target, const codeg
   none.refusal = "no loop streams operands of products";
   for (const Op* op : function.body().ops) {
     if (has_effect(*op, ir::OpEffects::write)) break;  // what the producer reads later is not ordered behind it
-    if (op->kind != OpKind::for_loop) continue;
+    if (op->kind != OpKind::for_loop) {
+      if (num_streamed_loops(*op, users) == 0) continue;
+      none.refusal = "a loop inside of another operation copies ahead";
+      break;
+    }
     TmaPlan plan;
     plan.refusal = plan_loop(function, *op, users, num_warps, cluster, plan);
     if (plan.refusal.empty()) {
-      plan.is_persistent = has_equal_programs(*op, plan.found);
+      plan.is_persistent = is_persistent(function, plan, users);
       plan_store(function, plan);
       return plan;
     }
     none.refusal = plan.refusal;
+    if (num_streamed_loops(*op, users) > 0) break;  // a producer would copy into the shared memory that it uses
   }
   return none;
 }

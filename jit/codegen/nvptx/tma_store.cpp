@@ -24,7 +24,8 @@ void Program::store_by_tma(const Op& op) {
   e_.sync();
   order_access(op);
   Value* is_inside = nullptr;
-  for (size_t d = 0; d < 2; ++d) {
+  // A tensor map ends rows that have a known size; the plan takes whole rows only.
+  for (size_t d = 0; d < (view->type.shape[1] == ir::kDynamic ? 2 : 1); ++d) {
     Value *first = scalars_.at(op.operands[1 + d]), *size = views_.at(view).sizes[d];
     Value* end = e_.b.CreateAdd(first, e_.i64(d == 0 ? plan.rows : plan.columns));
     is_inside = both(is_inside, both(e_.b.CreateICmpSGE(first, e_.i64(0)), e_.b.CreateICmpSLE(end, size)));
@@ -75,16 +76,22 @@ void Program::copy_out(const Op& op, const Staged& from) {
 // All threads': what is inside of the view.
 void Program::copy_out_inside(const Op& op, const Staged& from) {
   const ir::Type& tile = op.operands.back()->type;
-  const LinearLayout layout = default_layout(tile);
-  const auto [width, is_checked, position] = access_of(op, tile, layout);
-  for (int reg = 0; reg < layout.num_registers(); reg += width) {
-    if (layout.representative(reg) != reg) continue;
-    const Address at = address(op.operands[0], position, tile, layout, reg, width, is_checked);
-    Value* pointer = staged_pointer(from, coordinate(layout, reg, 0), coordinate(layout, reg, 1));
-    Value* fits = both(is_inside(layout, tile, reg), is_writer(layout));
-    const auto values = e_.load(tile.dtype, pointer, width, fits, llvm::Constant::getNullValue(e_.type_of(tile.dtype)));
-    e_.store(tile.dtype, at.pointer, values, both(at.inside, fits));
-  }
+  const auto [width, is_checked, position] = access_of(op, tile, default_layout(tile));
+  for_some_rows(tile, [&](const ir::Type& part, Value* first) {
+    const LinearLayout layout = copy_layout(part);
+    std::vector<Value*> moved = position;
+    moved[0] = e_.b.CreateAdd(moved[0], e_.b.CreateSExt(first, e_.b.getInt64Ty()));
+    for (int reg = 0; reg < layout.num_registers(); reg += width) {
+      if (layout.representative(reg) != reg) continue;
+      const Address at = address(op.operands[0], moved, part, layout, reg, width, is_checked);
+      Value* row = e_.b.CreateAdd(coordinate(layout, reg, 0), first);
+      Value* pointer = staged_pointer(from, row, coordinate(layout, reg, 1));
+      Value* fits = both(at.inside, is_writer(layout));
+      const auto values =
+          e_.load(tile.dtype, pointer, width, fits, llvm::Constant::getNullValue(e_.type_of(tile.dtype)));
+      e_.store(tile.dtype, at.pointer, values, fits);
+    }
+  });
 }
 
 }  // namespace seqtile::nvptx

@@ -147,7 +147,7 @@ void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Strea
   if (launched.is_empty()) return;
   const Context::Current current(context_);
   const auto& cluster = binary_.gpu.cluster;
-  CUlaunchAttribute attributes[2];
+  CUlaunchAttribute attributes[2] = {};
   unsigned num_attributes = 0;
   if (cluster[0] * cluster[1] * cluster[2] > 1) {
     attributes[num_attributes].value.clusterDim = {cluster[0], cluster[1], cluster[2]};

@@ -14,6 +14,7 @@ struct Shape {
   DType dtype = DType::bf16;
   int64_t k = 256, block_m = 128, block_n = 128, block_k = 64;
   DType stored = DType::f32;
+  int loops = 1;
 };
 
 std::unique_ptr<ir::Function> matmul(const Shape& s) {
@@ -21,11 +22,13 @@ std::unique_ptr<ir::Function> matmul(const Shape& s) {
   b.align_rows(16);
   Var x = b.view("x", s.dtype, {kDynamic, s.k}), w = b.view("w", s.dtype, {512, s.k});
   Var y = b.view("y", s.stored, {kDynamic, 512});
-  Var acc = b.for_loop(0, s.k, s.block_k, {b.full({s.block_m, s.block_n}, 0.0)}, [&](Var kk, std::vector<Var> sums) {
-    Var left = b.load(x, {b.program_id(0) * s.block_m, kk}, {s.block_m, s.block_k});
-    Var right = b.load(w, {b.program_id(1) * s.block_n, kk}, {s.block_n, s.block_k});
-    return std::vector{b.dot(left, b.trans(right), sums[0])};
-  })[0];
+  Var acc = b.full({s.block_m, s.block_n}, 0.0);
+  for (int i = 0; i < s.loops; ++i)
+    acc = b.for_loop(0, s.k, s.block_k, {acc}, [&](Var kk, std::vector<Var> sums) {
+      Var left = b.load(x, {b.program_id(0) * s.block_m, kk}, {s.block_m, s.block_k});
+      Var right = b.load(w, {b.program_id(1) * s.block_n, kk}, {s.block_n, s.block_k});
+      return std::vector{b.dot(left, b.trans(right), sums[0])};
+    })[0];
   b.store(y, {0, 0}, b.cast(acc, s.stored));
   return b.finish();
 }
@@ -73,6 +76,9 @@ TEST_CASE("tma plan: equal programs are taken in turn, and their results leave b
   CHECK(found.stored.panel_bytes == 128);
   CHECK(found.maps.size() == 3);
   CHECK_FALSE(plan({}).store);  // f32
+  // A second loop uses the memory that a next program's operands would come to.
+  CHECK(plan({.loops = 2}).refusal.empty());
+  CHECK_FALSE(plan({.loops = 2}).is_persistent);
 }
 
 TEST_CASE("tma plan: every refusal says what does not fit", "[jit][nvptx]") {
