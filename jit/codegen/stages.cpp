@@ -19,6 +19,11 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/ADCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/Reassociate.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 // LLVM's own initialisers name every target that it was configured with, linked or not.
 extern "C" {
@@ -125,7 +130,8 @@ void verify(const llvm::Module& module, const std::string& kernel) {
     throw Error(ErrorCode::internal, fmt::format("kernel {}: invalid LLVM IR: {}", kernel, stream.str()));
 }
 
-void run_passes(llvm::Module& module, llvm::TargetMachine& machine, const char* pipeline) {
+// Passes by name would link all that LLVM has: 10 MB of the static library.
+void clean_up(llvm::Module& module, llvm::TargetMachine& machine, Cleanup cleanup) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
@@ -137,9 +143,18 @@ void run_passes(llvm::Module& module, llvm::TargetMachine& machine, const char* 
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(passes, pipeline));
-  passes.run(module, modules);
+  const auto combine = [] { return llvm::InstCombinePass(llvm::InstCombineOptions().setVerifyFixpoint(false)); };
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(combine());
+  passes.addPass(llvm::SimplifyCFGPass());
+  if (cleanup == Cleanup::addresses) passes.addPass(llvm::ReassociatePass());
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  if (cleanup == Cleanup::addresses) passes.addPass(combine());
+  passes.addPass(llvm::ADCEPass());
+  llvm::ModulePassManager whole;
+  whole.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  whole.run(module, modules);
 }
 
 std::string print(const llvm::Module& module) {

@@ -14,11 +14,6 @@
 namespace seqtile::cpu {
 namespace {
 
-/// The lowering has tiled, unrolled and vectorised already: what remains is to clean up after it. This list gives the
-/// code of O3 in a fifth of its time. Nothing here or below may form memset or memcpy calls (loop-idiom does).
-constexpr const char* kPasses =
-    "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse<memssa>,adce)";
-
 /// Passes of the code generator that cost more than they give: the lowering writes loops with one induction variable
 /// and constant offsets, which strength reduction takes a quarter of the time to turn into longer code.
 class WorthwhilePasses final : public llvm::OptPassGate {
@@ -71,7 +66,7 @@ KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDu
   module.setDataLayout(machine.createDataLayout());
   set_attributes(module, target);
   codegen::verify(module, entry_name(module));
-  codegen::run_passes(module, machine, kPasses);
+  codegen::clean_up(module, machine, codegen::Cleanup::plain);
   static WorthwhilePasses worthwhile;  // stateless; the context refers to it from here on
   module.getContext().setOptPassGate(worthwhile);
   if (dump) dump_stages(module, machine, dump);

@@ -8,15 +8,6 @@
 #include <llvm/Target/TargetMachine.h>
 
 namespace seqtile::nvptx {
-namespace {
-
-/// Tiled code needs cleaning up only: O3 takes five times as long and gives the same registers.
-constexpr const char* kPasses =
-    "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,reassociate,early-cse<memssa>,"
-    "instcombine<no-verify-fixpoint>,adce)";
-
-}  // namespace
-
 PtxKernel emit_ptx(const ir::Function& function, const Target& target, const StageDump& dump) {
   llvm::TargetMachine& machine = codegen::target_machine(target);
   llvm::LLVMContext context;
@@ -26,7 +17,7 @@ PtxKernel emit_ptx(const ir::Function& function, const Target& target, const Sta
   Program program(module, target, function);
   program.lower();
   codegen::verify(module, function.name());
-  codegen::run_passes(module, machine, kPasses);
+  codegen::clean_up(module, machine, codegen::Cleanup::addresses);
   if (dump) dump("ll", codegen::print(module));
   const auto text = codegen::generate(module, machine, llvm::CodeGenFileType::AssemblyFile);
   PtxKernel kernel{std::string(text.data(), text.size()), program.launch()};
