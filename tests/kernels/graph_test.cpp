@@ -13,6 +13,7 @@
 #include "autotune/engine.h"
 #include "autotune/worker/device_mirror.h"
 #include "autotune/worker/problem.h"
+#include "jit/compiler.h"
 #include "kernels/registry.h"
 #include "tests/cache/support.h"
 #include "tests/support/guarded_call.h"
@@ -190,6 +191,17 @@ TEST_CASE("graph: products and attention replay at any length up to the capacity
   check_replays(kLinear, DType::bf16, 70, 12);
   check_replays(attention("prefill"), DType::bf16, 70, 8);
   check_replays(attention("decode"), DType::bf16, 700, 12);
+}
+
+TEST_CASE("graph: results that leave by TMA end at the length of the replay", "[kernels][sim][graph]") {
+  const KernelCase wide{"linear", {{"n", int64_t{512}}, {"k", int64_t{256}}, {"residual", int64_t{1}}}};
+  constexpr int64_t kCapacity = 600;
+  const autotune::OpDef& op = library_op(wide.operation);
+  const autotune::Workload workload = normalized(wide, DType::bf16, 1);
+  const Target target = gpu_target("sm_90a");
+  const auto config = op.default_config(workload, kCapacity, target);
+  REQUIRE(compile(*autotune::build_kernel(op, workload, config, target), target).gpu.is_persistent);
+  check_replays(wide, DType::bf16, kCapacity, 12);
 }
 
 TEST_CASE("graph: every operation, dtype and many lengths", "[kernels][sim][graph][slow]") {
