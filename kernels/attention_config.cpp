@@ -97,8 +97,8 @@ int64_t gpu_warps(int64_t rows, const Target& target) { return target.has_wgmma 
 /// registers of a GPU's threads.
 template <class Visit>
 void for_each_gpu_config(const Shape& s, DType dtype, int64_t length, const Target& target, const Visit& visit) {
-  // Sums, scores, and weights of half their size. Hopper's copies need no registers for addresses; f32 operands are held
-  // in two halves.
+  // Sums, scores, and weights of half their size. Hopper's copies need no registers for addresses; f32 operands are
+  // held in two halves.
   const int64_t values_a_warp = dtype == DType::f32 ? 3 * 1024 : target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
   for (const int64_t block_n : {32, 64, 128}) {
     if (block_n > 32 && block_n >= 2 * length) continue;

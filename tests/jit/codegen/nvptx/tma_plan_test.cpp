@@ -93,8 +93,8 @@ TEST_CASE("tma plan: every refusal says what does not fit", "[jit][nvptx]") {
 }
 
 TEST_CASE("gpu launch: its text gives it back, and damaged text gives nothing", "[jit][nvptx]") {
-  const GpuLaunch launch{
-      384, 200000, {2, 1, 1}, true, true, {{5, DType::f16, {1, 128, 64}, 128}, {0, DType::bf16, {64, 32}, 64}}, "wgmma"};
+  const std::vector<TensorMapSpec> maps = {{5, DType::f16, {1, 128, 64}, 128}, {0, DType::bf16, {64, 32}, 64}};
+  const GpuLaunch launch{384, 200000, {2, 1, 1}, true, true, maps, "wgmma"};
   CHECK(parse_gpu_launch(to_text(launch)) == launch);
   CHECK(to_text(GpuLaunch{}).empty());
   CHECK(parse_gpu_launch("") == GpuLaunch{});
