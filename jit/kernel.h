@@ -48,7 +48,7 @@ struct GpuLaunch {
   uint32_t threads = 0;                         ///< of a block
   uint32_t shared_bytes = 0;                    ///< dynamic shared memory of a block
   std::array<uint32_t, 3> cluster = {1, 1, 1};  ///< blocks; grids are rounded up to whole clusters
-  bool is_persistent = false;  ///< blocks that fit the GPU at once take the programs in turn, first along axis 0
+  bool is_persistent = false;   ///< blocks that fit the GPU at once take the programs in turn, first along axis 0
   bool is_cooperative = false;  ///< blocks wait for each other: all of them must run at once
   std::vector<TensorMapSpec> tensor_maps;
   std::string loop;  ///< form of the loop of products: "wgmma", or "portable: " and why; empty: there is none

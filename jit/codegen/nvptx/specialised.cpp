@@ -266,8 +266,7 @@ void Program::clear_overhang(const TmaStream& stream, const Staged& tile) {
 
 // A tile's rows in turns of as many as the threads take 16 bytes each of, for what rarely happens: unrolled, it would
 // be most of the kernel's text. `first` is i32.
-void Program::for_some_rows(const ir::Type& tile,
-                            const std::function<void(const ir::Type& part, Value* first)>& body) {
+void Program::for_some_rows(const ir::Type& tile, const std::function<void(const ir::Type& part, Value* first)>& body) {
   ir::Type part = tile;
   const int64_t at_once = int64_t{e_.num_warps} * kLanes * 16 / dtype_bytes(tile.dtype);
   while (part.shape[0] % 2 == 0 && part.shape[0] * part.shape[1] > at_once) part.shape[0] /= 2;

@@ -241,8 +241,11 @@ TEST_CASE("cuda device: blocks that wait for each other are launched together or
   const auto kernel = gpu->load(std::move(binary));
   gpu->launch(*kernel, {132, 2, 1}, kSlots);
   CHECK(fake.state().launches.back().attributes == std::vector<int>{2});
-  expect_error([&] { gpu->launch(*kernel, {133, 2, 1}, kSlots); }, ErrorCode::out_of_resources,
-               "266 blocks wait for each other");
+  expect_error(
+      [&] {
+        gpu->launch(*kernel, {133, 2, 1}, kSlots);
+      },
+      ErrorCode::out_of_resources, "266 blocks wait for each other");
 }
 
 TEST_CASE("cuda device: what a launch is refused for", "[jit][cuda][fault]") {
