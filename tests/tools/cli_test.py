@@ -386,7 +386,7 @@ class Json(Cli):
     def test_compile_for_what_does_not_fit(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64"]
         for target, emit, pattern in (("sm_70", "ptx", "unknown GPU target.*sm_70.*sm_80 and sm_90a"),
-                                      ("avx1024", "asm", "unknown CPU target.*avx1024.*avx512"),
+                                      ("avx1024", "asm", "unknown target.*avx1024.*avx512.*sm_90a"),
                                       ("sm_80", "asm", "--emit asm.*sm_80 has no such stage.*ptx"),
                                       ("generic", "ptx", "--emit ptx.*generic has no such stage.*asm"),
                                       ("sm_80", "tree", "--emit.*tree")):
@@ -651,12 +651,30 @@ class Interrupt(Cli):
         self.assertEqual(check.code, 0, check.out + check.err)
         self.assertGreater(check.json()["rows"], 0)
 
+    @staticmethod
+    def catches_ctrl_c(pid):
+        with open(f"/proc/{pid}/status", encoding="ascii") as status:
+            return int(re.search(r"SigCgt:\s*(\w+)", status.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
+
+    def test_ctrl_c_ends_a_simulation(self):
+        process = subprocess.Popen([self.program, "simulate", *LINEAR, "--length", "100000"], cwd=self.work,
+                                   env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(3)  # it has begun, with sanitizers too
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=20), -signal.SIGINT)
+
+    def test_compile_takes_no_device(self):
+        for device in "sim:sm_80", "h200":
+            self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", device), 2, "--target")
+
     def test_ctrl_c_ends_reading_a_trace(self):
         self.write("long.csv", "ContextTokens,GeneratedTokens\n" + "x\n" * 12_000_000)
         process = subprocess.Popen([self.program, "replay", "--model", "model.json", "--trace", "long.csv"],
                                    cwd=self.work, env=self.env, text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
-        time.sleep(0.4)
+        while not self.catches_ctrl_c(process.pid):
+            time.sleep(0.01)
+        time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, err)

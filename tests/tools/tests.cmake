@@ -4,7 +4,8 @@
 # seqtile_script_test(name labels script arguments...)
 function(seqtile_script_test name labels)
   add_test(NAME "tools: ${name}" COMMAND Python3::Interpreter ${ARGN})
-  set_tests_properties("tools: ${name}" PROPERTIES LABELS "tools;${labels}" TIMEOUT 900)
+  # They take longest, so they start first.
+  set_tests_properties("tools: ${name}" PROPERTIES LABELS "tools;${labels}" TIMEOUT 900 COST 100)
 endfunction()
 
 seqtile_script_test("layers: no include goes up" "fast" ${CMAKE_SOURCE_DIR}/tests/layers_test.py ${CMAKE_SOURCE_DIR})

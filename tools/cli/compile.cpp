@@ -1,6 +1,7 @@
 // tools/cli/compile.cpp -- `seqtile compile`: one kernel through the compiler, every stage to be seen.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -29,6 +30,10 @@ Target compile_target(const std::string& given) {
   const auto variable = env::cpu_target();
   if (given.empty() && !variable) return host_target();
   const std::string name = given.empty() ? *variable : given;
+  const auto names = cpu_target_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    bad_input(fmt::format("unknown target \"{}\"; the targets are {}, and sm_80 and sm_90a for GPUs", name,
+                          fmt::join(names, ", ")));
   const Target target = cpu_target(name);
   if (!can_compile_for(target))
     throw Error(
@@ -152,7 +157,11 @@ int run(const Session& session, const CompileOptions& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
   const int64_t length = parse_length("--length", options.length);
-  if (options.device != "cpu") open_device_of(options, 1);  // refuses it: --target names what code is for
+  if (options.device != "cpu") {
+    open_device_of(options, 1);
+    bad_input(fmt::format("--device {}: nothing runs here; code is for a --target, for example sm_80 or sm_90a",
+                          options.device));
+  }
   const Target wanted = compile_target(options.target);
   check_emit(options, wanted);
   const Target target = with_cubin(options, wanted);

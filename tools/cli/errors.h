@@ -22,5 +22,7 @@ ExitCode exit_code_of(ErrorCode code);
 /// process at once.
 const std::atomic<bool>& interrupt_flag();
 void install_interrupt_handler();
+/// For a command that keeps nothing: the first Ctrl-C ends the process.
+void end_at_interrupt();
 
 }  // namespace seqtile::cli
