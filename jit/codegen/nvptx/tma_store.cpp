@@ -76,19 +76,19 @@ void Program::copy_out(const Op& op, const Staged& from) {
 // All threads': what is inside of the view.
 void Program::copy_out_inside(const Op& op, const Staged& from) {
   const ir::Type& tile = op.operands.back()->type;
-  const auto [width, is_checked, position] = access_of(op, tile, default_layout(tile));
+  const Access access = access_of(op, tile, default_layout(tile));
   for_some_rows(tile, [&](const ir::Type& part, Value* first) {
     const LinearLayout layout = copy_layout(part);
-    std::vector<Value*> moved = position;
+    std::vector<Value*> moved = access.position;
     moved[0] = e_.b.CreateAdd(moved[0], e_.b.CreateSExt(first, e_.b.getInt64Ty()));
-    for (int reg = 0; reg < layout.num_registers(); reg += width) {
+    for (int reg = 0; reg < layout.num_registers(); reg += access.width) {
       if (layout.representative(reg) != reg) continue;
-      const Address at = address(op.operands[0], moved, part, layout, reg, width, is_checked);
+      const Address at = address(op.operands[0], moved, part, layout, reg, access.width, access.is_checked);
       Value* row = e_.b.CreateAdd(coordinate(layout, reg, 0), first);
       Value* pointer = staged_pointer(from, row, coordinate(layout, reg, 1));
       Value* fits = both(at.inside, is_writer(layout));
-      const auto values =
-          e_.load(tile.dtype, pointer, width, fits, llvm::Constant::getNullValue(e_.type_of(tile.dtype)));
+      Value* zero = llvm::Constant::getNullValue(e_.type_of(tile.dtype));
+      const auto values = e_.load(tile.dtype, pointer, access.width, fits, zero);
       e_.store(tile.dtype, at.pointer, values, fits);
     }
   });
