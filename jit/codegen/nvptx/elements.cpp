@@ -1,5 +1,7 @@
-// jit/codegen/nvptx/elements.cpp -- elements of tiles as an emitter moves them: packed words, loads, stores,
-// conversions. SPDX-License-Identifier: Apache-2.0
+// jit/codegen/nvptx/elements.cpp -- elements of tiles as an emitter moves them: packed, loaded, stored, converted.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "jit/codegen/nvptx/emitter.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/InlineAsm.h"
@@ -41,11 +43,6 @@ std::string operand_list(int first, int count) {
 const char* space_of(const Value* pointer) {
   return pointer->getType()->getPointerAddressSpace() == kSharedSpace ? "shared" : "global";
 }
-
-}  // namespace
-
-// The elements of the words that `values` were packed into, and back.
-namespace {
 
 /// A vector of two; the one that both have been taken from, where there is one.
 Value* pair_of(llvm::IRBuilder<>& b, Value* low, Value* high) {
