@@ -226,7 +226,7 @@ TEST_CASE("cuda device: a persistent kernel is launched once over and told its g
   const auto kernel = gpu->load(std::move(binary));
   gpu->launch(*kernel, {500, 6, 7}, kSlots);
   const test::FakeLaunch& launch = fake.state().launches.back();
-  CHECK((launch.grid[0] % 132 == 0 && launch.grid[0] < 500 && launch.grid[1] == 1 && launch.grid[2] == 1));
+  CHECK((launch.grid[0] == 2 * 132 && launch.grid[1] == 1 && launch.grid[2] == 1));
   REQUIRE(launch.parameters.size() == 80 + 3 * 8);
   uint64_t sides[3] = {};
   std::memcpy(sides, launch.parameters.data() + 80, sizeof sides);
@@ -241,11 +241,8 @@ TEST_CASE("cuda device: blocks that wait for each other are launched together or
   const auto kernel = gpu->load(std::move(binary));
   gpu->launch(*kernel, {132, 2, 1}, kSlots);
   CHECK(fake.state().launches.back().attributes == std::vector<int>{2});
-  expect_error(
-      [&] {
-        gpu->launch(*kernel, {133, 2, 1}, kSlots);
-      },
-      ErrorCode::out_of_resources, "266 blocks wait for each other");
+  const auto too_many = [&] { gpu->launch(*kernel, {133, 2, 1}, kSlots); };
+  expect_error(too_many, ErrorCode::out_of_resources, "266 blocks wait for each other");
 }
 
 TEST_CASE("cuda device: what a launch is refused for", "[jit][cuda][fault]") {
