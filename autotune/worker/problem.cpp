@@ -3,6 +3,7 @@
 #include "autotune/worker/problem.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -72,10 +73,15 @@ bool is_static(const ArgSpec& arg) {
 }  // namespace
 
 Pages::Pages(size_t bytes) : size_(std::max<size_t>(bytes, 1)) {
-  void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // The kernel promises more than there is, and takes it back from a process that has begun to use it.
+  const size_t all = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = MAP_FAILED;
+  if (size_ <= all)
+    memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(ErrorCode::out_of_resources,
-                "cannot get " + std::to_string(size_) + " bytes of memory for a tuning problem; tune shorter lengths");
+    throw Error(ErrorCode::out_of_resources, "one tensor of the call needs " + std::to_string(size_) +
+                                                 " bytes of memory, this machine has " + std::to_string(all) +
+                                                 "; take shorter lengths");
   data_ = static_cast<std::byte*>(memory);
   if (size_ >= size_t{4} << 20) madvise(data_, size_, MADV_HUGEPAGE);
 }

@@ -663,6 +663,10 @@ class Interrupt(Cli):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=20), -signal.SIGINT)
 
+    def test_a_call_that_no_memory_holds(self):
+        run = self.seqtile("simulate", *LINEAR, "--length", str(2**40 // 96))
+        self.assert_line(run, 3, r"needs \d+ bytes of memory.*shorter")
+
     def test_compile_takes_no_device(self):
         for device in "sim:sm_80", "h200":
             self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", device), 2, "--target")
