@@ -131,20 +131,15 @@ void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
                others.begin() + static_cast<std::ptrdiff_t>(before + count));
 
   Value *lo = scalars_.at(op.operands[0]), *hi = scalars_.at(op.operands[1]), *step = scalars_.at(op.operands[2]);
-  std::vector<Value*> without_turns = first;
-  without_turns.insert(without_turns.end(), {ring_.first, ring_.second});
-  auto last = e_.choose(
+  const auto last = e_.choose(
       e_.b.CreateICmpSLT(lo, hi),
       [&] {
         auto results = lower_turns(op, pipeline, layouts, {lo, hi, step}, others);
         results.insert(results.begin() + static_cast<std::ptrdiff_t>(before), overlap_->sums.begin(),
                        overlap_->sums.end());
-        results.insert(results.end(), {ring_.first, ring_.second});
         return results;
       },
-      without_turns);
-  ring_ = {last.end()[-2], last.end()[-1]};
-  last.resize(last.size() - 2);
+      first);
   overlap_.reset();
   bind({op.results.begin(), op.results.end()}, layouts, last);
 }
@@ -153,7 +148,7 @@ void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
 std::vector<Value*> Program::lower_turns(const Op& op, const Pipeline& pipeline,
                                          const std::vector<LinearLayout>& layouts, const std::array<Value*, 3>& bounds,
                                          std::vector<Value*> others) {
-  turn_ = ring_;
+  turn_ = ring_;  // of the only program: such loops are not persistent
   others = lower_turn(op, pipeline, layouts, bounds[0], others);
   const size_t num_others = others.size(), num_words = overlap_->words.size();
   std::vector<Value*> state = others;
@@ -184,7 +179,6 @@ std::vector<Value*> Program::lower_turns(const Op& op, const Pipeline& pipeline,
                               return next;
                             });
   take(last);
-  ring_ = {last.end()[-3], last.end()[-2]};
   issue_wgmma(*overlap_->second, overlap_->words, *overlap_->right, overlap_->sums);
   finish_second();
   return others;

@@ -237,14 +237,27 @@ int64_t num_streamed_loops(const Op& op, const codegen::Users& users) {
   return count;
 }
 
+/// Whether one product of the loop is computed from another's result in the same turn, as attention's are.
+bool has_chained_products(const Op& loop) {
+  const auto& ops = loop.regions[0]->ops;
+  return std::any_of(ops.begin(), ops.end(), [&](const Op* first) {
+    return first->kind == OpKind::dot && std::any_of(ops.begin(), ops.end(), [&](const Op* second) {
+             return second != first && second->kind == OpKind::dot &&
+                    codegen::follows_from(second->operands[0], first->results[0]);
+           });
+  });
+}
+
 /// Whether the loop takes the same turns in all programs and nothing else is in its shared memory, into which the next
-/// program's operands come while this one goes on: no residents, no other loop's streams.
+/// program's operands come while this one goes on: no residents, no other loop's streams, no turn that is left over
+/// (overlapped.cpp).
 bool is_persistent(const ir::Function& function, const TmaPlan& plan, const codegen::Users& users) {
   const auto is_same = [](const ir::Value* bound) { return !bound->def || bound->def->kind == OpKind::constant; };
   const auto bounds = plan.loop->operands.begin();
   int64_t loops = 0;
   for (const Op* op : function.body().ops) loops += num_streamed_loops(*op, users);
-  return plan.found.residents.empty() && loops == 1 && std::all_of(bounds, bounds + 3, is_same);
+  return plan.found.residents.empty() && loops == 1 && !has_chained_products(*plan.loop) &&
+         std::all_of(bounds, bounds + 3, is_same);
 }
 
 }  // namespace
