@@ -9,8 +9,9 @@ namespace seqtile::codegen {
 using llvm::BasicBlock;
 using llvm::Value;
 
-std::vector<Value*> emit_loop(llvm::IRBuilderBase& b, Value* lo, Value* hi, Value* step, std::vector<Value*> inits,
-                              const LoopBody& body) {
+void emit_while(llvm::IRBuilderBase& b, const std::vector<Value*>& inits,
+                const std::function<Value*(std::vector<Value*>)>& test,
+                const std::function<std::vector<Value*>()>& body) {
   BasicBlock* before = b.GetInsertBlock();
   llvm::Function* function = before->getParent();
   auto* head = BasicBlock::Create(b.getContext(), "loop", function);
@@ -18,24 +19,37 @@ std::vector<Value*> emit_loop(llvm::IRBuilderBase& b, Value* lo, Value* hi, Valu
   auto* after = BasicBlock::Create(b.getContext(), "done", function);
   b.CreateBr(head);
   b.SetInsertPoint(head);
-  llvm::PHINode* index = b.CreatePHI(lo->getType(), 2);
-  index->addIncoming(lo, before);
   std::vector<llvm::PHINode*> phis;
-  std::vector<Value*> carried;
   for (Value* init : inits) {
     phis.push_back(b.CreatePHI(init->getType(), 2));
     phis.back()->addIncoming(init, before);
-    carried.push_back(phis.back());
   }
-  b.CreateCondBr(b.CreateICmpSLT(index, hi), inside, after);
+  Value* goes_on = test({phis.begin(), phis.end()});
+  b.CreateCondBr(goes_on, inside, after);
   b.SetInsertPoint(inside);
-  const std::vector<Value*> next = body(index, carried);
-  Value* next_index = b.CreateAdd(index, step);
-  BasicBlock* latch = b.GetInsertBlock();
+  const std::vector<Value*> next = body();
+  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], b.GetInsertBlock());
   b.CreateBr(head);
-  index->addIncoming(next_index, latch);
-  for (size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], latch);
   b.SetInsertPoint(after);
+}
+
+std::vector<Value*> emit_loop(llvm::IRBuilderBase& b, Value* lo, Value* hi, Value* step, std::vector<Value*> inits,
+                              const LoopBody& body) {
+  Value* index = nullptr;
+  std::vector<Value*> carried;
+  inits.insert(inits.begin(), lo);
+  emit_while(
+      b, inits,
+      [&](std::vector<Value*> values) {
+        index = values.front();
+        carried.assign(values.begin() + 1, values.end());
+        return b.CreateICmpSLT(index, hi);
+      },
+      [&] {
+        std::vector<Value*> next = body(index, carried);
+        next.insert(next.begin(), b.CreateAdd(index, step));
+        return next;
+      });
   return carried;
 }
 

@@ -11,6 +11,11 @@ class Value;
 
 namespace seqtile::codegen {
 
+/// while (test(carried)) carried = body(). What `test` computes is there in `body` and behind the loop.
+void emit_while(llvm::IRBuilderBase& b, const std::vector<llvm::Value*>& inits,
+                const std::function<llvm::Value*(std::vector<llvm::Value*>)>& test,
+                const std::function<std::vector<llvm::Value*>()>& body);
+
 /// The next carried values from the index and the carried values of one turn.
 using LoopBody = std::function<std::vector<llvm::Value*>(llvm::Value*, std::vector<llvm::Value*>)>;
 

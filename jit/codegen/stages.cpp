@@ -127,7 +127,8 @@ void verify(const llvm::Module& module, const std::string& kernel) {
   std::string complaint;
   llvm::raw_string_ostream stream(complaint);
   if (llvm::verifyModule(module, &stream))
-    throw Error(ErrorCode::internal, fmt::format("kernel {}: invalid LLVM IR: {}", kernel, stream.str()));
+    throw Error(ErrorCode::internal,
+                fmt::format("kernel {}: invalid LLVM IR: {}", kernel, complaint.substr(0, complaint.find('\n'))));
 }
 
 // Passes by name would link all that LLVM has: 10 MB of the static library.

@@ -93,6 +93,12 @@ void find_residents(const Op& loop, StreamedLoop& found) {
 
 }  // namespace
 
+bool is_zero(const ir::Value* tile) {
+  if (!tile->def || tile->def->kind != OpKind::full) return false;
+  const Op* scalar = tile->def->operands[0]->def;
+  return scalar && scalar->kind == OpKind::constant && scalar->float_attr("value", 1) == 0;
+}
+
 bool follows_from(const ir::Value* tile, const ir::Value* source) {
   std::unordered_set<const ir::Value*> seen;
   std::vector<const ir::Value*> open = {tile};

@@ -21,6 +21,8 @@ const ir::Value* stored_operand(const ir::Op& dot, size_t operand);
 /// Whether operand b is the transpose of a tile.
 bool is_transposed(const ir::Value* tile);
 
+/// Whether the function says that every element of `tile` is 0.
+bool is_zero(const ir::Value* tile);
 /// Whether `tile` is computed from `source` element by element.
 bool follows_from(const ir::Value* tile, const ir::Value* source);
 

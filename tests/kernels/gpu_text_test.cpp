@@ -98,6 +98,9 @@ TEST_CASE("gpu text: kernels are the code that they were", "[kernels][nvptx]") {
   CHECK(difference("linear_bf16_sm_80", ptx_of(product, DType::bf16, 64, "sm_80", tile)) == "");
   CHECK(difference("linear_bf16_sm_90a", ptx_of(product, DType::bf16, 64, "sm_90a", tile)) == "");
   CHECK(difference("attention_bf16", ptx_of(attention("prefill"), DType::bf16, 64, "sm_80")) == "");
+  const autotune::Config overlapped{
+      {"block_m", int64_t{64}}, {"block_n", int64_t{64}}, {"num_warps", int64_t{4}}, {"num_stages", int64_t{2}}};
+  CHECK(difference("attention_bf16_sm_90a", ptx_of(attention("prefill"), DType::bf16, 64, "sm_90a", overlapped)) == "");
 }
 
 TEST_CASE("gpu text: names and comments are no code", "[kernels][nvptx]") {

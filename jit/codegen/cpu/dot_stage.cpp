@@ -9,6 +9,7 @@
 
 #include "jit/codegen/cpu/micro_kernel.h"
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/streams.h"
 #include "jit/error.h"
 
 namespace seqtile::cpu {
@@ -25,12 +26,6 @@ constexpr int64_t kMaxRowProductRows = 4;  // up to here packing the right opera
 
 // Register kernels write up to kMaxVectors vectors at a time: a row has room for the rest of the last panel.
 int64_t product_stride(int64_t columns, int64_t lanes) { return round_up(columns, lanes) + (kMaxVectors - 1) * lanes; }
-
-bool is_zero_tile(const ir::Value* tile) {
-  if (!tile->def || tile->def->kind != OpKind::full) return false;
-  const Op* scalar = tile->def->operands[0]->def;
-  return scalar && scalar->kind == OpKind::constant && scalar->float_attr("value", 1) == 0;
-}
 
 // The load behind trans(load(view [n, k])), or null.
 const Op* transposed_load(const ir::Value* b) {
@@ -149,7 +144,7 @@ void Program::lower_dot(const Op& op) {
   const int64_t m = a->type.shape[0], k = a->type.shape[1], n = b->type.shape[1];
   const DType compute = compute_dtype(a, b, k);
 
-  const bool from_zero = is_zero_tile(c);
+  const bool from_zero = codegen::is_zero(c);
   const ir::Value* carried = accumulates_in_place(op);
   const auto home = carried ? buffers_.find(carried) : buffers_.end();
   const bool in_place = home != buffers_.end() && product_strides(home->second, result->type);

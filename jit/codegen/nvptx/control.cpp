@@ -172,31 +172,15 @@ void Program::lower_while(const Op& op) {
   const std::vector<ir::Value*> inits(op.operands.begin(), op.operands.end());
   const ir::Block &test = *op.regions[0], &body = *op.regions[1];
   const auto layouts = carried_layouts(test.arguments, body.yielded());
-  const auto first = flattened(inits, layouts);
-  llvm::BasicBlock* before = e_.b.GetInsertBlock();
-  auto* head = llvm::BasicBlock::Create(e_.context, "while", e_.function);
-  auto* inside = llvm::BasicBlock::Create(e_.context, "body", e_.function);
-  auto* after = llvm::BasicBlock::Create(e_.context, "done", e_.function);
-  e_.b.CreateBr(head);
-  e_.b.SetInsertPoint(head);
-  std::vector<Value*> carried;
-  for (Value* value : first) {
-    auto* phi = e_.b.CreatePHI(value->getType(), 2);
-    phi->addIncoming(value, before);
-    carried.push_back(phi);
-  }
-  e_.enter_loop();
-  auto tested = lower_region(test, layouts, test.arguments, carried);
-  Value* goes_on = tested.front();
-  const std::vector<Value*> values(tested.begin() + 1, tested.end());
-  e_.b.CreateCondBr(goes_on, inside, after);
-  e_.b.SetInsertPoint(inside);
-  const auto next = lower_region(body, layouts, body.arguments, values);
-  e_.leave_loop();
-  for (size_t i = 0; i < carried.size(); ++i)
-    llvm::cast<llvm::PHINode>(carried[i])->addIncoming(next[i], e_.b.GetInsertBlock());
-  e_.b.CreateBr(head);
-  e_.b.SetInsertPoint(after);
+  std::vector<Value*> values;
+  e_.loop_while(
+      flattened(inits, layouts),
+      [&](const std::vector<Value*>& carried) {
+        const auto tested = lower_region(test, layouts, test.arguments, carried);
+        values.assign(tested.begin() + 1, tested.end());
+        return tested.front();
+      },
+      [&] { return lower_region(body, layouts, body.arguments, values); });
   bind({op.results.begin(), op.results.end()}, layouts, values);
 }
 

@@ -128,10 +128,17 @@ void Emitter::set_program(Value* index) {
 
 std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector<Value*> inits,
                                   const codegen::LoopBody& body) {
-  enter_loop();
+  ++loop_depth_;
   auto last = codegen::emit_loop(b, lo, hi, step, std::move(inits), body);
-  leave_loop();
+  --loop_depth_;
   return last;
+}
+
+void Emitter::loop_while(const std::vector<Value*>& inits, const std::function<Value*(std::vector<Value*>)>& test,
+                         const std::function<std::vector<Value*>()>& body) {
+  ++loop_depth_;
+  codegen::emit_while(b, inits, test, body);
+  --loop_depth_;
 }
 
 std::vector<Value*> Emitter::choose(Value* condition, const std::function<std::vector<Value*>()>& body,

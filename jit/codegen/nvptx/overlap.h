@@ -9,12 +9,15 @@ struct Program::Overlap {
   const ir::Op *first, *second;  ///< scores, and weights times values
   const ir::Value* carried;      ///< the second product's sums, in the loop's body
   size_t position;               ///< of the sums among the carried values
-  /// The second product of the turn before: its operand a and sums, and where its operand b is. Empty in the first
-  /// turn.
-  std::vector<llvm::Value*> words, sums;
-  std::optional<Staged> right;
-  llvm::Value* slot = nullptr;        ///< of `right`
-  std::vector<llvm::Value*> initial;  ///< the sums that the first turn starts from
+
+  /// What one turn hands to the next: carried values but the sums, and of the second product operand a and the sums.
+  std::vector<llvm::Value*> others, words, sums;
+  std::vector<llvm::Value*> flat() const;
+  void take(const std::vector<llvm::Value*>& flat);
+
+  std::vector<llvm::Value*> scores;     ///< of this turn
+  llvm::Value* slot_before = nullptr;   ///< of the turn before, which the second product is of
+  llvm::Value* is_in_flight = nullptr;  ///< the second product: not in the first turn
 };
 
 }  // namespace seqtile::nvptx

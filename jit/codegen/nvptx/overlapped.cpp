@@ -4,14 +4,18 @@
 // Attention's loop: S = q k^T, weights P from S, O = O * fade + P v. Were each product waited for at once, the tensor
 // cores would stand still during the exponentials. So a turn issues its S and then the O of the turn before:
 //
-//   await k(t);    S = q k(t)^T                                  in flight
-//                  O = O + P(t-1) v(t-1)                         in flight
-//   wait for S;    release k(t);  maxima, exponentials, sums     while O is computed
-//   await v(t);    wait for O; release v(t-1); O * fade, P(t) packed
+//   for t = 0 to n, of n turns
+//     unless t = n:  await k(t);  S = q k(t)^T               in flight
+//     unless t = 0:  O = O + P(t-1) v(t-1)                   in flight
+//     wait for S;  leave the loop where t = n;  release k(t)
+//     maxima, exponentials, sums                             while O is computed
+//     await v(t);  wait for O;  release v(t-1);  O * fade, P(t) packed
+//   wait for O;  release v(n-1)
 //
-// The first turn has no O to issue, and the last O follows the loop. The exponentials stay before the wait for O since
-// the spin on v(t)'s barrier, which is needed anyway, ends a basic block: an assembler that finds no such border moves
-// them behind it. P is packed behind the wait, as the product in flight reads the registers of the one before.
+// Each product and the softmax stand in the text once: an assembler takes most of its time for them. The exponentials
+// stay before the wait for O since the spin on v(t)'s barrier, which is needed anyway, ends a basic block: an assembler
+// that finds no such border moves them behind it. P is packed behind the wait, as the product in flight reads the
+// registers of the one before.
 #include "jit/codegen/nvptx/hopper.h"
 #include "jit/codegen/nvptx/overlap.h"
 
@@ -36,6 +40,18 @@ bool only_feeds(const ir::Value* tile, const Op& dot, const codegen::Users& user
   return true;
 }
 
+/// Whether the next turn's product can be issued in this one: nothing of the loop is computed for it.
+bool is_known_ahead(const Op& dot, const codegen::StreamedLoop& loop) {
+  for (const size_t operand : {size_t{0}, size_t{1}}) {
+    const ir::Value* tile = codegen::stored_operand(dot, operand);
+    const bool is_streamed = std::any_of(loop.streams.begin(), loop.streams.end(), [&](const codegen::Stream& stream) {
+      return stream.load->results[0] == tile;
+    });
+    if (!is_streamed && (!tile->def || tile->def->parent == dot.parent)) return false;
+  }
+  return codegen::is_zero(dot.operands[2]);
+}
+
 }  // namespace
 
 std::optional<Program::Overlap> Program::plan_overlap(const Op& loop) const {
@@ -46,68 +62,142 @@ std::optional<Program::Overlap> Program::plan_overlap(const Op& loop) const {
   if (dots.size() != 2 || !codegen::follows_from(dots[1]->operands[0], dots[0]->results[0])) return std::nullopt;
   if (group_of(codegen::stored_operand(*dots[0], 1)) == group_of(codegen::stored_operand(*dots[1], 1)))
     return std::nullopt;
+  if (!is_known_ahead(*dots[0], tma_.found)) return std::nullopt;
   const auto& yielded = body.yielded();
   for (size_t i = 0; i < yielded.size(); ++i) {
     if (yielded[i] != dots[1]->results[0] || users_.at(yielded[i]).size() != 1) continue;
     const ir::Value* carried = body.arguments[i + 1];
-    if (only_feeds(carried, *dots[1], users_)) return Overlap{dots[0], dots[1], carried, i, {}, {}, {}, nullptr, {}};
+    if (only_feeds(carried, *dots[1], users_)) return Overlap{dots[0], dots[1], carried, i};
   }
   return std::nullopt;
 }
 
-// This turn's scores, and the turn before's second product behind them.
-void Program::lower_first(const Op& dot) {
-  Overlap& overlap = *overlap_;
+std::vector<Value*> Program::Overlap::flat() const {
+  std::vector<Value*> all;
+  for (const auto* part : {&others, &words, &sums}) all.insert(all.end(), part->begin(), part->end());
+  return all;
+}
+
+void Program::Overlap::take(const std::vector<Value*>& flat) {
+  auto next = flat.begin();
+  for (auto* part : {&others, &words, &sums})
+    for (Value*& value : *part) value = *next++;
+}
+
+// This turn's scores, into flight.
+std::vector<Value*> Program::issue_first(Value* index) {
+  const Op& dot = *overlap_->first;
+  scalars_[dot.parent->arguments[0]] = index;
+  for (const Op* each : tma_.found.indices) lower_op(*each);
+  arrived_.clear();
+  await_operands(dot);
   std::vector<Value*> sums = wgmma_sums(dot);
   const std::vector<Value*> words = wgmma_words(dot);
-  await_operands(dot);
+  hopper::fence_wgmma(e_);
   issue_wgmma(dot, words, *in_shared(codegen::stored_operand(dot, 1)), sums);
-  if (overlap.right) issue_wgmma(*overlap.second, overlap.words, *overlap.right, overlap.sums);
-  hopper::wait_wgmma(e_, overlap.right ? 1 : 0, sums, words);
-  release_operands(dot);
-  hold(dot.results[0], preferred(dot.results[0]), std::move(sums));
+  hopper::commit_wgmma(e_);
+  return sums;
 }
+
+// The turn before's second product, into flight.
+std::vector<Value*> Program::issue_second(const Pipeline& pipeline) {
+  const Op& dot = *overlap_->second;
+  Staged right = *in_shared(codegen::stored_operand(dot, 1));
+  right.slot = e_.b.CreateMul(overlap_->slot_before, e_.i32(pipeline.slot_bytes));
+  std::vector<Value*> sums = overlap_->sums;
+  hopper::fence_wgmma(e_);
+  issue_wgmma(dot, overlap_->words, right, sums);
+  return sums;
+}
+
+// Scores that are in hand.
+void Program::lower_first(const Op& dot) { hold(dot.results[0], preferred(dot.results[0]), overlap_->scores); }
 
 // The end of the turn before's second product, and what this turn's needs.
 void Program::lower_second(const Op& dot) {
-  Overlap& overlap = *overlap_;
   await_operands(dot);
-  if (overlap.right) finish_second();
-  hold(overlap.carried, preferred(dot.results[0]), overlap.right ? overlap.sums : overlap.initial);
-  overlap.sums = wgmma_sums(dot);
-  overlap.words = wgmma_words(dot);
-  overlap.right = *in_shared(codegen::stored_operand(dot, 1));
-  overlap.slot = turn_.first;
+  finish_second();
+  hold(overlap_->carried, preferred(dot.results[0]), overlap_->sums);
+  overlap_->sums = wgmma_sums(dot);
+  overlap_->words = wgmma_words(dot);
 }
 
 void Program::finish_second() {
   hopper::wait_wgmma(e_, 0, overlap_->sums, overlap_->words);
-  release_group(group_of(codegen::stored_operand(*overlap_->second, 1)), overlap_->slot);
+  const int group = group_of(codegen::stored_operand(*overlap_->second, 1));
+  e_.if_then(overlap_->is_in_flight, [&] { release_group(group, overlap_->slot_before); });
 }
 
-// One turn; returns what it yields but the second product's sums.
-std::vector<Value*> Program::lower_turn(const Op& op, const Pipeline& pipeline,
-                                        const std::vector<LinearLayout>& layouts, Value* index,
-                                        const std::vector<Value*>& others) {
-  const ir::Block& body = *op.regions[0];
+// What a turn computes while its products are in flight, and what the next turn issues.
+void Program::lower_turn(const ir::Block& body, const std::vector<LinearLayout>& layouts) {
   std::vector<ir::Value*> carried(body.arguments.begin() + 1, body.arguments.end()), yielded = body.yielded();
   std::vector<LinearLayout> other_layouts = layouts;
   const auto position = static_cast<std::ptrdiff_t>(overlap_->position);
   carried.erase(carried.begin() + position);
   yielded.erase(yielded.begin() + position);
   other_layouts.erase(other_layouts.begin() + position);
-  arrived_.clear();
-  const auto shared_before = in_shared_;
-  find_in_shared(pipeline, e_.b.CreateMul(turn_.first, e_.i32(pipeline.slot_bytes)));
-  scalars_[body.arguments[0]] = index;
   const Scope scope = open_scope();
   preferred_.insert_or_assign(overlap_->carried, layouts[overlap_->position]);
-  bind(carried, other_layouts, others);
+  bind(carried, other_layouts, overlap_->others);
   lower_block(body);
-  const auto next = flattened(yielded, other_layouts);
+  overlap_->others = flattened(yielded, other_layouts);
   close_scope(scope);
-  in_shared_ = shared_before;
-  return next;
+}
+
+// What is in flight when a turn's exponentials start. An assembler that finds the second product's batch without a
+// fence on the way around it puts in one of its own, and says so.
+void Program::issue_turn(const Pipeline& pipeline, Value* index, Value* has_first) {
+  Overlap& overlap = *overlap_;
+  find_in_shared(pipeline, e_.b.CreateMul(turn_.first, e_.i32(pipeline.slot_bytes)));
+  const std::vector<Value*> nothing(static_cast<size_t>(preferred(overlap.first->results[0]).num_registers()),
+                                    llvm::PoisonValue::get(e_.b.getFloatTy()));
+  overlap.scores = e_.choose(
+      has_first, [&] { return issue_first(index); }, nothing);
+  overlap.sums = e_.choose(
+      overlap.is_in_flight, [&] { return issue_second(pipeline); }, overlap.sums);
+  hopper::fence_wgmma(e_);
+  hopper::commit_wgmma(e_);  // of nothing in the first turn: the wait counts alike
+  hopper::wait_wgmma(e_, 1, overlap.scores);
+}
+
+// All turns; the carried values end in overlap_.
+void Program::lower_turns(const Op& op, const Pipeline& pipeline, const std::vector<LinearLayout>& layouts) {
+  Overlap& overlap = *overlap_;
+  const auto bound = [&](size_t i) { return scalars_.at(op.operands[i]); };
+  Value *lo = bound(0), *index = lo;
+  turn_ = ring_;  // of the only program: such loops are not persistent
+  overlap.slot_before = turn_.first;
+  const auto state = [&] {
+    std::vector<Value*> values = overlap.flat();
+    values.insert(values.end(), {index, turn_.first, turn_.second, overlap.slot_before});
+    return values;
+  };
+  std::unique_ptr<Overlap> last;
+  e_.loop_while(
+      state(),
+      [&](const std::vector<Value*>& values) {
+        overlap.take(values);
+        index = values.end()[-4];
+        turn_ = {values.end()[-3], values.end()[-2]};
+        overlap.slot_before = values.back();
+        overlap.is_in_flight = e_.b.CreateICmpNE(index, lo);
+        Value* goes_on = e_.b.CreateICmpSLT(index, bound(1));
+        issue_turn(pipeline, index, goes_on);
+        last = std::make_unique<Overlap>(overlap);
+        return goes_on;
+      },
+      [&] {
+        release_operands(*overlap.first);
+        scalars_[op.regions[0]->arguments[0]] = index;
+        lower_turn(*op.regions[0], layouts);
+        index = e_.b.CreateAdd(index, bound(2));
+        overlap.slot_before = turn_.first;
+        const auto next = next_turn(turn_.first, turn_.second);
+        turn_ = {next[0], next[1]};
+        return state();
+      });
+  overlap = *last;
+  finish_second();
 }
 
 void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
@@ -120,68 +210,23 @@ void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
   if (!pipeline.residents.empty()) hopper::fence_proxy(e_);
   e_.sync();
   overlap_ = std::make_unique<Overlap>(*plan_overlap(op));
-  size_t before = 0;  // values of the carried tiles in front of the sums
-  for (size_t i = 0; i < overlap_->position; ++i)
-    before += layouts[i].rank() == 0 ? 1 : static_cast<size_t>(layouts[i].num_registers());
-  const auto count = static_cast<size_t>(layouts[overlap_->position].num_registers());
-  const auto sums_at = first.begin() + static_cast<std::ptrdiff_t>(before);
-  overlap_->initial.assign(sums_at, sums_at + static_cast<std::ptrdiff_t>(count));
-  std::vector<Value*> others = first;
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(before),
-               others.begin() + static_cast<std::ptrdiff_t>(before + count));
-
-  Value *lo = scalars_.at(op.operands[0]), *hi = scalars_.at(op.operands[1]), *step = scalars_.at(op.operands[2]);
-  const auto last = e_.choose(
-      e_.b.CreateICmpSLT(lo, hi),
-      [&] {
-        auto results = lower_turns(op, pipeline, layouts, {lo, hi, step}, others);
-        results.insert(results.begin() + static_cast<std::ptrdiff_t>(before), overlap_->sums.begin(),
-                       overlap_->sums.end());
-        return results;
-      },
-      first);
+  std::ptrdiff_t before = 0;  // values of the carried tiles in front of the sums
+  for (size_t i = 0; i < overlap_->position; ++i) before += layouts[i].rank() == 0 ? 1 : layouts[i].num_registers();
+  const auto sums = first.begin() + before, behind = sums + layouts[overlap_->position].num_registers();
+  overlap_->sums.assign(sums, behind);
+  overlap_->others.assign(first.begin(), sums);
+  overlap_->others.insert(overlap_->others.end(), behind, first.end());
+  const auto num_words = static_cast<size_t>(wgmma_operand_layout(*overlap_->second).num_registers()) / 2;
+  overlap_->words.assign(num_words, llvm::PoisonValue::get(e_.b.getInt32Ty()));
+  const auto shared_before = in_shared_;
+  find_in_shared(pipeline, e_.i32(0));
+  wgmma_words(*overlap_->first);  // where they are registers, they are there before the first branch
+  lower_turns(op, pipeline, layouts);
+  in_shared_ = shared_before;
+  std::vector<Value*> results = overlap_->others;
+  results.insert(results.begin() + before, overlap_->sums.begin(), overlap_->sums.end());
   overlap_.reset();
-  bind({op.results.begin(), op.results.end()}, layouts, last);
-}
-
-// All turns of a loop that has at least one; the sums end in overlap_.
-std::vector<Value*> Program::lower_turns(const Op& op, const Pipeline& pipeline,
-                                         const std::vector<LinearLayout>& layouts, const std::array<Value*, 3>& bounds,
-                                         std::vector<Value*> others) {
-  turn_ = ring_;  // of the only program: such loops are not persistent
-  others = lower_turn(op, pipeline, layouts, bounds[0], others);
-  const size_t num_others = others.size(), num_words = overlap_->words.size();
-  std::vector<Value*> state = others;
-  state.insert(state.end(), overlap_->words.begin(), overlap_->words.end());
-  state.insert(state.end(), overlap_->sums.begin(), overlap_->sums.end());
-  for (Value* value : next_turn(turn_.first, turn_.second)) state.push_back(value);
-  state.push_back(turn_.first);
-
-  const auto take = [&](const std::vector<Value*>& values) {
-    const auto words = values.begin() + static_cast<std::ptrdiff_t>(num_others);
-    const auto sums = words + static_cast<std::ptrdiff_t>(num_words);
-    others.assign(values.begin(), words);
-    overlap_->words.assign(words, sums);
-    overlap_->sums.assign(sums, values.end() - 3);
-    overlap_->slot = values.back();
-    overlap_->right->slot = e_.b.CreateMul(overlap_->slot, e_.i32(pipeline.slot_bytes));
-  };
-  const auto last = e_.loop(e_.b.CreateAdd(bounds[0], bounds[2]), bounds[1], bounds[2], state,
-                            [&](Value* index, const std::vector<Value*>& values) {
-                              take(values);
-                              turn_ = {values.end()[-3], values.end()[-2]};
-                              const auto [slot, parity] = turn_;
-                              auto next = lower_turn(op, pipeline, layouts, index, others);
-                              next.insert(next.end(), overlap_->words.begin(), overlap_->words.end());
-                              next.insert(next.end(), overlap_->sums.begin(), overlap_->sums.end());
-                              for (Value* value : next_turn(slot, parity)) next.push_back(value);
-                              next.push_back(slot);
-                              return next;
-                            });
-  take(last);
-  issue_wgmma(*overlap_->second, overlap_->words, *overlap_->right, overlap_->sums);
-  finish_second();
-  return others;
+  bind({op.results.begin(), op.results.end()}, layouts, results);
 }
 
 }  // namespace seqtile::nvptx

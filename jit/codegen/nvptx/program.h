@@ -260,6 +260,7 @@ class Program {
   // wgmma.cpp
   bool is_in_tma_loop(const ir::Op& dot) const { return tma_.loop && dot.parent == tma_.loop->regions[0]; }
   llvm::Value* descriptor(const Staged& tile, llvm::Value* row, bool is_n_major);
+  LinearLayout wgmma_operand_layout(const ir::Op& op) const;
   std::vector<llvm::Value*> wgmma_words(const ir::Op& op);
   std::vector<llvm::Value*> wgmma_sums(const ir::Op& op);
   void issue_wgmma(const ir::Op& op, const std::vector<llvm::Value*>& words, const Staged& right,
@@ -269,15 +270,14 @@ class Program {
   // overlapped.cpp: attention's two products
   struct Overlap;
   std::optional<Overlap> plan_overlap(const ir::Op& loop) const;
+  std::vector<llvm::Value*> issue_first(llvm::Value* index);
+  std::vector<llvm::Value*> issue_second(const Pipeline& pipeline);
+  void issue_turn(const Pipeline& pipeline, llvm::Value* index, llvm::Value* has_first);
   void lower_first(const ir::Op& dot);
   void lower_second(const ir::Op& dot);
   void finish_second();
-  std::vector<llvm::Value*> lower_turn(const ir::Op& op, const Pipeline& pipeline,
-                                       const std::vector<LinearLayout>& layouts, llvm::Value* index,
-                                       const std::vector<llvm::Value*>& others);
-  std::vector<llvm::Value*> lower_turns(const ir::Op& op, const Pipeline& pipeline,
-                                        const std::vector<LinearLayout>& layouts,
-                                        const std::array<llvm::Value*, 3>& bounds, std::vector<llvm::Value*> others);
+  void lower_turn(const ir::Block& body, const std::vector<LinearLayout>& layouts);
+  void lower_turns(const ir::Op& op, const Pipeline& pipeline, const std::vector<LinearLayout>& layouts);
   void lower_overlapped(const ir::Op& op, const Pipeline& pipeline);
 
   // dot.cpp

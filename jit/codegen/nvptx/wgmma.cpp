@@ -11,18 +11,11 @@
 namespace seqtile::nvptx {
 
 using ir::Op;
-using ir::OpKind;
 using llvm::Value;
 
 namespace {
 
 constexpr int64_t kStep = 16, kStepBytes = 32, kGroupRows = 64, kUnit = 16;
-
-bool is_zero(const ir::Value* tile) {
-  if (!tile->def || tile->def->kind != OpKind::full) return false;
-  const Op* scalar = tile->def->operands[0]->def;
-  return scalar && scalar->kind == OpKind::constant && scalar->float_attr("value", 1) == 0;
-}
 
 }  // namespace
 
@@ -36,38 +29,41 @@ Value* Program::descriptor(const Staged& tile, Value* row, bool is_n_major) {
   return e_.b.CreateOr(e_.b.CreateZExt(low, e_.b.getInt64Ty()), e_.b.getInt64(bits));
 }
 
+LinearLayout Program::wgmma_operand_layout(const Op& op) const {
+  const ir::Type& a = op.operands[0]->type;
+  return mma_operand_layout(a.shape[0], a.shape[1], e_.num_warps, 1);
+}
+
 // Operand a where it comes from registers, four words for every 64 rows and 16 of k; none where it is in shared memory.
 std::vector<Value*> Program::wgmma_words(const Op& op) {
   const ir::Value* a = op.operands[0];
   std::vector<Value*> words;
   if (in_shared(a)) return words;
-  const int64_t k = a->type.shape[1];
-  const LinearLayout fragments = mma_operand_layout(a->type.shape[0], k, e_.num_warps, 1);
+  const LinearLayout fragments = wgmma_operand_layout(op);
   for (int i = 0; i < fragments.repeats()[0]; ++i)
-    for (int64_t step = 0; step < k / kStep; ++step)
+    for (int64_t step = 0; step < a->type.shape[1] / kStep; ++step)
       for (Value* word : packed_fragment(fragments, pull(a, fragments), i, step)) words.push_back(word);
   return words;
 }
 
 std::vector<Value*> Program::wgmma_sums(const Op& op) {
   const LinearLayout layout = preferred(op.results[0]);
-  if (!is_zero(op.operands[2])) return pull(op.operands[2], layout);
+  if (!codegen::is_zero(op.operands[2])) return pull(op.operands[2], layout);
   return std::vector<Value*>(static_cast<size_t>(layout.num_registers()));
 }
 
-// Issues one product as one batch; `sums` hold its results when the batch has been waited for.
+// Issues one product, between a fence and a commit; `sums` hold its results when the batch has been waited for.
 void Program::issue_wgmma(const Op& op, const std::vector<Value*>& words, const Staged& right,
                           std::vector<Value*>& sums) {
   const LinearLayout layout = preferred(op.results[0]);
   const Staged* left = words.empty() ? in_shared(op.operands[0]) : nullptr;
   const int64_t n = layout.shape()[1], steps = op.operands[0]->type.shape[1] / kStep;
-  const bool is_fresh = is_zero(op.operands[2]), is_n_major = !codegen::is_transposed(op.operands[1]);
+  const bool is_fresh = codegen::is_zero(op.operands[2]), is_n_major = !codegen::is_transposed(op.operands[1]);
   const auto moved = [&](Value* first, const Staged& tile, int64_t step) {  // along rows, and on to the next panel
     const int64_t byte = step * kStepBytes, panel = tile.layout.row_bytes();
     return e_.b.CreateAdd(first, e_.i64((byte / panel * tile.panel_stride() + byte % panel) / kUnit));
   };
   Value* b_first = descriptor(right, nullptr, is_n_major);
-  hopper::fence_wgmma(e_);
   for (int i = 0; i < layout.repeats()[0]; ++i) {
     Value* a_first = nullptr;
     if (left) {
@@ -86,7 +82,6 @@ void Program::issue_wgmma(const Op& op, const std::vector<Value*>& words, const 
                        std::span(sums).subspan(static_cast<size_t>(i) * count, count));
     }
   }
-  hopper::commit_wgmma(e_);
 }
 
 void Program::lower_wgmma(const Op& op) {
@@ -95,7 +90,9 @@ void Program::lower_wgmma(const Op& op) {
   std::vector<Value*> sums = wgmma_sums(op);
   const std::vector<Value*> words = wgmma_words(op);
   await_operands(op);
+  hopper::fence_wgmma(e_);
   issue_wgmma(op, words, *in_shared(codegen::stored_operand(op, 1)), sums);
+  hopper::commit_wgmma(e_);
   hopper::wait_wgmma(e_, 0, sums, words);
   release_operands(op);
   hold(op.results[0], preferred(op.results[0]), std::move(sums));
