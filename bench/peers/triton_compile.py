@@ -4,7 +4,7 @@
 """python triton_compile.py --seqtile PROGRAM [--rounds N] [--out FILE.json], with a python that has Triton.
 
 Triton compiles ahead of time for cuda:90 in a process of its own with an empty cache; seqtile compiles for sm_90a with
-`compile --repeat`. Neither loads anything. Times of the first kernel of a process (imports, page faults) are left out
+`compile --repeat`, the same tiles, warps and stages. Neither loads anything. Times of the first kernel of a process (imports, page faults) are left out
 on both sides: every process compiles one kernel before those that count. One round asks both for every kernel.
 """
 import argparse
@@ -16,7 +16,10 @@ import sys
 import tempfile
 import time
 
-ROWS = "warm-up", "linear", "attention_forward", "rms_norm"
+KERNELS = "linear", "attention_forward", "rms_norm"
+PRODUCTS = (128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 32, 4, 4), (64, 128, 64, 4, 4)  # m, n, k, stages, warps
+ATTENTIONS = (128, 128, 2, 8), (128, 64, 3, 8), (64, 64, 3, 4)  # rows of queries, of keys, stages, warps
+ROW_WARPS = 4, 8, 16
 
 
 def triton_jobs():
@@ -82,14 +85,13 @@ def triton_jobs():
         return ("rms_norm", f"{tile}.w{warps}", rms_norm, {"epsilon": "fp32"}, {"TILE": tile}, {"num_warps": warps})
 
     yield ("warm-up", "", *row(1024, 4)[2:])
-    tiles = (128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 32, 4, 4), (64, 128, 64, 4, 4)
-    for m, n, k, stages, warps in tiles:
+    for m, n, k, stages, warps in PRODUCTS:
         yield ("linear", f"{m}x{n}x{k}.s{stages}.w{warps}", linear, {}, {"TILE_M": m, "TILE_N": n, "TILE_K": k},
                {"num_warps": warps, "num_stages": stages})
-    for q_rows, kv_rows, stages, warps in ((128, 128, 2, 8), (128, 64, 3, 8), (64, 64, 3, 4)):
+    for q_rows, kv_rows, stages, warps in ATTENTIONS:
         yield ("attention_forward", f"{q_rows}x{kv_rows}.s{stages}.w{warps}", attention, {"scale": "fp32"},
                {"DIM": 128, "TILE_Q": q_rows, "TILE_KV": kv_rows}, {"num_warps": warps, "num_stages": stages})
-    for warps in (4, 8, 16):
+    for warps in ROW_WARPS:
         yield row(4096, warps)
 
 
@@ -135,32 +137,51 @@ def run_triton(cache, *more):
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-SEQTILE_JOBS = {
-    "linear": ["--set", "n=4096", "--set", "k=4096"],
-    "attention_forward": ["--set", "heads=32", "--set", "kv_heads=8", "--set", "head_dim=128",
-                          "--set", "phase=prefill"],
-    "rms_norm": ["--set", "n=4096"],
-}
+def seqtile_jobs():
+    """(kernel, name, static fields, configuration)"""
+    for m, n, k, stages, warps in PRODUCTS:
+        yield ("linear", f"{m}x{n}x{k}.s{stages}.w{warps}", ["n=4096", "k=4096"],
+               [f"block_m={m}", f"block_n={n}", f"block_k={k}", f"num_stages={stages}", f"num_warps={warps}",
+                "cluster=1"])
+    for m, n, stages, warps in ATTENTIONS:
+        yield ("attention_forward", f"{m}x{n}.s{stages}.w{warps}",
+               ["heads=32", "kv_heads=8", "head_dim=128", "phase=prefill"],
+               [f"block_m={m}", f"block_n={n}", f"num_stages={stages}", f"num_warps={warps}"])
+    for warps in ROW_WARPS:
+        yield "rms_norm", f"4096.w{warps}", ["n=4096"], ["rows=1", f"num_warps={warps}"]
 
 
 def run_seqtile(program):
-    """The default configurations of short, middling and long calls, each after one compilation that does not count."""
+    """Five compilations of each configuration after one that does not count."""
     found = []
-    for kernel, sets in SEQTILE_JOBS.items():
-        for length in ("64", "512", "4096"):
-            command = [program, "compile", kernel, *sets, "--length", length, "--dtype", "bf16", "--target", "sm_90a",
-                       "--repeat", "5", "--json"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                sys.exit(f"triton_compile: {' '.join(command)}: {done.stderr.strip()}")
-            answer = json.loads(done.stdout.splitlines()[-1])
-            found.append({"kernel": kernel, "name": f"length {length}", **answer["repeat"]})
+    for kernel, name, fields, config in seqtile_jobs():
+        command = [program, "compile", kernel, "--length", "4096", "--dtype", "bf16", "--target", "sm_90a",
+                   "--repeat", "5", "--json"]
+        for field in fields:
+            command += ["--set", field]
+        for parameter in config:
+            command += ["--config", parameter]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"triton_compile: {' '.join(command)}: {done.stderr.strip()}")
+        answer = json.loads(done.stdout.splitlines()[-1])
+        found.append({"kernel": kernel, "name": name, **answer["repeat"]})
     return found
 
 
-def median_of(rows, kernel, stage, what):
-    values = [row[stage][what] for row in rows if row["kernel"] == kernel and stage in row]
+def median_of(rows, kernel, name, stage, what):
+    values = [row[stage][what] for row in rows if (row["kernel"], row["name"]) == (kernel, name) and stage in row]
     return statistics.median(values) if values else None
+
+
+def compare(theirs, ours):
+    """One row for each configuration, stage and kind of time."""
+    for kernel, name, _, _ in seqtile_jobs():
+        for stage in ("ptx", "cubin"):
+            for what in ("ms", "processor_ms"):
+                peer, own = (median_of(rows, kernel, name, stage, what) for rows in (theirs, ours))
+                yield {"kernel": kernel, "name": name, "stage": stage, "what": what, "triton": peer, "seqtile": own,
+                       "ratio": peer / own if own else None}
 
 
 def warm_start(repeats):
@@ -184,17 +205,21 @@ def measure(options):
             theirs += run_triton(cache)
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
     import triton
+    rows = list(compare(theirs, ours))
     report = {"triton": triton.__version__, "rounds": options.rounds, "seqtile_ms": ours, "triton_ms": theirs,
-              "triton_warm_process_ms": warm_start(options.rounds), "kernels": {}}
-    print(f"{'kernel':18} {'stage':6} {'time':13} {'Triton ms':>10} {'seqtile ms':>11} {'ratio':>6}")
-    for kernel in ROWS[1:]:
+              "triton_warm_process_ms": warm_start(options.rounds), "rows": rows}
+    print(f"{'kernel':18} {'configuration':18} {'stage':6} {'time':13} {'Triton ms':>10} {'seqtile ms':>11} {'ratio':>6}")
+    for row in rows:
+        shown = f"{row['seqtile']:11.1f} {row['ratio']:6.1f}" if row["seqtile"] else f"{'no ptxas':>11}"
+        print(f"{row['kernel']:18} {row['name']:18} {row['stage']:6} {row['what']:13} {row['triton']:10.1f} {shown}")
+    for kernel in KERNELS:
         for stage in ("ptx", "cubin"):
             for what in ("ms", "processor_ms"):
-                peer, own = (median_of(rows, kernel, stage, what) for rows in (theirs, ours))
-                ratio = peer / own if own else None
-                report["kernels"][f"{kernel}.{stage}.{what}"] = {"triton": peer, "seqtile": own, "ratio": ratio}
-                shown = f"{own:11.1f} {ratio:6.1f}" if own else f"{'no ptxas':>11}"
-                print(f"{kernel:18} {stage:6} {what:13} {peer:10.1f} {shown}")
+                ratios = [row["ratio"] for row in rows
+                          if (row["kernel"], row["stage"], row["what"]) == (kernel, stage, what) and row["ratio"]]
+                if ratios:
+                    print(f"{kernel:18} {'geometric mean':18} {stage:6} {what:13} {'':22} "
+                          f"{statistics.geometric_mean(ratios):6.1f}")
     print(f"Triton {report['triton']}, warm process to a cubin in hand: {report['triton_warm_process_ms']:.0f} ms")
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:

@@ -143,6 +143,14 @@ void wait_wgmma(Emitter& e, int pending, std::vector<Value*>& sums, const std::v
   }
 }
 
+void copy_sums(Emitter& e, std::vector<Value*>& sums) {
+  std::string text;
+  for (size_t i = 0; i < sums.size(); ++i) text += fmt::format("mov.f32 ${}, ${};\n", i, sums.size() + i);
+  Value* all = e.assembly(floats(e, sums.size()), text,
+                          repeated("=&f", sums.size()) + repeated("f", sums.size()) + "~{memory}", sums);
+  extract(e, all, sums);
+}
+
 uint64_t descriptor_bits(int64_t leading_bytes, int64_t stride_bytes, int64_t panel_bytes) {
   const uint64_t swizzle = panel_bytes == 128 ? 1 : panel_bytes == 64 ? 2 : 3;
   return static_cast<uint64_t>(leading_bytes >> 4) << 16 | static_cast<uint64_t>(stride_bytes >> 4) << 32 |

@@ -45,6 +45,10 @@ void commit_wgmma(Emitter& e);
 /// then.
 void wait_wgmma(Emitter& e, int pending, std::vector<llvm::Value*>& sums, const std::vector<llvm::Value*>& kept = {});
 
+/// Into registers of their own. Where a branch writes to sums that have been waited for, ptxas would take it for a
+/// conflict with the product that is still in flight, and serialise both (C7515).
+void copy_sums(Emitter& e, std::vector<llvm::Value*>& sums);
+
 /// The part of a matrix descriptor that does not depend on the address.
 uint64_t descriptor_bits(int64_t leading_bytes, int64_t stride_bytes, int64_t panel_bytes);
 /// sums [64, n] (+)= a b for 16 of k. `a` is one descriptor (i64), or four words of registers.

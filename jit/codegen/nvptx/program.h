@@ -148,6 +148,14 @@ class Program {
   llvm::Value* is_writer(const LinearLayout& layout);
   llvm::Value* both(llvm::Value* a, llvm::Value* b);  ///< null stands for true
 
+  // masks.cpp
+  struct Bounds {
+    llvm::Value *least, *most;  ///< i64
+  };
+  std::optional<Bounds> bounds_of(const ir::Value* tile);
+  llvm::Value* holds_everywhere(const ir::Value* mask);
+  std::optional<std::vector<llvm::Value*>> masked(const ir::Op& op, const LinearLayout& layout);
+
   // ordering.cpp: barriers between accesses of the block's threads
   struct Touch {
     ir::Region region;

@@ -71,13 +71,20 @@ const std::vector<Value*>& Program::pull(const ir::Value* tile, const LinearLayo
         ErrorCode::compile_failed,
         fmt::format("kernel {}: a {} needs {} values a thread with {} warps, {} fit; take smaller tiles or more warps",
                     function_.name(), to_string(tile->type), layout.num_registers(), e_.num_warps, kMostRegisters));
+  // Where threads have the same elements in another order, nothing is computed again.
+  for (const Held& other : held_[tile])
+    if (conversion(other.layout, layout) == Conversion::permute_registers)
+      return hold(tile, layout, convert(other, layout, tile->type)).registers;
   return hold(tile, layout, compute(tile, layout)).registers;
 }
 
 std::vector<Value*> Program::compute(const ir::Value* tile, const LinearLayout& layout) {
   const Op* op = tile->def;
   if (op) {
-    if (op->info().group == OpGroup::unary || op->info().group == OpGroup::binary) return elementwise(*op, layout);
+    if (op->info().group == OpGroup::unary || op->info().group == OpGroup::binary) {
+      if (auto values = masked(*op, layout)) return *std::move(values);
+      return elementwise(*op, layout);
+    }
     switch (op->kind) {
       case OpKind::full:
         return std::vector<Value*>(static_cast<size_t>(layout.num_registers()), scalars_.at(op->operands[0]));
