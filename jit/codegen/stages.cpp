@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/stages.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "jit/error.h"
 
@@ -165,10 +168,32 @@ std::string print(const llvm::Module& module) {
   return text;
 }
 
-llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
+namespace {
+
+/// LLVM's passes of code generation without those that find nothing left to do behind Cleanup::addresses.
+class GeneratingPasses : public llvm::legacy::PassManager {
+ public:
+  explicit GeneratingPasses(Cleanup cleanup) : cleanup_(cleanup) {}
+  void add(llvm::Pass* pass) override {
+    constexpr std::string_view kFutile[] = {"Loop Strength Reduction", "Straight line strength reduction",
+                                            "Nary reassociation"};
+    const std::string_view name = pass->getPassName();
+    if (cleanup_ == Cleanup::addresses && std::find(std::begin(kFutile), std::end(kFutile), name) != std::end(kFutile))
+      delete pass;
+    else llvm::legacy::PassManager::add(pass);
+  }
+
+ private:
+  Cleanup cleanup_;
+};
+
+}  // namespace
+
+llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type,
+                                    Cleanup cleanup) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
+  GeneratingPasses passes(cleanup);
   passes.add(new llvm::TargetLibraryInfoWrapperPass(no_library(machine)));
   const bool refused = machine.addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true);
   SEQTILE_ASSERT(!refused);

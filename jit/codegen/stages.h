@@ -34,7 +34,7 @@ void verify(const llvm::Module& module, const std::string& kernel);
 /// would).
 enum class Cleanup : uint8_t {
   plain,
-  addresses,  ///< sums of addresses are put into one order too, so that more of them are the same
+  addresses,  ///< sums of addresses are put into one order too; code generation does not look for more that they share
 };
 void clean_up(llvm::Module& module, llvm::TargetMachine& machine, Cleanup cleanup);
 
@@ -42,6 +42,7 @@ void clean_up(llvm::Module& module, llvm::TargetMachine& machine, Cleanup cleanu
 std::string print(const llvm::Module& module);
 
 /// Assembly text or an object file. Rewrites the module.
-llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type);
+llvm::SmallVector<char, 0> generate(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type,
+                                    Cleanup cleanup);
 
 }  // namespace seqtile::codegen

@@ -43,7 +43,7 @@ void dump_stages(const llvm::Module& module, llvm::TargetMachine& machine, const
   dump("ll", codegen::print(module));
   // Code generation rewrites the module, so the assembly text is made from a copy.
   const auto copy = llvm::CloneModule(module);
-  const auto assembly = codegen::generate(*copy, machine, llvm::CodeGenFileType::AssemblyFile);
+  const auto assembly = codegen::generate(*copy, machine, llvm::CodeGenFileType::AssemblyFile, codegen::Cleanup::plain);
   dump("asm", std::string_view(assembly.data(), assembly.size()));
 }
 
@@ -70,7 +70,7 @@ KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDu
   static WorthwhilePasses worthwhile;  // stateless; the context refers to it from here on
   module.getContext().setOptPassGate(worthwhile);
   if (dump) dump_stages(module, machine, dump);
-  const auto object = codegen::generate(module, machine, llvm::CodeGenFileType::ObjectFile);
+  const auto object = codegen::generate(module, machine, llvm::CodeGenFileType::ObjectFile, codegen::Cleanup::plain);
 
   KernelBinary binary;
   binary.symbol = entry_name(module);

@@ -123,7 +123,7 @@ void Program::copy_async(const Op& load, const Staged& to, Value* is_wanted) {
 // Starts the copies of the turn with loop index `index` into the buffers at `slot`, as one group.
 void Program::fetch_turn(const Pipeline& pipeline, Value* index, Value* slot) {
   Value* is_turn = e_.b.CreateICmpSLT(index, scalars_.at(pipeline.loop.loop->operands[1]));
-  // Loop strength reduction would keep a pointer for every copy: more registers than adding up costs instructions.
+  // Added to addresses last, as nothing is known of it: the rest stays the same from turn to turn.
   scalars_[pipeline.loop.loop->regions[0]->arguments[0]] = e_.opaque(index);
   for (const Op* op : pipeline.loop.indices) lower_op(*op);
   for (size_t i = 0; i < pipeline.streams.size(); ++i) {

@@ -19,7 +19,8 @@ PtxKernel emit_ptx(const ir::Function& function, const Target& target, const Sta
   codegen::verify(module, function.name());
   codegen::clean_up(module, machine, codegen::Cleanup::addresses);
   if (dump) dump("ll", codegen::print(module));
-  const auto text = codegen::generate(module, machine, llvm::CodeGenFileType::AssemblyFile);
+  const auto text =
+      codegen::generate(module, machine, llvm::CodeGenFileType::AssemblyFile, codegen::Cleanup::addresses);
   PtxKernel kernel{std::string(text.data(), text.size()), program.launch()};
   if (dump) dump("ptx", kernel.text);
   return kernel;
