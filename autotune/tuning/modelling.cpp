@@ -4,12 +4,15 @@
 // Every bucket's space is ranked by the cost model. The first few of each bucket, and its default, are candidates of
 // all buckets of the operation; small calls of them run on the PTX machine, and its counters take the place of the
 // model's estimates (gpu_model.h). Where a candidate cannot be counted its estimate stays, scaled as the others' were.
+// Counting is bounded by work, never by time, so that every machine decides alike, busy or not; what a budget or
+// Ctrl-C cuts off decides nothing and is counted anew by the next run.
 // The model cannot tell 3 % apart, so that within them a configuration serves as many neighbouring buckets as it can:
 // few binaries.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,11 +23,11 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr size_t kRefined = 4;           // candidates that a bucket brings in, beside the default
-constexpr size_t kStoredTrials = 5;      // of a bucket
-constexpr double kIndistinct = 1.03;     // predictions closer than this are equal
-constexpr double kCountingSeconds = 20;  // of an operation
-constexpr size_t kCountsAtOnce = 32;     // between looks at the clock
+constexpr size_t kRefined = 4;        // candidates that a bucket brings in, beside the default
+constexpr size_t kStoredTrials = 5;   // of a bucket
+constexpr double kIndistinct = 1.03;  // predictions closer than this are equal
+constexpr size_t kMostCounted = 512;  // small calls of an operation; models of today have up to 420
+constexpr size_t kCountsAtOnce = 32;  // between looks at budget and Ctrl-C
 
 /// A configuration in one bucket.
 struct Candidate {
@@ -103,6 +106,24 @@ struct TuningSession::Modelled {
         configs.push_back(open.chosen->config);
     return configs;
   }
+  /// Each small call once: those of every bucket's best candidate, then of every second one, and so on.
+  std::vector<CountTask> small_calls(const Item& item) const {
+    std::vector<CountTask> tasks;
+    std::set<std::string> known;
+    bool has_more = true;
+    for (size_t rank = 0; std::exchange(has_more, false); ++rank)
+      for (const Open& open : buckets) {
+        if (rank >= open.candidates.size()) continue;
+        has_more = true;
+        const Config& config = open.candidates[rank].config;
+        for (const GpuSample& sample : item.op->gpu_samples(item.workload, config, open.state->bucket.hi)) {
+          if (!known.insert(sample_name(config, sample)).second) continue;
+          if (tasks.size() == kMostCounted) return tasks;
+          tasks.push_back({config, sample.workload, sample.length});
+        }
+      }
+    return tasks;
+  }
 };
 
 void TuningSession::model_all() {
@@ -118,6 +139,16 @@ void TuningSession::model_all() {
 void TuningSession::model_item(Item& item) {
   begin(item);
   report_progress("rank " + describe(item, item.buckets.back().bucket));
+  Modelled modelled = rank_buckets(item);
+  if (item.op->gpu_work && item.op->gpu_samples) {
+    const auto counts = count_small_calls(item, modelled.small_calls(item));
+    if (!counts) return;
+    refine(item, modelled, *counts);
+  }
+  if (choose_compiling(item, modelled)) publish_modelled(item, modelled);
+}
+
+TuningSession::Modelled TuningSession::rank_buckets(Item& item) {
   Modelled modelled;
   std::vector<Config> together;
   const auto bring_in = [&](const Config& config) {
@@ -130,57 +161,36 @@ void TuningSession::model_item(Item& item) {
     bring_in(open.space.default_config);
     modelled.buckets.push_back(std::move(open));
   }
-  for (Open& open : modelled.buckets)
+  for (Open& open : modelled.buckets) {
     for (const Config& config : together)
       if (std::find(open.space.configs.begin(), open.space.configs.end(), config) != open.space.configs.end()) {
         const double us = predicted_us(*item.op, item.workload, config, open.state->bucket.hi, target_);
         if (std::isfinite(us)) open.candidates.push_back({config, us, "the cost model alone"});
       }
-  refine(item, modelled);
-
-  for (bool all_compile = false; !all_compile;) {
-    modelled.choose();
-    const std::vector<Config> configs = modelled.chosen();
-    report_progress("compile " + describe(item, item.buckets.back().bucket), true);
-    const std::vector<Verdict> verdicts = runner_.compile(configs);
-    all_compile = true;
-    std::vector<Config> failed;
-    for (size_t i = 0; i < configs.size(); ++i) {
-      if (verdicts[i].ok()) continue;
-      all_compile = false;
-      failed.push_back(configs[i]);
-      for (const Open& open : modelled.buckets)
-        if (open.chosen && open.chosen->config == configs[i])
-          note_trial(item, make_trial(open.state->bucket, configs[i], verdicts[i]));
-    }
-    for (Open& open : modelled.buckets)
-      std::erase_if(open.candidates, [&](const Candidate& candidate) {
-        return std::find(failed.begin(), failed.end(), candidate.config) != failed.end();
-      });
+    std::stable_sort(open.candidates.begin(), open.candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.us < b.us; });
   }
-  publish_modelled(item, modelled);
+  return modelled;
 }
 
-/// Puts the counters of small calls in the place of estimates.
-void TuningSession::refine(Item& item, Modelled& modelled) {
-  const OpDef& op = *item.op;
-  if (!op.gpu_work || !op.gpu_samples) return;
+/// By sample_name(); nothing when it was cut off.
+std::optional<std::map<std::string, Counted>> TuningSession::count_small_calls(const Item& item,
+                                                                               const std::vector<CountTask>& tasks) {
   std::map<std::string, Counted> counted;
-  std::vector<CountTask> tasks;
-  for (const Open& open : modelled.buckets)
-    for (const Candidate& candidate : open.candidates)
-      for (const GpuSample& sample : op.gpu_samples(item.workload, candidate.config, open.state->bucket.hi))
-        if (counted.try_emplace(sample_name(candidate.config, sample), Counted{{"error", "out of time"}, {}}).second)
-          tasks.push_back({candidate.config, sample.workload, sample.length});
-  const double start = runner_.now_s();
-  for (size_t i = 0; i < tasks.size() && !is_over() && runner_.now_s() - start < kCountingSeconds; i += kCountsAtOnce) {
+  for (size_t i = 0; i < tasks.size(); i += kCountsAtOnce) {
+    if (is_over()) return std::nullopt;
     report_progress(fmt::format("count {} of {} {}", i, tasks.size(), describe(item, item.buckets.back().bucket)));
     const auto part = std::span(tasks).subspan(i, std::min(kCountsAtOnce, tasks.size() - i));
     const auto results = runner_.count(part);
     for (size_t t = 0; t < part.size(); ++t)
       counted[sample_name(part[t].config, {part[t].workload, part[t].length})] = results[t];
   }
+  return counted;
+}
 
+/// Puts the counters of small calls in the place of estimates.
+void TuningSession::refine(const Item& item, Modelled& modelled, const std::map<std::string, Counted>& counted) {
+  const OpDef& op = *item.op;
   for (Open& open : modelled.buckets) {
     const int64_t length = open.state->bucket.hi;
     std::vector<double> ratios;
@@ -190,9 +200,10 @@ void TuningSession::refine(Item& item, Modelled& modelled) {
       std::string problem;
       const auto samples = op.gpu_samples(item.workload, candidate.config, length);
       for (const GpuSample& sample : samples) {
-        const Counted& one = counted.at(sample_name(candidate.config, sample));
-        if (one.verdict.ok()) sum.add(one.counts, sample.weight);
-        else problem = one.verdict.detail;
+        const auto one = counted.find(sample_name(candidate.config, sample));
+        if (one == counted.end()) problem = fmt::format("not among the {} best small calls", kMostCounted);
+        else if (one->second.verdict.ok()) sum.add(one->second.counts, sample.weight);
+        else problem = one->second.verdict.detail;
       }
       if (!problem.empty() || samples.empty()) {
         uncounted.push_back(&candidate);
@@ -208,6 +219,30 @@ void TuningSession::refine(Item& item, Modelled& modelled) {
     }
     for (Candidate* candidate : uncounted)
       if (!ratios.empty()) candidate->us *= median(ratios);
+  }
+}
+
+/// Chooses until all that is chosen compiles; false when it was cut off.
+bool TuningSession::choose_compiling(Item& item, Modelled& modelled) {
+  while (true) {
+    modelled.choose();
+    const std::vector<Config> configs = modelled.chosen();
+    report_progress("compile " + describe(item, item.buckets.back().bucket), true);
+    const std::vector<Verdict> verdicts = runner_.compile(configs);
+    std::vector<Config> failed;
+    for (size_t i = 0; i < configs.size(); ++i) {
+      if (verdicts[i].ok()) continue;
+      failed.push_back(configs[i]);
+      for (const Open& open : modelled.buckets)
+        if (open.chosen && open.chosen->config == configs[i])
+          note_trial(item, make_trial(open.state->bucket, configs[i], verdicts[i]));
+    }
+    if (failed.empty()) return true;
+    if (is_over()) return false;
+    for (Open& open : modelled.buckets)
+      std::erase_if(open.candidates, [&](const Candidate& candidate) {
+        return std::find(failed.begin(), failed.end(), candidate.config) != failed.end();
+      });
   }
 }
 

@@ -47,9 +47,9 @@ TuneReport TuningSession::run() {
   if (!report_.covered && report_.trials == 0 && !report_.interrupted && options_.budget_s > 0)
     throw Error(
         ErrorCode::invalid_argument,
-        fmt::format(
-            "budget {:g} s is too small for one measurement, getting ready took {:.2f} s; give at least {:.0f} s",
-            options_.budget_s, report_.seconds, std::max(1.0, 2 * report_.seconds + 0.5)));
+        fmt::format("budget {:g} s is too small for one {}, getting ready took {:.2f} s; give at least {:.0f} s",
+                    options_.budget_s, evidence_ == Evidence::predicted ? "operation" : "measurement", report_.seconds,
+                    std::max(1.0, 2 * report_.seconds + 0.5)));
   report_progress("done", true);
   return report_;
 }

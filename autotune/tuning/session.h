@@ -89,7 +89,11 @@ class TuningSession {
   struct Modelled;
   void model_all();
   void model_item(Item& item);
-  void refine(Item& item, Modelled& modelled);
+  Modelled rank_buckets(Item& item);
+  std::optional<std::map<std::string, Counted>> count_small_calls(const Item& item,
+                                                                  const std::vector<CountTask>& tasks);
+  void refine(const Item& item, Modelled& modelled, const std::map<std::string, Counted>& counted);
+  bool choose_compiling(Item& item, Modelled& modelled);
   void publish_modelled(Item& item, const Modelled& modelled);
 
   void tune_all();

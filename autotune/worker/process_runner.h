@@ -19,8 +19,8 @@ namespace seqtile::autotune {
 
 struct RunnerLimits {
   // Until a worker counts as hung. Once a candidate has been verified, 20 times the longest verification (at least two
-  // seconds) is enough.
-  double compile_s = 30, verify_s = 10, measure_s = 20, count_s = 5;
+  // seconds) is enough. What is counted is bounded by its instructions, long before that time.
+  double compile_s = 30, verify_s = 10, measure_s = 20, count_s = 60;
 };
 
 class ProcessRunner final : public Runner {

@@ -1,5 +1,6 @@
 // tests/autotune/modelling_test.cpp -- decisions for a GPU that is not here, and what the GPU itself makes of them.
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -28,7 +29,8 @@ struct World {
   TuneOptions options;
   Registry registry;
   std::map<std::string, double> instructions = {{"a", 9e4}, {"b", 6e4}, {"c", 8e4}};
-  bool has_samples = true;
+  std::string forms = kForms;
+  bool has_samples = true, has_samples_of_length = false;  ///< the same small call for all lengths, or one each
 
   World() {
     OpDef op = test::toy_add_op();
@@ -38,18 +40,19 @@ struct World {
       work.warp_instructions = instructions.at(c.get_string("form"));
       return work;
     };
-    op.gpu_samples = [this](const Workload& w, const Config&, int64_t) {
-      return has_samples ? std::vector<GpuSample>{{w, 16, 1}} : std::vector<GpuSample>{};
+    op.gpu_samples = [this](const Workload& w, const Config&, int64_t length) {
+      const GpuSample sample{w, has_samples_of_length ? length : 16, 1};
+      return has_samples ? std::vector<GpuSample>{sample} : std::vector<GpuSample>{};
     };
     registry.add(std::move(op));
   }
 
   TuneReport run(FakeRunner& runner, Evidence evidence = Evidence::predicted, int64_t hi = 512) {
-    auto items = make_items(registry, {{"toy", test::toy_add(kForms), 1, hi}}, device->info(), options.policy);
+    auto items = make_items(registry, {{"toy", test::toy_add(forms), 1, hi}}, device->info(), options.policy);
     load_records(items, device->target(), *store, evidence);
     return TuningSession(items, device->target(), *store, runner, options, evidence).run();
   }
-  cache::TuningKey key() { return make_key(registry.find("toy_add"), test::toy_add(kForms), device->info(), "cold"); }
+  cache::TuningKey key() { return make_key(registry.find("toy_add"), test::toy_add(forms), device->info(), "cold"); }
   std::vector<cache::Record> records() { return store->records(key()); }
   std::map<std::string, cache::TrialRow> trials(int64_t length) {
     std::map<std::string, cache::TrialRow> rows;
@@ -110,6 +113,80 @@ TEST_CASE("modelling: counters overrule the estimate, and each small call runs o
   for (const cache::Record& record : world.records()) CHECK(Config::parse(record.config_json) != config("b"));
   CHECK(world.trials(512).at("b").detail.find("counted on the PTX machine: 200000 warp instructions") !=
         std::string::npos);
+}
+
+TEST_CASE("modelling: a slow machine counts as much, and decides the same, as a fast one", "[autotune][modelling]") {
+  const auto decided = [](double seconds) {
+    World world;
+    world.has_samples_of_length = true;
+    FakeRunner runner(flat);
+    runner.counter = [&](const CountTask& task) {  // against the model, b is the slowest
+      runner.clock_s += seconds;
+      return Counted{{}, {task.config.get_string("form") == "b" ? 2e5 : 5e4, 0, 0}};
+    };
+    CHECK(world.run(runner).complete);
+    std::vector<std::string> configs{std::to_string(runner.counts)};
+    for (const cache::Record& record : world.records()) configs.push_back(record.config_json);
+    return configs;
+  };
+  CHECK(decided(10) == decided(0.01));
+}
+
+TEST_CASE("modelling: no more is counted than an operation may, every bucket's best candidate first",
+          "[autotune][modelling]") {
+  World world;
+  world.has_samples_of_length = true;
+  world.instructions = {{"a", 9e4}, {"b", 6e4}, {"c", 8e4}, {"d", 9e4}};
+  world.forms = "a/16,b/16,c/16,d/16";
+  FakeRunner runner(flat);
+  runner.counter = [](const CountTask& task) {
+    return Counted{{}, {task.config.get_string("form") == "b" ? 6e4 : 8e4, 0, 0}};
+  };
+  constexpr int64_t kLongest = 1 << 22;
+  CHECK(world.run(runner, Evidence::predicted, kLongest).complete);
+  CHECK(runner.counts == 512);
+  for (const Bucket& bucket : buckets(1, kLongest)) {
+    const auto trials = world.trials(bucket.hi);
+    REQUIRE(trials.contains("b"));
+    CHECK(trials.at("b").detail.starts_with("counted on the PTX machine"));
+    REQUIRE(trials.contains("c"));
+    CHECK(trials.at("c").detail.starts_with("counted on the PTX machine"));
+  }
+  CHECK(world.trials(kLongest).at("d").detail.find("not among the 512 best small calls") != std::string::npos);
+}
+
+TEST_CASE("modelling: an operation whose counting is cut off decides nothing, and the next run does it",
+          "[autotune][modelling]") {
+  World world;
+  world.has_samples_of_length = true;
+  std::atomic<bool> interrupt{false};
+  world.options.interrupt = &interrupt;
+  FakeRunner stopped(flat);
+  stopped.counter = [&](const CountTask&) {
+    if (stopped.counts == 40) interrupt = true;
+    return Counted{{}, {5e4, 0, 0}};
+  };
+  const TuneReport report = world.run(stopped);
+  CHECK(report.interrupted);
+  CHECK_FALSE(report.covered);
+  CHECK(report.modelled == 0);
+  CHECK(world.records().empty());
+  CHECK(stopped.kept.empty());
+
+  interrupt = false;
+  world.options.budget_s = 5;
+  FakeRunner slow(flat);
+  slow.counter = [&](const CountTask&) {
+    slow.clock_s += 1;
+    return Counted{{}, {5e4, 0, 0}};
+  };
+  CHECK_THROWS_WITH(world.run(slow), Catch::Matchers::Contains("budget 5 s is too small for one operation"));
+  CHECK(world.records().empty());
+
+  world.options.budget_s = 0;
+  FakeRunner whole(flat);
+  CHECK(world.run(whole).complete);
+  CHECK(whole.counts > 100);  // all of them
 }
 
 TEST_CASE("modelling: what the machine does not know is ranked by the model and says so", "[autotune][modelling]") {

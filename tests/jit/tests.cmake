@@ -11,8 +11,8 @@ seqtile_test(jit
   jit/sim/hopper_test.cpp jit/sim/matrix_test.cpp jit/sim/memory_order_test.cpp jit/sim/parser_test.cpp
   jit/sim/scalar_test.cpp jit/sim/tensor_copy_test.cpp jit/sim/warp_memory_test.cpp
   support/hopper_attention.cpp support/hopper_product.cpp support/hopper_run.cpp support/text_faults.cpp
-  jit/compiler_test.cpp jit/device_profile_test.cpp jit/device_test.cpp jit/runtime/cpu/executor_test.cpp
-  jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
+  jit/compiler_test.cpp jit/counted_launch_test.cpp jit/device_profile_test.cpp jit/device_test.cpp
+  jit/runtime/cpu/executor_test.cpp jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)
