@@ -64,8 +64,8 @@ class Runner {
   virtual Verdict check_bucket(const Config& candidate, const Bucket& bucket) = 0;
   /// Interleaved rounds over verified candidates.
   virtual std::vector<Series> measure(std::span<const Config> candidates, const MeasurePlan& plan) = 0;
-  /// Puts the candidate's binary into the artifact store.
-  virtual void keep(const Config& candidate) = 0;
+  /// Puts the candidate's binary into the artifact store; false when that does not take it.
+  virtual bool keep(const Config& candidate) = 0;
   /// GPUs: counts what programs do, in parallel. What the machine does not know is a verdict.
   virtual std::vector<Counted> count(std::span<const CountTask> tasks) = 0;
   virtual double now_s() = 0;

@@ -50,8 +50,9 @@ struct TuneOptions {
 struct TuneReport {
   int64_t operations = 0, buckets = 0, ranges = 0;
   int64_t tunings = 0, merges = 0, trials = 0, failed_trials = 0;
-  int64_t modelled = 0;  ///< buckets that were decided without the device
-  int64_t binaries = 0;  ///< distinct ones that these decisions name
+  int64_t modelled = 0;           ///< buckets that were decided without the device
+  int64_t binaries = 0;           ///< distinct ones of this run's decisions that the artifact store has
+  int64_t unstored_binaries = 0;  ///< that it did not take
   double seconds = 0;
   double coverage_s = 0;  ///< of `seconds`, until every bucket had a record
   bool covered = false;   ///< every bucket has a record

@@ -39,7 +39,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   ~SqliteArtifactDb() override;
 
   std::optional<KernelBinary> load(const ArtifactKey& key) override { return std::move(load_all({key}).front()); }
-  void store(const ArtifactKey& key, const KernelBinary& binary) override;
+  bool store(const ArtifactKey& key, const KernelBinary& binary) override;
   std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override;
   std::string status() const override { return mac_key_ ? file_.status() : key_problem_; }
   ArtifactCounters counters() const override;
@@ -180,20 +180,20 @@ void SqliteArtifactDb::evict(Connection& connection, const std::string& kept_has
   }
 }
 
-void SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary) {
+bool SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary) {
   if (!mac_key_) {
     const std::lock_guard lock(mutex_);
     counters_.write_failures++;
-    return;
+    return false;
   }
   const auto limit = static_cast<size_t>(std::min<int64_t>(kMaxBinaryBytes / 2, max_file_bytes_));
   if (binary.code.size() > limit) {
     file_.refuse_write(
         fmt::format("{} has {} bytes of code, at most {} are kept", binary.symbol, binary.code.size(), limit));
-    return;
+    return false;
   }
   const auto used = take_used();
-  file_.write([&](Connection& connection) {
+  return file_.write([&](Connection& connection) {
     touch(connection, used);
     insert(connection, key, binary);
     evict(connection, key.hash);

@@ -21,7 +21,8 @@ class ArtifactStore {
  public:
   virtual ~ArtifactStore() = default;
   virtual std::optional<KernelBinary> load(const ArtifactKey& key) = 0;
-  virtual void store(const ArtifactKey& key, const KernelBinary& binary) = 0;
+  /// True when it is stored.
+  virtual bool store(const ArtifactKey& key, const KernelBinary& binary) = 0;
   /// All of `keys` in one read transaction; absent ones are empty.
   virtual std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) = 0;
 };

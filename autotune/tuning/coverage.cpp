@@ -64,7 +64,7 @@ void TuningSession::cover_bucket(Item& item, BucketState& state, const RankedSpa
   auto record = make_record(state.bucket, config, space.hash, cache::Origin::fallback, series.us, series.us);
   record.sliced = series.sliced;
   record.max_rel_err = max_rel_err;
-  runner_.keep(config);
+  keep(item, config);
   publish(item, state, std::move(record));
 }
 

@@ -140,7 +140,7 @@ bool TuningSession::try_merge(Item& item, size_t index) {
   record.sliced = race.sliced;
   record.max_rel_err = verdict.max_rel_err;
   ++report_.merges;
-  runner_.keep(config);
+  keep(item, config);
   publish(item, state, std::move(record));
   return true;
 }

@@ -247,7 +247,6 @@ bool TuningSession::choose_compiling(Item& item, Modelled& modelled) {
 }
 
 void TuningSession::publish_modelled(Item& item, const Modelled& modelled) {
-  std::set<std::string> binaries;
   for (const Open& open : modelled.buckets) {
     BucketState& state = *open.state;
     if (!open.chosen) {
@@ -269,10 +268,7 @@ void TuningSession::publish_modelled(Item& item, const Modelled& modelled) {
                               {open.chosen->us}, {standard ? standard->us : open.chosen->us});
     record.samples = 0;
     ++report_.modelled;
-    if (binaries.insert(record.config_json).second) {
-      ++report_.binaries;
-      runner_.keep(open.chosen->config);
-    }
+    keep(item, open.chosen->config);
     publish(item, state, std::move(record));
   }
 }

@@ -288,7 +288,7 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
   }
   record.sliced = measured.sliced;
   record.max_rel_err = winner || !state.record ? measured.max_rel_err : state.record->max_rel_err;
-  runner_.keep(config);
+  keep(item, config);
   publish(item, state, std::move(record));
 }
 

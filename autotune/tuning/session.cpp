@@ -104,6 +104,12 @@ void TuningSession::note_trial(const Item& item, cache::TrialRow row) {
   pending_trials_.emplace_back(item.key, std::move(row));
 }
 
+/// Once a binary, however many buckets it serves.
+void TuningSession::keep(const Item& item, const Config& config) {
+  if (!kept_.insert(item.op->name + item.workload.json() + config.json()).second) return;
+  ++(runner_.keep(config) ? report_.binaries : report_.unstored_binaries);
+}
+
 void TuningSession::publish(Item& item, BucketState& state, cache::Record record) {
   const bool is_default = record.origin == cache::Origin::fallback;
   cache::Record stored = record;

@@ -118,6 +118,7 @@ class TuningSession {
   void report_progress(const std::string& activity, bool always = false);
 
   void note_trial(const Item& item, cache::TrialRow row);
+  void keep(const Item& item, const Config& config);
   void publish(Item& item, BucketState& state, cache::Record record);
   void flush();
 
@@ -129,6 +130,8 @@ class TuningSession {
   Evidence evidence_;
   TuneReport report_;
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
+
+  std::set<std::string> kept_;  ///< binaries that the artifact store was given, by workload and configuration
 
   // Rows that wait for the next transaction.
   std::vector<cache::KeyedRecord> pending_records_;

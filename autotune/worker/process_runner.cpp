@@ -337,11 +337,11 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
   }
 }
 
-void ProcessRunner::keep(const Config& candidate) {
+bool ProcessRunner::keep(const Config& candidate) {
   Entry& e = entry(candidate);
-  if (e.stored || !e.compiled || e.binary.code.empty()) return;
-  artifacts_.store(make_artifact_key(*op_, workload_, candidate, target_), e.binary);
-  e.stored = true;
+  if (e.stored || !e.compiled || e.binary.code.empty()) return true;
+  e.stored = artifacts_.store(make_artifact_key(*op_, workload_, candidate, target_), e.binary);
+  return e.stored;
 }
 
 }  // namespace seqtile::autotune

@@ -35,7 +35,7 @@ class ProcessRunner final : public Runner {
   Verdict check(const Config& candidate) override;
   Verdict check_bucket(const Config& candidate, const Bucket& bucket) override;
   std::vector<Series> measure(std::span<const Config> candidates, const MeasurePlan& plan) override;
-  void keep(const Config& candidate) override;
+  bool keep(const Config& candidate) override;
   std::vector<Counted> count(std::span<const CountTask> tasks) override;
   double now_s() override;
 

@@ -243,6 +243,18 @@ TEST_CASE("modelling: a configuration that does not compile leaves the field", "
   CHECK(hopeless.records().empty());
 }
 
+TEST_CASE("modelling: a binary that the artifact store does not take is counted as that, and the decisions stay",
+          "[autotune][modelling]") {
+  World world;
+  FakeRunner runner(flat);
+  runner.keeps = false;
+  const TuneReport report = world.run(runner);
+  CHECK(report.complete);
+  CHECK(report.binaries == 0);
+  CHECK(report.unstored_binaries == 1);
+  CHECK(static_cast<int64_t>(world.records().size()) == report.buckets);
+}
+
 TEST_CASE("modelling: the GPU itself measures what was modelled, from the default on", "[autotune][modelling]") {
   World world;
   FakeRunner model(flat);

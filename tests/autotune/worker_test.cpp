@@ -18,11 +18,15 @@ namespace {
 class NoArtifacts : public ArtifactStore {
  public:
   std::optional<KernelBinary> load(const ArtifactKey&) override { return std::nullopt; }
-  void store(const ArtifactKey& key, const KernelBinary&) override { stored.push_back(key.hash); }
+  bool store(const ArtifactKey& key, const KernelBinary&) override {
+    stored.push_back(key.hash);
+    return takes;
+  }
   std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override {
     return std::vector<std::optional<KernelBinary>>(keys.size());
   }
   std::vector<std::string> stored;
+  bool takes = true;
 };
 
 Config config(const std::string& form, int64_t block = 4) { return {{"form", form}, {"block", block}}; }
@@ -68,9 +72,11 @@ TEST_CASE("worker: a right candidate compiles, verifies in every bucket and is m
     CHECK(median(one.us) > 0);
     CHECK_FALSE(one.sliced);
   }
-  bench.runner->keep(plain);
-  bench.runner->keep(plain);
+  CHECK(bench.runner->keep(plain));
+  CHECK(bench.runner->keep(plain));
   CHECK(bench.artifacts.stored.size() == 1);
+  bench.artifacts.takes = false;
+  CHECK_FALSE(bench.runner->keep(both[1]));
 }
 
 TEST_CASE("worker: each kind of wrong candidate is told apart", "[autotune][worker]") {

@@ -25,12 +25,16 @@ class FakeRunner : public autotune::Runner {
   autotune::Verdict check_bucket(const autotune::Config& candidate, const autotune::Bucket& bucket) override;
   std::vector<autotune::Series> measure(std::span<const autotune::Config> candidates,
                                         const autotune::MeasurePlan& plan) override;
-  void keep(const autotune::Config& candidate) override { kept.insert(candidate.json()); }
+  bool keep(const autotune::Config& candidate) override {
+    if (keeps) kept.insert(candidate.json());
+    return keeps;
+  }
   std::vector<autotune::Counted> count(std::span<const autotune::CountTask> tasks) override;
   double now_s() override { return clock_s; }
 
   std::map<std::string, autotune::Verdict> compile_failures, check_failures, bucket_failures;  ///< by configuration
   std::set<std::string> kept;
+  bool keeps = true;  ///< the artifact store takes binaries
   double clock_s = 1000;
   int64_t compiles = 0, measured = 0;                                    ///< candidates
   std::function<autotune::Counted(const autotune::CountTask&)> counter;  ///< absent: nothing is known

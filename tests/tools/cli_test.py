@@ -10,6 +10,7 @@ import re
 import resource
 import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -509,7 +510,6 @@ class BadInput(Cli):
             self.assertTrue(file.read().startswith("this is not"))
 
     def test_files_that_cannot_be_read_are_not_empty_stores(self):
-        import sqlite3
         self.write("truncated.db", "")
         with open(self.path("truncated.db"), "wb") as file:
             file.write(self.content("tuning.db")[:1500])
@@ -577,6 +577,22 @@ class BadInput(Cli):
         prove = self.seqtile("prove", *self.model_flags, "--cache", "full.db", "--artifacts", "artifacts.db")
         self.assertEqual(prove.code, 0, prove.out + prove.err)
 
+    def test_binaries_that_cannot_be_stored(self):
+        with sqlite3.connect(self.path("other.db")) as other:  # left as it is
+            other.execute("CREATE TABLE t(x)")
+        before = self.content("other.db")
+        for name, flags in ("h200", ["--device", "h200", "--lengths", "3..4"]), ("cpu", ["--length", "9"]):
+            tune = ["tune", "rms_norm", "--set", "n=64", *flags, "--cache", name + "_unstored.db"]
+            run = self.seqtile(*tune, "--artifacts", "other.db", "--json")
+            self.assert_line(run, 3, r"(\d+) of \1 binaries could not be stored: .*other\.db: another program's.*"
+                                     r"decisions are in \w+_unstored\.db.*cache build")
+            self.assertEqual((run.json()["binaries"], run.json()["covered"]), (0, True))
+            self.assertEqual(self.content("other.db"), before)
+            build = self.seqtile("cache", "build", "--cache", name + "_unstored.db", "--artifacts", name + "_built.db",
+                                 *flags[:-2], "--json")
+            self.assertEqual(build.code, 0, build.err)
+            self.assertEqual(build.json()["compiled"], build.json()["binaries"])
+
     def test_trace_rows(self):
         rows = TRACE.split("\n")
         rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]
@@ -611,7 +627,6 @@ class BadInput(Cli):
         self.assertEqual(run.code, 0, run.err)
 
     def test_locked_file_does_not_hang(self):
-        import sqlite3
         shutil.copy(self.path("tuning.db"), self.path("locked.db"))
         holder = sqlite3.connect(self.path("locked.db"), isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")

@@ -84,8 +84,8 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
     if (artifacts.load(key)) continue;
     try {
       const auto function = autotune::build_kernel(*item.op, item.workload, item.config, device.target());
-      artifacts.store(key, compile(*function, device.target()));
-      if (!artifacts.load(key)) throw Error(ErrorCode::io, "its binary could not be stored");
+      if (!artifacts.store(key, compile(*function, device.target())))
+        throw Error(ErrorCode::io, "its binary could not be stored");
       ++report.compiled;
     } catch (const Error& error) {
       ++report.failed;

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // 0 done; 1 the answer is no (coverage missing, a check failed); 2 bad usage or input; 3 the machine (no space, no
-// device); 130 interrupted. The enumerators' values are what scripts test: do not renumber.
+// device, a store that cannot be read or written); 130 interrupted. The enumerators' values are what scripts test: do
+// not renumber.
 #pragma once
 #include <atomic>
 #include <string>

@@ -79,6 +79,7 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"merges", report.merges},
                 {"modelled", report.modelled},
                 {"binaries", report.binaries},
+                {"unstored_binaries", report.unstored_binaries},
                 {"trials", report.trials},
                 {"failed_trials", report.failed_trials},
                 {"seconds", report.seconds},
@@ -86,6 +87,19 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"covered", report.covered},
                 {"complete", report.complete},
                 {"interrupted", report.interrupted}});
+}
+
+/// Says what became of binaries that are not in the store; true where there are any.
+bool has_unstored(const autotune::TuneReport& report, const TuneRunOptions& options,
+                  const cache::ArtifactDb& artifacts) {
+  if (report.unstored_binaries == 0) return false;
+  const std::string status = artifacts.status();
+  warn(
+      fmt::format("{} of {} binaries could not be stored: {}; the decisions are in {}, and when that is mended "
+                  "`seqtile cache build` compiles what is missing",
+                  format_count(report.unstored_binaries), format_count(report.binaries + report.unstored_binaries),
+                  status.empty() ? artifacts_path(options) + " did not take them" : status, tuning_path(options)));
+  return true;
 }
 
 }  // namespace
@@ -120,7 +134,9 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
     report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
   }
   print_report(report, options.json);
+  const bool is_unstored = has_unstored(report, options, *artifacts);
   if (report.interrupted) return kInterrupted;
+  if (is_unstored) return kMachine;
   return report.covered ? kDone : kNo;
 }
 
