@@ -26,13 +26,19 @@ int64_t unix_time_us() {
 
 class SqliteArtifactDb final : public ArtifactDb {
  public:
-  SqliteArtifactDb(const std::string& path, const std::string& key_file, int64_t max_file_bytes)
+  SqliteArtifactDb(const std::string& path, const std::string& key_file, int64_t max_file_bytes,
+                   bool is_read_only = false)
       : mac_key_(load_or_create_key(key_file, key_problem_)),
         file_("artifact store", path,
               {.schema = &kArtifactSchema,
+               .is_read_only = is_read_only,
                .is_private = true,
+               .is_checked = true,
+               .remedy = is_read_only ? "what can be read is taken over"
+                                      : "`seqtile cache build` moves it away and keeps what can be read",
                .synchronous = kSynchronousNormal,
                .max_value_bytes = kMaxBinaryBytes}),
+        key_file_(key_file),
         max_file_bytes_(max_file_bytes) {
     if (!mac_key_) file_.report(key_problem_);
   }
@@ -43,8 +49,11 @@ class SqliteArtifactDb final : public ArtifactDb {
   std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override;
   std::string status() const override { return mac_key_ ? file_.status() : key_problem_; }
   ArtifactCounters counters() const override;
+  std::optional<ArtifactRepair> repair() override;
 
  private:
+  /// Of every row that can be found.
+  std::vector<ArtifactKey> keys();
   enum class Answer { found, absent, rejected };
   Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
   std::string mac(const ArtifactKey& key, const KernelBinary& binary) const;
@@ -56,6 +65,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   std::string key_problem_;
   const std::optional<MacKey> mac_key_;
   mutable DatabaseFile file_;
+  const std::string key_file_;
   const int64_t max_file_bytes_;
   mutable std::mutex mutex_;  ///< of the two members below
   ArtifactCounters counters_;
@@ -206,6 +216,38 @@ ArtifactCounters SqliteArtifactDb::counters() const {
   ArtifactCounters sum = counters_;
   sum.write_failures += file_failures;
   return sum;
+}
+
+std::vector<ArtifactKey> SqliteArtifactDb::keys() {
+  std::set<std::string> hashes;
+  for (const char* sql : kArtifactKeys)
+    file_.read([&](Connection& connection) {
+      Statement statement = connection.prepare(sql);
+      for (std::string hash; statement.step();)
+        if (statement.read(0, hash)) hashes.insert(hash);
+    });
+  std::vector<ArtifactKey> keys;
+  for (const std::string& hash : hashes)
+    file_.read([&](Connection& connection) {
+      Statement statement = connection.prepare(kSelectManifest);
+      statement.bind(hash);
+      std::string manifest;
+      if (statement.step() && statement.read(0, manifest)) keys.push_back({hash, manifest});
+    });
+  return keys;
+}
+
+std::optional<ArtifactRepair> SqliteArtifactDb::repair() {
+  file_.write([](Connection&) {});  // which looks at the structure first
+  if (!file_.is_damaged()) return std::nullopt;
+  const auto moved_to = file_.move_aside();
+  if (!moved_to) return std::nullopt;
+  file_.write([](Connection&) {});  // a new one, whatever is found in the old one
+  ArtifactRepair repair{*moved_to};
+  SqliteArtifactDb old(*moved_to, key_file_, max_file_bytes_, true);
+  for (const ArtifactKey& key : old.keys())
+    if (const auto binary = old.load(key)) repair.kept += store(key, *binary);
+  return repair;
 }
 
 }  // namespace

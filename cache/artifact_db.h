@@ -6,6 +6,7 @@
 // who can write as the same user is outside the threat model. Schema: docs/cache_format.md.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "jit/artifact_store.h"
@@ -16,6 +17,12 @@ struct ArtifactCounters {
   int64_t hits = 0, misses = 0;  ///< every load is one of the two
   int64_t rejected = 0;          ///< the misses whose row failed its MAC or key echo
   int64_t write_failures = 0;
+};
+
+/// What became of a damaged file.
+struct ArtifactRepair {
+  std::string moved_to;  ///< all that it held
+  int64_t kept = 0;      ///< binaries of it that the new file has
 };
 
 inline constexpr int64_t kMaxArtifactFileBytes = int64_t{2} << 30;
@@ -29,6 +36,9 @@ class ArtifactDb : public ArtifactStore {
                                           int64_t max_file_bytes = kMaxArtifactFileBytes);
   virtual std::string status() const = 0;
   virtual ArtifactCounters counters() const = 0;
+  /// Looks for damage in the whole file; where there is any, moves it aside and starts a new one with the binaries that
+  /// can still be read. Nothing for a sound file, and for one that cannot be moved: status() then says why.
+  virtual std::optional<ArtifactRepair> repair() = 0;
 };
 
 /// Where the files live unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR says otherwise (XDG base

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -140,10 +141,8 @@ void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
   } else if (error.is_damage()) {
     counters_.bad_files++;
     is_damaged_ = true;
-    problem_ = fmt::format(
-        "damaged ({}); rows that can still be read are used, nothing is written; move it away to start a "
-        "new one",
-        one_line(error.what(), kMaxReasonBytes));
+    problem_ = fmt::format("damaged ({}); rows that can still be read are used, nothing is written; {}",
+                           one_line(error.what(), kMaxReasonBytes), options_.remedy);
     report_locked(problem_);
     return;
   } else {
@@ -350,6 +349,29 @@ bool DatabaseFile::is_writable() {
   const std::lock_guard lock(mutex_);
   if (options_.is_read_only || is_damaged_ || !connection_ || connection_->is_read_only()) return false;
   return access(parent_folder(path_).c_str(), W_OK) == 0;
+}
+
+bool DatabaseFile::is_damaged() {
+  const std::lock_guard lock(mutex_);
+  return is_damaged_;
+}
+
+std::optional<std::string> DatabaseFile::move_aside() {
+  const std::lock_guard lock(mutex_);
+  patience_ = kWritePatience;
+  busy_deadline_ = std::chrono::steady_clock::now() + patience_;
+  try {
+    if (!open(Purpose::read)) return std::nullopt;
+    connection_->execute(kBeginExclusive);  // a journal that waits to be rolled back is, before the name is another
+    std::string name = path_ + ".damaged";
+    for (int i = 2; access(name.c_str(), F_OK) == 0; ++i) name = fmt::format("{}.damaged{}", path_, i);
+    const bool is_renamed = !connection_->has_moved() && rename(path_.c_str(), name.c_str()) == 0;
+    disconnect();
+    return is_renamed ? std::optional(name) : std::nullopt;
+  } catch (const DatabaseError& error) {
+    fail(Purpose::write, error);
+    return std::nullopt;
+  }
 }
 
 std::string DatabaseFile::status() {

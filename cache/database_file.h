@@ -29,6 +29,7 @@ struct FileOptions {
   bool is_read_only = false;
   bool is_private = false;  ///< created with mode 0600
   bool is_checked = false;  ///< its structure is checked before the first write, which would spread damage
+  const char* remedy = "move it away to start a new one";  ///< of damage, for people
   const char* synchronous = kSynchronousFull;
   int max_value_bytes = 1 << 20;
 };
@@ -57,6 +58,10 @@ class DatabaseFile {
 
   const std::string& path() const { return path_; }
   bool is_writable();
+  bool is_damaged();  ///< as far as it was looked at
+  /// Renames the file, when nobody else uses it, so that the next write starts a new one; the new name, or nothing when
+  /// that was not possible. Who has the old one open follows the path.
+  std::optional<std::string> move_aside();
   std::string status();
   FileCounters counters() const;
 

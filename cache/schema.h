@@ -205,6 +205,10 @@ inline constexpr Schema kArtifactSchema{0x73717441, 2, kArtifactTables, kArtifac
 inline constexpr const char* kSelectArtifact =
     "SELECT manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, gpu_launch, used_us, mac, code "
     "FROM artifact WHERE key_hash = ?1";
+// From both ends, for a file with a damaged page in between.
+inline constexpr const char* kArtifactKeys[] = {"SELECT key_hash FROM artifact ORDER BY key_hash",
+                                                "SELECT key_hash FROM artifact ORDER BY key_hash DESC"};
+inline constexpr const char* kSelectManifest = "SELECT manifest FROM artifact WHERE key_hash = ?1";
 inline constexpr const char* kInsertArtifact =
     "INSERT OR REPLACE INTO artifact(key_hash, manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, "
     "gpu_launch, created_us, used_us, mac, code) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)";
@@ -230,6 +234,7 @@ inline constexpr const char* kStructureCheck = "PRAGMA quick_check(1)";
 inline constexpr const char* kIntegrityCheck = "PRAGMA integrity_check(20)";
 inline constexpr const char* kBeginRead = "BEGIN";
 inline constexpr const char* kBeginWrite = "BEGIN IMMEDIATE";
+inline constexpr const char* kBeginExclusive = "BEGIN EXCLUSIVE";
 inline constexpr const char* kCommit = "COMMIT";
 inline constexpr const char* kRollback = "ROLLBACK";
 

@@ -44,6 +44,18 @@ struct Paths {
   }
 };
 
+/// One leaf of the table's tree: most rows can still be read.
+void damage_a_page(const std::string& path) {
+  constexpr size_t kPage = 4096;
+  constexpr char kTableLeaf = 13;
+  std::string bytes = read_bytes(path);
+  std::vector<size_t> leaves;
+  for (size_t at = kPage; at < bytes.size(); at += kPage)
+    if (bytes[at] == kTableLeaf) leaves.push_back(at);
+  REQUIRE(leaves.size() > 3);
+  write_bytes(path, bytes.replace(leaves[leaves.size() / 2], 16, 16, '\xff'));
+}
+
 }  // namespace
 
 TEST_CASE("artifact store: binaries come back as they were stored, in private files", "[cache]") {
@@ -282,6 +294,50 @@ TEST_CASE("artifact store: unusable files are misses with a reason and are not o
   std::filesystem::remove(paths.database);
   std::filesystem::create_directory(paths.database);
   check_misses("is a folder");
+}
+
+TEST_CASE("artifact store: nothing is written into a damaged file, also by who has not met the damage",
+          "[cache][fault]") {
+  const Paths paths;
+  for (int i = 0; i < 40; ++i) paths.open()->store(sample_artifact_key(i), sample_binary(i, 4000));
+  damage_a_page(paths.database);
+  const std::string damaged = read_bytes(paths.database);
+  auto store = paths.open();
+  CHECK_FALSE(store->store(sample_artifact_key(50), sample_binary(50)));
+  CHECK(store->status().find("nothing is written; `seqtile cache build` moves it away") != std::string::npos);
+  store.reset();
+  CHECK(read_bytes(paths.database) == damaged);
+}
+
+TEST_CASE("artifact store: a damaged file is moved aside and loses nothing that can be read", "[cache][fault]") {
+  const Paths paths;
+  CHECK_FALSE(paths.open()->repair());
+  for (int i = 0; i < 40; ++i) paths.open()->store(sample_artifact_key(i), sample_binary(i, 4000));
+  CHECK_FALSE(paths.open()->repair());
+  for (const std::string suffix : {".damaged", ".damaged2"}) {
+    damage_a_page(paths.database);
+    const std::string damaged = read_bytes(paths.database);
+    std::vector<bool> was_readable;
+    for (int i = 0; i < 40; ++i) was_readable.push_back(paths.open()->load(sample_artifact_key(i)).has_value());
+    const auto readable = std::count(was_readable.begin(), was_readable.end(), true);
+    CHECK(readable > 20);
+    CHECK(readable < 40);
+    auto user = paths.open();  // has it open all the while
+    user->load(sample_artifact_key(0));
+    auto store = paths.open();
+    const auto repair = store->repair();
+    REQUIRE(repair);
+    CHECK(repair->moved_to == paths.database + suffix);
+    CHECK(read_bytes(repair->moved_to) == damaged);
+    CHECK(repair->kept == readable);
+    CHECK(store->status() == "");
+    for (int i = 0; i < 40; ++i) {
+      CHECK(store->load(sample_artifact_key(i)).has_value() == was_readable[static_cast<size_t>(i)]);
+      CHECK(user->store(sample_artifact_key(i), sample_binary(i, 4000)));
+    }
+    CHECK(store->load(sample_artifact_key(39)));
+    CHECK_FALSE(paths.open()->repair());
+  }
 }
 
 TEST_CASE("artifact store: the default paths follow the folders of the environment", "[cache]") {

@@ -593,6 +593,26 @@ class BadInput(Cli):
             self.assertEqual(build.code, 0, build.err)
             self.assertEqual(build.json()["compiled"], build.json()["binaries"])
 
+    def test_damaged_binaries_are_mended_by_cache_build(self):
+        stores = ["--cache", "torn.db", "--artifacts", "torn_artifacts.db"]
+        tune = ["tune", "rms_norm", "--device", "h200", "--length", "4", *stores]
+        self.assertEqual(self.seqtile(*tune, "--set", "n=64").code, 0)
+        content, page = bytearray(self.content("torn_artifacts.db")), 4096
+        leaf = next(at for at in range(page, len(content), page) if content[at] == 13)  # of the table
+        content[leaf:leaf + 16] = b"\xff" * 16
+        with open(self.path("torn_artifacts.db"), "wb") as file:
+            file.write(content)
+        run = self.seqtile(*tune, "--set", "n=96")
+        self.assert_line(run, 3, r"torn_artifacts\.db: damaged.*nothing is written; `seqtile cache build`")
+        self.assertEqual(self.content("torn_artifacts.db"), content)
+        build = ["cache", "build", "--device", "h200", *stores, "--json"]
+        mended = self.seqtile(*build)
+        self.assertEqual(mended.code, 0, mended.err)
+        self.assertIn("it is now torn_artifacts.db.damaged", mended.out)
+        self.assertEqual(self.content("torn_artifacts.db.damaged"), content)
+        self.assertEqual(mended.json()["binaries"], 2)
+        self.assertEqual(self.seqtile(*build).json()["compiled"], 0)
+
     def test_trace_rows(self):
         rows = TRACE.split("\n")
         rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]

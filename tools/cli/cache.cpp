@@ -185,6 +185,9 @@ int run_check(const Session&, const Options& options) {
 int run_build(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
+  if (const auto repair = artifacts->repair())
+    print_line(fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
+                           artifacts_path(options), repair->moved_to, format_count(repair->kept)));
   if (!artifacts->status().empty()) throw Error(ErrorCode::io, artifacts->status());
   const auto device = open_device_of(options, 1);
   const BuildReport report = build_binaries(session.registry, *store, *artifacts, *device);
