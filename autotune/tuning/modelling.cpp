@@ -233,9 +233,9 @@ bool TuningSession::choose_compiling(Item& item, Modelled& modelled) {
     for (size_t i = 0; i < configs.size(); ++i) {
       if (verdicts[i].ok()) continue;
       failed.push_back(configs[i]);
+      warn_refused(item, configs[i], verdicts[i]);
       for (const Open& open : modelled.buckets)
-        if (open.chosen && open.chosen->config == configs[i])
-          note_trial(item, make_trial(open.state->bucket, configs[i], verdicts[i]));
+        if (open.find(configs[i])) note_trial(item, make_trial(open.state->bucket, configs[i], verdicts[i]));
     }
     if (failed.empty()) return true;
     if (is_over()) return false;
@@ -246,12 +246,36 @@ bool TuningSession::choose_compiling(Item& item, Modelled& modelled) {
   }
 }
 
+/// One line a reason, whatever kernels and numbers it names: what one kernel is refused for, many are.
+void TuningSession::warn_refused(const Item& item, const Config& config, const Verdict& verdict) {
+  const size_t at = verdict.detail.starts_with("kernel ") ? verdict.detail.find(": ") : std::string::npos;
+  const std::string reason = at == std::string::npos ? verdict.detail : verdict.detail.substr(at + 2);
+  std::string distinct = verdict.outcome + reason;
+  std::erase_if(distinct, [](char c) { return '0' <= c && c <= '9'; });
+  if (refusals_.insert(distinct).second)
+    log_line(LogLevel::warning,
+             fmt::format("{} is left out: {} {}: {}", item.op->name, config.json(), verdict.outcome, reason));
+}
+
+/// One line for all buckets without a candidate.
+void TuningSession::warn_failed(const Item& item) {
+  const auto failed = std::count_if(item.buckets.begin(), item.buckets.end(), [](const auto& b) { return b.failed; });
+  if (failed == 0) return;
+  const bool may_be_ptxas = failed == static_cast<int64_t>(item.buckets.size()) && !target_.ptxas.empty();
+  log_line(LogLevel::warning,
+           fmt::format("{}: no candidate fits the GPU and compiles in {} of {} buckets{}",
+                       describe(item, {item.buckets.front().bucket.lo, item.max_length()}), failed, item.buckets.size(),
+                       may_be_ptxas ? "; if " + target_.ptxas +
+                                          " does not work at all, set SEQTILE_PTXAS to one that does, "
+                                          "or to none: kernels then stay PTX, which the driver compiles"
+                                    : ""));
+}
+
 void TuningSession::publish_modelled(Item& item, const Modelled& modelled) {
   for (const Open& open : modelled.buckets) {
     BucketState& state = *open.state;
     if (!open.chosen) {
       state.failed = true;
-      log_line(LogLevel::warning, describe(item, state.bucket) + ": no candidate fits the GPU and compiles");
       continue;
     }
     std::vector<const Candidate*> order;
@@ -271,6 +295,7 @@ void TuningSession::publish_modelled(Item& item, const Modelled& modelled) {
     keep(item, open.chosen->config);
     publish(item, state, std::move(record));
   }
+  warn_failed(item);
 }
 
 }  // namespace seqtile::autotune

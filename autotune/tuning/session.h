@@ -94,6 +94,8 @@ class TuningSession {
                                                                   const std::vector<CountTask>& tasks);
   void refine(const Item& item, Modelled& modelled, const std::map<std::string, Counted>& counted);
   bool choose_compiling(Item& item, Modelled& modelled);
+  void warn_refused(const Item& item, const Config& config, const Verdict& verdict);
+  void warn_failed(const Item& item);
   void publish_modelled(Item& item, const Modelled& modelled);
 
   void tune_all();
@@ -131,7 +133,8 @@ class TuningSession {
   TuneReport report_;
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
 
-  std::set<std::string> kept_;  ///< binaries that the artifact store was given, by workload and configuration
+  std::set<std::string> kept_;      ///< binaries that the artifact store was given, by workload and configuration
+  std::set<std::string> refusals_;  ///< reasons for which candidates did not compile
 
   // Rows that wait for the next transaction.
   std::vector<cache::KeyedRecord> pending_records_;

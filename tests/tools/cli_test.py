@@ -340,6 +340,24 @@ class Json(Cli):
         self.assertRegex(answer.out, "predicted for length 16")
         self.assertRegex(answer.out, "nothing was measured")
 
+    def test_what_ptxas_refuses_is_said_and_kept(self):
+        self.write("ptxas.sh", "#!/bin/sh\necho 'ptxas fatal : out of cheese' >&2\nexit 255\n")
+        os.chmod(self.path("ptxas.sh"), 0o755)
+        broken, none = (dict(self.env, SEQTILE_PTXAS=name) for name in (self.path("ptxas.sh"), "none"))
+        norm, cache = ["rms_norm", "--set", "n=64", "--device", "h200"], ["--cache", "refused.db"]
+        tune = ["tune", *norm, "--lengths", "1..64", *cache, "--artifacts", "refused_artifacts.db", "--json"]
+        run = self.seqtile(*tune, env=broken)
+        self.assertEqual((run.code, run.json()["covered"]), (1, False))
+        self.assertEqual(run.err.count("out of cheese"), 1, run.err)
+        self.assertRegex(run.err, r"no candidate .* in (\d+) of \1 buckets; if .*ptxas\.sh does not work.*or to none: .*PTX")
+        explain = ["explain", *norm, "--length", "33", *cache, "--json"]
+        refused = self.seqtile(*explain).json()["refused"]
+        self.assertTrue(refused)
+        self.assertEqual({trial["outcome"] for trial in refused}, {"compile_error"})
+        self.assertIn("out of cheese", refused[0]["detail"])
+        run = self.seqtile(*tune, env=none)
+        self.assertEqual((run.code, run.json()["covered"]), (0, True), run.err)
+
     def test_tune_on_a_simulated_gpu(self):
         flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",
                  "--artifacts", "sim_artifacts.db", "--json"]

@@ -89,6 +89,20 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
   return list;
 }
 
+/// Candidates that failed, with the reason.
+Json print_refused(const std::vector<cache::TrialRow>& trials) {
+  Table table({"  refused", "outcome", "reason"});
+  Json list = Json::array();
+  for (const cache::TrialRow& trial : trials) {
+    if (trial.outcome == "ok" || trial.outcome == "modelled") continue;
+    const auto config = autotune::Config::parse(trial.config_json);
+    table.add({"  " + format_fields(config), trial.outcome, trial.detail});
+    list.push_back({{"config", fields_json(config)}, {"outcome", trial.outcome}, {"detail", trial.detail}});
+  }
+  if (!table.empty()) table.print();
+  return list;
+}
+
 int run(const Session& session, const Options& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
   const int threads = one_thread_count(options);
@@ -103,7 +117,8 @@ int run(const Session& session, const Options& options) {
   print_line(fmt::format("{} {}, length {}", op.name, workload.json(), length));
   print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),
                          answer.origin, format_fields(answer.config), answer.reason));
-  const Json runner_ups = print_runner_ups(answer, store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi));
+  const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
+  const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
   if (options.json)
     print_json({{"operation", op.name},
                 {"length", length},
@@ -113,7 +128,8 @@ int run(const Session& session, const Options& options) {
                 {"median_us", answer.median_us},
                 {"default_us", answer.default_us},
                 {"reason", answer.reason},
-                {"runner_ups", runner_ups}});
+                {"runner_ups", runner_ups},
+                {"refused", refused}});
   return after_reading(*store, answer.is_recorded ? kDone : kNo);
 }
 
