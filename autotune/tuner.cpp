@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -44,8 +45,16 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-/// Waits for other measuring processes: as long as the budget allows, and no longer than the user does.
-std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, const TuneOptions& options,
+/// What one process at a time may do: measure on the device, or decide without it what goes into one store.
+std::string lock_name(const DeviceInfo& device, Evidence evidence, const cache::TuningStore& store) {
+  const std::string name = device.kind + " " + device.name;
+  std::error_code error;
+  if (evidence == Evidence::measured) return name;
+  return name + " " + std::filesystem::weakly_canonical(store.path(), error).string();
+}
+
+/// Waits for other tuning processes: as long as the budget allows, and no longer than the user does.
+std::optional<cache::DeviceLock> lock_device(const std::string& name, const TuneOptions& options,
                                              const cache::TuningStore& store) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
@@ -53,25 +62,24 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, const Tun
                                             : std::chrono::milliseconds(std::chrono::hours(24 * 365));
   const auto on_wait = [&](const std::string& holder) {
     if (options.progress)
-      options.progress({"waiting for " + holder + ", which measures on this device", 0, 0, 0, seconds(), 0});
+      options.progress({"waiting for " + holder + ", which tunes for this device", 0, 0, 0, seconds(), 0});
     return !(options.interrupt && options.interrupt->load());
   };
   for (const std::string& folder : {folder_of(cache::default_tuning_path()), folder_of(store.path())}) {
     try {
-      auto lock = cache::DeviceLock::lock(folder, device.kind + " " + device.name, timeout, on_wait);
+      auto lock = cache::DeviceLock::lock(folder, name, timeout, on_wait);
       if (lock) return lock;
       const bool stopped = options.interrupt && options.interrupt->load();
-      throw Error(
-          stopped ? ErrorCode::aborted : ErrorCode::timeout,
-          stopped ? "interrupted while waiting for the device"
-                  : fmt::format("{} was measuring on this device for the whole budget of {:g} s; try again later",
-                                cache::device_lock_holder(folder, device.kind + " " + device.name), options.budget_s));
+      throw Error(stopped ? ErrorCode::aborted : ErrorCode::timeout,
+                  stopped ? "interrupted while waiting for the device"
+                          : fmt::format("{} was tuning for this device for the whole budget of {:g} s; try again later",
+                                        cache::device_lock_holder(folder, name), options.budget_s));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::io) throw;
       log_line(LogLevel::info, std::string("device lock: ") + error.what());
     }
   }
-  log_line(LogLevel::warning, "no folder to put a lock into: another process may measure at the same time");
+  log_line(LogLevel::warning, "no folder to put a lock into: another process may tune at the same time");
   return std::nullopt;
 }
 
@@ -105,13 +113,10 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
     throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " +
                                    (store.status().empty() ? "it is read-only" : store.status()));
 
-  std::optional<cache::DeviceLock> lock;
-  if (evidence == Evidence::measured) {
-    lock = lock_device(opened->info(), options, store);
-    // Another process may have done part of the work while this one waited.
-    items = make_items(registry, requests, opened->info(), options.policy);
-    load_records(items, target, store);
-  }
+  const auto lock = lock_device(lock_name(opened->info(), evidence, store), options, store);
+  // Another process may have done part of the work while this one waited.
+  items = make_items(registry, requests, opened->info(), options.policy);
+  load_records(items, target, store, evidence);
   TuneOptions remaining = options;
   if (options.budget_s > 0) remaining.budget_s = std::max(1e-3, options.budget_s - seconds());
   ProcessRunner runner(device, target, options.policy, artifacts);

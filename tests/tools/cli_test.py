@@ -358,6 +358,16 @@ class Json(Cli):
         run = self.seqtile(*tune, env=none)
         self.assertEqual((run.code, run.json()["covered"]), (0, True), run.err)
 
+    def test_a_second_tuning_of_a_gpu_that_is_not_here_waits(self):
+        tune = [self.program, "tune", "linear", "--set", "n=512", "--set", "k=512", "--device", "h200", "--lengths",
+                "1..256", "--artifacts", "twice_artifacts.db", "--json", "--cache"]
+        runs = [subprocess.Popen([*tune, path], cwd=self.work, env=self.env, text=True, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL) for path in ("twice.db", self.path("twice.db"))]
+        found = [json.loads(run.communicate(timeout=240)[0].rstrip("\n").split("\n")[-1]) for run in runs]
+        self.assertEqual([run.returncode for run in runs], [0, 0])
+        self.assertTrue(all(one["complete"] for one in found))
+        self.assertEqual(sorted(one["trials"] > 0 for one in found), [False, True], found)
+
     def test_tune_on_a_simulated_gpu(self):
         flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",
                  "--artifacts", "sim_artifacts.db", "--json"]
