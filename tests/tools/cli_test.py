@@ -349,7 +349,8 @@ class Json(Cli):
         run = self.seqtile(*tune, env=broken)
         self.assertEqual((run.code, run.json()["covered"]), (1, False))
         self.assertEqual(run.err.count("out of cheese"), 1, run.err)
-        self.assertRegex(run.err, r"no candidate .* in (\d+) of \1 buckets; if .*ptxas\.sh does not work.*or to none: .*PTX")
+        self.assertRegex(run.err, r"no candidate .* in (\d+) of \1 buckets; if .*ptxas\.sh does not work.*or to none: .*"
+                                  r"PTX")
         explain = ["explain", *norm, "--length", "33", *cache, "--json"]
         refused = self.seqtile(*explain).json()["refused"]
         self.assertTrue(refused)
