@@ -5,8 +5,6 @@
 #include "jit/error.h"
 #include "jit/sim/sim_device.h"
 
-#include <future>
-
 namespace seqtile {
 
 LaunchCounts count_launch(const KernelBinary& binary, const Grid& grid, std::span<const uint64_t> slots,
@@ -18,8 +16,7 @@ LaunchCounts count_launch(const KernelBinary& binary, const Grid& grid, std::spa
   device->options().instruction_limit = kMostInstructions;
   for (const auto& part : memory) device->register_memory("memory", part);
   const auto kernel = device->load(binary);
-  // On a thread of its own: the machine remembers the last sector of a thread, which is not to be another launch's.
-  std::async(std::launch::async, [&] { device->launch(*kernel, grid, slots); }).get();
+  device->launch(*kernel, grid, slots);
   const sim::Counters& c = device->last_launch().counters;
   return {c.warp_instructions, c.mma + c.wgmma, c.global_sectors, c.shared_accesses + c.bank_conflicts,
           c.bank_conflicts};

@@ -191,11 +191,10 @@ void Cohort::count_traffic(PtxSpace space, const uint64_t* addresses, uint32_t m
 
 void Cohort::count_sectors(uint64_t address, uint32_t bytes) {
   // lanes next to each other share sectors: a sector counts when it differs from the one before
-  static thread_local uint64_t last = ~uint64_t{0};
   counters_.global_bytes += bytes;
   for (uint64_t sector = address / 32; sector <= (address + bytes - 1) / 32; ++sector) {
-    counters_.global_sectors += sector != last;
-    last = sector;
+    counters_.global_sectors += sector != last_sector_;
+    last_sector_ = sector;
   }
 }
 

@@ -63,6 +63,7 @@ class Cohort {
   /// Runs streams of launches at the same time, all CTAs resident.
   void run_streams(std::span<const std::vector<Launch>> streams);
   const Counters& counters() const { return counters_; }
+  uint64_t last_sector_ = ~uint64_t{0};  ///< of global memory that was counted
 
  private:
   // scheduler.cpp
