@@ -70,6 +70,7 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   BuildReport report;
   const auto wanted = wanted_binaries(registry, store, device, report);
+  install_interrupt_handler();
   Progress progress("cache build");
   for (const auto& [key, item] : wanted) {
     if (interrupt_flag().load()) {

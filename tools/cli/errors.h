@@ -19,11 +19,11 @@ ExitCode exit_code_of(ErrorCode code);
 /// Throws invalid_argument with `message`.
 [[noreturn]] void bad_input(const std::string& message);
 
-/// Set by Ctrl-C or SIGTERM; long work stops after the current round and keeps what it has. A second Ctrl-C ends the
-/// process at once.
+/// For work that keeps what it has: from here on Ctrl-C or SIGTERM sets the flag, and the work stops after its current
+/// round. A second Ctrl-C ends the process at once.
 const std::atomic<bool>& interrupt_flag();
 void install_interrupt_handler();
-/// For a command that keeps nothing: the first Ctrl-C ends the process.
+/// For everything else: the first Ctrl-C ends the process, also where the parent ignores it.
 void end_at_interrupt();
 
 }  // namespace seqtile::cli

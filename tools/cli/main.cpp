@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   const seqtile::autotune::Registry registry = seqtile::kernels::make_registry();
   int exit_code = 0;
   if (seqtile::autotune::run_worker(argc, argv, registry, exit_code)) return exit_code;
-  seqtile::cli::install_interrupt_handler();
+  seqtile::cli::end_at_interrupt();
   exit_code = seqtile::cli::run(argc, argv, registry);
   if (!seqtile::cli::flush_output()) {
     seqtile::cli::warn("standard output could not be written whole; check the free space where it goes");

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "autotune/bucket.h"
+#include "jit/device_profile.h"
 #include "tools/cli/command.h"
 #include "tools/cli/layer_runner.h"
 #include "tools/cli/model_requests.h"
@@ -71,15 +72,25 @@ int64_t covered_length(const autotune::Registry& registry, const std::vector<Ser
   return covered;
 }
 
-LayerReport execute(const Session& session, const ReplayOptions& options,
-                    const std::vector<ServedOperation>& operations, const std::vector<PlannedCall>& calls,
-                    Device& device, CallClock& clock) {
-  LayerRunner runner(session.registry, operations, device, clock);
+/// How long to execute, 0: not at all. Said before anything is prepared, which may take a minute.
+double seconds_to_execute(const ReplayOptions& options) {
+  if (options.execute.empty()) return 0;
   const double seconds = parse_seconds("--execute", options.execute);
+  if (const DeviceProfile* profile = find_profile(options.device))
+    bad_input(
+        fmt::format("--execute {}: --device {} is the profile of a GPU, on which nothing runs; leave --execute "
+                    "out, or use --device cuda where that GPU is, or --device sim:{}",
+                    options.execute, options.device, gpu_target_name(profile->facts)));
+  return seconds;
+}
+
+LayerReport execute(const Session& session, double seconds, const std::vector<ServedOperation>& operations,
+                    const std::vector<PlannedCall>& calls, Device& device, CallClock& clock) {
+  LayerRunner runner(session.registry, operations, device, clock);
   std::mt19937_64 random(1);
   Progress progress("replay");
   const auto start = std::chrono::steady_clock::now();
-  for (double gone = 0; gone < seconds && !interrupt_flag().load();) {
+  for (double gone = 0; gone < seconds;) {
     runner.run(calls[random() % calls.size()]);
     gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     progress.update({fmt::format("{} decoder layers run and checked", runner.report().layers),
@@ -127,6 +138,7 @@ Json times_json(const std::vector<OperationTimes>& times) {
 
 int run(const Session& session, const ReplayOptions& given) {
   ReplayOptions options = given;
+  const double seconds = seconds_to_execute(options);
   const Trace trace = read_trace(options.trace);
   for (const std::string& problem : trace.problems) warn(problem + "; left out");
   const bool is_length_given = !options.lengths.empty();
@@ -160,8 +172,7 @@ int run(const Session& session, const ReplayOptions& given) {
   const LookupReport lookups = look_up_all(operations, stream.calls);
   const bool is_served = lookups.misses == 0 || policy != MissPolicy::strict;
   LayerReport layers;
-  if (is_served && !options.execute.empty())
-    layers = execute(session, options, operations, stream.calls, engine->device(), clock);
+  if (is_served && seconds > 0) layers = execute(session, seconds, operations, stream.calls, engine->device(), clock);
   const EngineCounters counters = engine->counters();
   const Percentiles call_us = percentiles(layers.call_us);
   const auto times = record_times(session.registry, operations, stream.calls, engine->device(), *store);
@@ -187,7 +198,6 @@ int run(const Session& session, const ReplayOptions& given) {
                 {"verified", layers.verified},
                 {"max_rel_err", layers.max_rel_err},
                 {"times", times_json(times)}});
-  if (interrupt_flag().load()) return kInterrupted;
   return is_served && layers.verified == layers.executed ? kDone : kNo;
 }
 

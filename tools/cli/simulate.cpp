@@ -77,7 +77,6 @@ void print_outcome(const Outcome& outcome, const SimulatedLaunch& launch, bool w
 }
 
 int run(const Session& session, const SimulateOptions& options) {
-  end_at_interrupt();
   const autotune::OpDef& op = session.registry.find(options.operation);
   const auto device = open_device_of(options, options.threads.empty() ? 0 : host_threads(options));
   if (!is_simulated(*device))

@@ -59,7 +59,6 @@ Trace read_trace(const std::string& path) {
 
   Trace trace;
   for (int64_t number = 2; std::getline(file, line); ++number) {
-    if (interrupt_flag().load()) throw Error(ErrorCode::aborted, fmt::format("interrupted while reading {}", path));
     const auto cells = split(line);
     if (cells.size() == 1 && cells[0].empty()) continue;
     TraceRequest request;

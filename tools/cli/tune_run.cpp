@@ -119,6 +119,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   autotune::TuneOptions tune_options;
   if (!options.budget.empty()) tune_options.budget_s = parse_seconds("--budget", options.budget);
   tune_options.strategy = options.strategy;
+  install_interrupt_handler();
   tune_options.interrupt = &interrupt_flag();
   const auto device = open_device_of(options, requests.at(0).workload.threads);
   check_configurable(session, requests, device->target());
