@@ -3,6 +3,10 @@
 //
 // Inline assembly prints its instructions inside `{ }` with registers and labels of their own, so names are looked up
 // from the innermost scope outwards. A label may be used before it stands: uses are patched at the kernel's end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +16,10 @@
 
 namespace seqtile::sim {
 namespace {
+
+// ptx_ops.def has forms up to this version: bulk loads into shared::cta came with it.
+constexpr int kNewestMajor = 8, kNewestMinor = 6;
+constexpr std::string_view kTargets[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
 
 struct RegisterRange {
   uint32_t first = 0;
@@ -42,10 +50,9 @@ class Parser {
   void module_directive() {
     const std::string_view word = lexer_.directive();
     if (word == ".version") {
-      module_.version = lexer_.dotted_identifier("a version");
+      version();
     } else if (word == ".target") {
-      module_.target = lexer_.identifier("a target");
-      while (lexer_.accept(',')) lexer_.identifier("a target");
+      target();
     } else if (word == ".address_size") {
       if (lexer_.integer("an address size") != 64) lexer_.fail("address size 64");
     } else if (word == ".file" || word == ".pragma") {
@@ -57,6 +64,27 @@ class Parser {
     } else {
       linked_directive(word);
     }
+  }
+
+  void version() {
+    const int line = lexer_.line();
+    module_.version = lexer_.dotted_identifier("a version");
+    int major = 0, minor = 0;
+    if (std::sscanf(std::string(module_.version).c_str(), "%4d.%4d", &major, &minor) != 2)
+      PtxLexer::fail_at(line, fmt::format("expected a version, found '{}'", module_.version));
+    if (std::pair(major, minor) > std::pair(kNewestMajor, kNewestMinor))
+      PtxLexer::fail_at(line, fmt::format(".version {} is newer than {}.{}, the newest that is executed here; have the "
+                                          "text made for an older one",
+                                          module_.version, kNewestMajor, kNewestMinor));
+  }
+
+  void target() {
+    const int line = lexer_.line();
+    module_.target = lexer_.identifier("a target");
+    if (std::find(std::begin(kTargets), std::end(kTargets), module_.target) == std::end(kTargets))
+      PtxLexer::fail_at(line, fmt::format(".target {} is not executed here; have the text made for one of {}",
+                                          module_.target, fmt::join(kTargets, ", ")));
+    while (lexer_.accept(',')) lexer_.identifier("a target");
   }
 
   void linked_directive(std::string_view word) {

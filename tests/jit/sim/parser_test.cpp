@@ -107,6 +107,19 @@ TEST_CASE("ptx parser: errors name the line and what was found", "[jit][sim]") {
   CHECK_THAT(parse_error(kernel_text("@%r1 bra x;\nx:")), Catch::Contains("not a predicate"));
   CHECK_THAT(parse_error(kernel_text("add.s32 %r1, %r2 %r3;")), Catch::Contains("expected ';', found '%r3'"));
   CHECK_THAT(parse_error(".visible .func f() { ret; }"), Catch::Contains("calls are not supported"));
+  CHECK_THAT(parse_error(".version\n 8.x"), Catch::Equals("PTX line 2: expected a version, found '8.x'"));
+}
+
+TEST_CASE("ptx parser: versions and targets that are not executed are refused", "[jit][sim]") {
+  const auto error_of = [](const std::string& version, const std::string& target) {
+    return parse_error("//\n.version " + version + "\n.target " + target + "\n.address_size 64\n");
+  };
+  CHECK_THAT(error_of("99.9", "sm_80"), Catch::StartsWith("PTX line 2: .version 99.9 is newer than 8.6"));
+  CHECK_THAT(error_of("8.7", "sm_80"), Catch::Contains("newer than 8.6"));
+  CHECK_THAT(error_of("8.6", "sm_100a"), Catch::StartsWith("PTX line 3: .target sm_100a is not executed here") &&
+                                             Catch::Contains("sm_80, sm_86") && Catch::Contains("sm_90a"));
+  CHECK_THAT(error_of("7.4", "sm_75"), Catch::Contains(".target sm_75"));
+  for (const char* target : {"sm_80", "sm_89", "sm_90", "sm_90a, debug"}) CHECK(error_of("7.4", target) == "");
 }
 
 TEST_CASE("ptx decoder: a form that the machine does not know is an error with its line", "[jit][sim]") {
