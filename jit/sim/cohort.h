@@ -90,7 +90,9 @@ class Cohort {
   void finish_launch(StreamState& stream, const Launch& launch);
   bool is_over(const StreamState& stream) const;
   bool advance_streams(std::vector<StreamState>& state, std::span<const std::vector<Launch>> streams);
+  const Warp* find_running(bool that_never_waits) const;
   void report_deadlock();
+  void report_limit(const Warp& warp, const std::string& limit);
   std::string describe_waits() const;
   std::string describe_group(const Warp& warp, const Group& group) const;
 
@@ -304,6 +306,7 @@ class Cohort {
   uint64_t events_ = 0;  ///< progress that others can see
   uint64_t now_ = 1000;  ///< what %globaltimer reads
   int idleness_ = 0, jumps_ = 0;
+  uint64_t idle_since_ = 0;  ///< instructions when the cohort's last progress was seen
   bool is_stopped_ = false, has_spun_ = false, has_computed_ = false, has_read_clock_ = false;
   int current_ = 0;                         ///< group of the warp that runs
   alignas(64) std::byte refused_[64] = {};  ///< where refused accesses go

@@ -50,7 +50,7 @@ void Cohort::report(ReportKind kind, const Site& site, const std::string& messag
   }
   r.message = fmt::format("{}: {}: {}", report_kind_name(kind), where, message);
   context_.reports.add(std::move(r));
-  if (context_.reports.is_flooded()) is_stopped_ = true;
+  if (context_.reports.is_enough()) is_stopped_ = true;
 }
 
 /// Merges groups that stand at the same instruction, then takes the smallest one that can run.
@@ -189,7 +189,10 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
     if (is_stopped_) return;
     if (flow != Flow::retry) ++current(warp).pc;
     if (flow == Flow::next) continue;
-    if (current(warp).state == GroupState::running) return;  // waits for another warp; comes back here
+    if (current(warp).state == GroupState::running) {  // waits for another warp; comes back here
+      has_spun_ = true;
+      return;
+    }
     current_ = pick_group(warp);
   }
 }

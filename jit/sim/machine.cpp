@@ -64,7 +64,7 @@ class GridRun {
   void work(int64_t begin, int64_t end) {
     try {
       Cohort cohort(context_, context_.first_cohort + static_cast<uint32_t>(begin));
-      for (int64_t item = begin; item < end && !context_.reports.is_flooded(); ++item) {
+      for (int64_t item = begin; item < end && !context_.reports.is_enough(); ++item) {
         cohort.run(grid_, static_cast<int>(item) * ctas_per_item_, ctas_per_item_, item);
         note_finished(item);
       }

@@ -3,6 +3,11 @@
 #include "jit/sim/report.h"
 
 namespace seqtile::sim {
+namespace {
+
+constexpr size_t kMost = 5000;
+
+}  // namespace
 
 std::string_view report_kind_name(ReportKind kind) {
   static constexpr std::string_view kNames[] = {"out of bounds",
@@ -31,6 +36,7 @@ std::string_view report_kind_name(ReportKind kind) {
 void ReportSink::add(Report report) {
   const std::lock_guard lock(mutex_);
   ++total_;
+  if (total_ > kMost || report.kind == ReportKind::limit) is_enough_ = true;
   if (reports_.size() >= max_kept_ || !seen_.emplace(report.kind, report.line).second) return;
   reports_.push_back(std::move(report));
 }

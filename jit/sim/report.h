@@ -1,6 +1,7 @@
 // jit/sim/report.h -- what the machine found wrong with a launch, as data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <string>
@@ -47,14 +48,15 @@ class ReportSink {
  public:
   explicit ReportSink(size_t max_kept) : max_kept_(max_kept) {}
   void add(Report report);
-  /// True when so many came that running on is pointless.
-  bool is_flooded() const { return total_ > 5000; }
+  /// True when running on is pointless: so many came, or the launch does not end.
+  bool is_enough() const { return is_enough_; }
   size_t total() const { return total_; }
   std::vector<Report> take() { return std::move(reports_); }
 
  private:
   std::mutex mutex_;
   size_t max_kept_, total_ = 0;
+  std::atomic<bool> is_enough_{false};
   std::set<std::pair<ReportKind, int>> seen_;
   std::vector<Report> reports_;
 };

@@ -3,7 +3,8 @@
 //
 // One rotation is a turn for every warp. Copies that were under way before a rotation arrive at its end (with a seed:
 // later). A deadlock is a rotation in which nobody can run, or many in which warps run but nothing happens that another
-// warp could see: a spin counts more than a long computation.
+// warp could see: a spin counts more than a long computation. A warp that does not even look for what others do is in a
+// loop without end, or a long one: only its instructions count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kRegistersPerCta = 65536;
 constexpr int kIdleLimit = 20000, kSpinWeight = 100;
+constexpr uint64_t kSilentLimit = uint64_t{1} << 26;
 constexpr uint64_t kClockJump = uint64_t{1} << 40;  ///< lets every deadline of a kernel pass
 
 uint32_t dim_index(uint32_t linear, const std::array<int, 3>& dims, int d) {
@@ -201,13 +203,15 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
 bool Cohort::rotate_until_done(int64_t index) {
   idleness_ = jumps_ = 0;
   const uint64_t limit = counters_.warp_instructions + context_.options.instruction_limit;
-  while (!is_stopped_) {
+  while (!is_stopped_ && !context_.reports.is_enough()) {
     const bool is_alive = std::any_of(warps_.begin(), warps_.end(), [](const Warp& w) { return !w.is_done; });
     if (!is_alive) break;
     const uint64_t before = events_;
     rotate();
     if (counters_.warp_instructions > limit) {
-      report(ReportKind::limit, {&warps_.front(), 0, -1}, "the limit of instructions is reached:" + describe_waits());
+      const Warp* running = find_running(false);
+      report_limit(running ? *running : warps_.front(),
+                   fmt::format("{} instructions", context_.options.instruction_limit));
       return false;
     }
     if (events_ != before || !loads_.empty()) idleness_ = 0, jumps_ = events_ != before ? 0 : jumps_;
@@ -227,6 +231,7 @@ void Cohort::rotate() {
     if (warp.is_done || is_stopped_) return;
     const uint32_t most = kFuel[is_random ? context_.options.seed % 4 : 0];
     run_slice(warp, is_random ? 1 + random_() % most : most);
+    warp.has_waited |= has_spun_;
   };
   if (is_random) {
     std::vector<size_t> order(warps_.size());
@@ -242,11 +247,17 @@ void Cohort::rotate() {
 
 /// Counts a rotation without progress; false when there will be none.
 bool Cohort::note_idle(int64_t index) {
-  bool is_runnable = false;
-  for (const Warp& warp : warps_)
-    for (const Group& group : warp.groups) is_runnable |= group.state == GroupState::running;
+  if (idleness_ == 0) {
+    idle_since_ = counters_.warp_instructions;
+    for (Warp& warp : warps_) warp.has_waited = false;
+    idleness_ = 1;
+    return true;
+  }
+  const bool is_runnable = find_running(false) != nullptr;
+  const Warp* endless = find_running(true);
+  const uint64_t silent = counters_.warp_instructions - idle_since_;
   idleness_ += has_computed_ ? 1 : kSpinWeight;
-  if (is_runnable && idleness_ < kIdleLimit) return true;
+  if (is_runnable && (endless ? silent < kSilentLimit : idleness_ < kIdleLimit)) return true;
   // clusters that started earlier still run: what these warps wait for may come from there
   if (is_runnable && context_.finished_prefix.load() < index) {
     std::this_thread::yield();
@@ -258,8 +269,17 @@ bool Cohort::note_idle(int64_t index) {
     idleness_ = 0;
     return true;
   }
-  report_deadlock();
+  if (endless) report_limit(*endless, fmt::format("{} instructions of which other warps see nothing", silent));
+  else report_deadlock();
   return false;
+}
+
+/// A warp that can run; with `that_never_waits` one that has not looked for what others do. Null: there is none.
+const Warp* Cohort::find_running(bool that_never_waits) const {
+  for (const Warp& warp : warps_)
+    for (const Group& group : warp.groups)
+      if (group.state == GroupState::running && !(that_never_waits && warp.has_waited)) return &warp;
+  return nullptr;
 }
 
 void Cohort::deliver_copies(size_t count) {
@@ -289,6 +309,13 @@ void Cohort::report_deadlock() {
     return report(ReportKind::divergence, {first, at.line, -1},
                   "only a part of the warp reaches an instruction that needs all of it:" + describe_waits());
   report(ReportKind::deadlock, {first, 0, -1}, "no warp can go on:" + describe_waits());
+}
+
+void Cohort::report_limit(const Warp& warp, const std::string& limit) {
+  const auto running = std::find_if(warp.groups.begin(), warp.groups.end(),
+                                    [](const Group& group) { return group.state == GroupState::running; });
+  const int line = running == warp.groups.end() ? 0 : code(warp, running->pc).line;
+  report(ReportKind::limit, {&warp, line, -1}, "still running after " + limit + ":" + describe_waits());
 }
 
 std::string Cohort::describe_group(const Warp& warp, const Group& group) const {

@@ -96,8 +96,9 @@ struct Warp {
   const Grid* grid = nullptr;
   uint32_t live = kAllLanes;
   bool is_done = false;
-  int rotation = 0;   ///< which group gets the next turn after a spin
-  int registers = 0;  ///< per thread, as setmaxnreg left it
+  bool has_waited = false;  ///< has looked for what others do since the cohort's last progress
+  int rotation = 0;         ///< which group gets the next turn after a spin
+  int registers = 0;        ///< per thread, as setmaxnreg left it
   uint32_t* regs = nullptr;
   std::vector<Group> groups;
   std::vector<std::byte> local;

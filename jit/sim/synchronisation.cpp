@@ -52,12 +52,10 @@ std::string Cohort::describe_thread(uint32_t thread) const {
 }
 
 void Cohort::publish(Warp& warp) {
-  if (++warp.clock[warp.id] >= kMaxTime)
-    throw Error(
-        ErrorCode::timeout,
-        fmt::format("more than {} synchronisations of one warp: an endless loop, or a launch to be made with the "
-                    "race check off",
-                    kMaxTime));
+  if (warp.clock[warp.id] + 1 >= kMaxTime)
+    return report_limit(
+        warp, fmt::format("{} synchronisations of one warp, all that the race check tells apart", warp.clock[warp.id]));
+  ++warp.clock[warp.id];
   warp.snapshot = nullptr;
 }
 

@@ -1,6 +1,7 @@
 // tests/jit/sim/async_test.cpp -- cp.async, mbarriers, bulk and tensor copies, clusters: right, and with seeded faults.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/error.h"
+#include "jit/executor.h"
 #include "jit/sim/tensor_map.h"
 #include "tests/jit/sim/sim_test.h"
 
@@ -186,6 +187,55 @@ TEST_CASE("ptx machine: each fault of a tensor copy is reported for what it is",
   CHECK_THAT(stuck.reports[0].message,
              Catch::Contains("mbarrier.try_wait") &&
                  Catch::Contains("mbarrier at shared + 4096: phase 0, 0 of 1 arrivals missing, 64 bytes outstanding"));
+}
+
+/// Warp 0 of each CTA waits as `wait` does, warp 1 runs `rest`.
+LaunchResult run_beside(const std::string& wait, const std::string& rest, uint32_t seed = 0) {
+  std::vector<uint32_t> out(32);
+  Bench bench;
+  bench.add(out);
+  bench.shape.threads = 64, bench.shape.grid = {3, 1, 1};
+  bench.options.seed = seed;
+  return bench.run(
+      kernel_text("setp.lt.u32 %p1, %r0, 32;\n@!%p1 bra OTHER;\n" + wait + "bra END;\nOTHER:\n" + rest + "END:"));
+}
+
+const std::string kBarrier = "bar.sync 0;\n";
+const std::string kSpin = "SPIN:\nld.acquire.gpu.global.u32 %r1, [%rd0];\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra SPIN;\n";
+
+TEST_CASE("ptx machine: a loop without end is a limit, whoever waits for it", "[jit][sim]") {
+  for (const std::string& wait : {kBarrier, kSpin})
+    for (const std::string work : {"add.u32 %r2, %r0, 1;\n", "bar.warp.sync -1;\n"}) {
+      const LaunchResult result = run_beside(wait, "LOOP:\n" + work + "bra LOOP;\n");
+      INFO(messages(result));
+      REQUIRE(result.num_reports == 1);  // the other CTAs are not run
+      const std::string& message = result.reports[0].message;
+      CHECK_THAT(message, Catch::StartsWith("limit: k, PTX line ") && Catch::Contains("CTA 0 warp 1: still running"));
+      CHECK_THAT(message, Catch::Contains(work[0] == 'a' ? " instructions of which other warps" : " synchronisations"));
+      CHECK_THAT(message, Catch::Contains(wait == kSpin ? "ld.acquire" : "barrier 0: 32 of 64 threads"));
+    }
+}
+
+TEST_CASE("ptx machine: a loop without end stops the other threads' CTAs too", "[jit][sim]") {
+  const auto executor = make_executor(2);
+  Bench bench;
+  bench.shape.grid = {8, 1, 1};
+  bench.options.executor = executor.get();
+  const LaunchResult result = bench.run(kernel_text("LOOP:\nbra LOOP;", 0));
+  INFO(messages(result));
+  REQUIRE(!result.reports.empty());
+  CHECK(result.num_reports <= 2);
+  CHECK(result.reports[0].kind == ReportKind::limit);
+}
+
+TEST_CASE("ptx machine: a spin that nobody ends is a deadlock", "[jit][sim]") {
+  for (const char* other : {"bar.sync 0;\n", "ret;\n", "bra SPIN;\n"})
+    for (const uint32_t seed : {0u, 1u, 2u, 3u}) {
+      const LaunchResult result = run_beside(kSpin, other, seed);
+      INFO(messages(result));
+      REQUIRE(!result.reports.empty());
+      CHECK(result.reports[0].kind == ReportKind::deadlock);
+    }
 }
 
 TEST_CASE("ptx machine: an infinite loop and a barrier that too few reach end with a report", "[jit][sim]") {
