@@ -24,6 +24,17 @@ std::string bucket_text(Bucket bucket) {
   return bucket.lo == bucket.hi ? fmt::format("{}", bucket.lo) : fmt::format("{}..{}", bucket.lo, bucket.hi);
 }
 
+/// The command that tunes what is missing.
+std::string tune_command(const autotune::Workload& workload, int64_t length, const EngineOptions& options,
+                         bool is_gpu) {
+  std::string line = "seqtile tune " + workload.operation;
+  for (const auto& [name, value] : workload.fields.values())
+    line += std::visit([&](const auto& v) { return fmt::format(" --set {}={}", name, v); }, value);
+  line += fmt::format(" --dtype {} --length {}", dtype_name(workload.dtype), length);
+  line += is_gpu ? " --device " + options.device : fmt::format(" --threads {}", workload.threads);
+  return options.cache.empty() ? line : line + " --cache " + options.cache;
+}
+
 }  // namespace
 
 void Handle::operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
@@ -139,9 +150,9 @@ void Handle::State::refuse_length(int64_t length) const {
 
 void Handle::State::refuse_miss(int64_t length) const {
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} at length {}: {}; tune it with `seqtile prewarm`, or open the engine with another miss "
-                          "policy",
-                          op_.name, length, miss_reason(length)));
+              fmt::format("{} at length {}: {}; tune it with `{}`, or open the engine with another miss policy",
+                          op_.name, length, miss_reason(length),
+                          tune_command(workload, length, core_->options, core_->parts.device->target().is_gpu())));
 }
 
 std::string Handle::State::miss_reason(int64_t length) const {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "autotune/bucket.h"
+#include "autotune/key_difference.h"
 #include "cache/artifact_db.h"
 #include "jit/base/log.h"
 
@@ -72,7 +73,7 @@ Snapshot StoreLayers::read() {
 
 std::vector<std::string> StoreLayers::key_difference(const cache::TuningKey& key) {
   for (const Layer& layer : layers_) {
-    auto difference = cache::nearest_key_difference(*layer.store, key);
+    auto difference = autotune::key_difference(*layer.store, key);
     if (!difference.empty()) return difference;
   }
   return {};

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -671,6 +672,30 @@ class BadInput(Cli):
             file.seek(os.path.getsize(self.path("damaged.db")) // 2 // page * page)
             file.write(b"\xff" * page)
         check = self.seqtile("cache", "check", "--cache", "damaged.db", "--json")
+    def test_the_next_step_can_be_pasted(self):
+        shutil.copy(self.path("tuning.db"), self.path("next step.db"))
+        explain = ["explain", *LINEAR[:-2], "--length", "40", "--device", "a100", "--cache", "next step.db"]
+        run = self.seqtile(*explain, "--json")
+        reason = run.json()["reason"]
+        self.assertEqual(run.code, 1)
+        self.assertRegex(reason, "nearest differs in device_kind: cuda wanted, cpu stored")
+        self.assertNotIn("threads", run.out)
+        step = shlex.split(re.search("`seqtile (.*)`", reason).group(1))
+        self.assertEqual(step[:2] + step[-4:], ["tune", "linear", "--device", "a100", "--cache", "next step.db"])
+        self.assertEqual(self.seqtile(*step, "--artifacts", "next_artifacts.db").code, 0)
+        self.assertEqual(self.seqtile(*explain).code, 0)
+        for device, threads in (["--device", "h200"], ""), ([], " --threads 1"):
+            step = f"run `seqtile prewarm --model model.json --lengths 33..40{threads}"
+            run = self.seqtile("prove", "--model", "model.json", "--lengths", "33..40", "--threads", "1", *device,
+                               *self.stores)
+            self.assertEqual(run.code, 1, run.err)
+            self.assertIn(step + f"{' '.join(['', *device])} --cache tuning.db", run.out)
+            self.assertEqual("threads" in run.out, not device)
+        for command in ["replay", "--model", "model.json", "--trace", "trace.csv"], ["explain", *LINEAR, "--length", "4"]:
+            run = self.seqtile(*command, "--device", "h200", "--cache", "absent.db")
+            self.assert_line(run, 2, "absent.db: no such file; `seqtile (tune linear|prewarm --model).* --device h200 .*"
+                                     "--cache absent.db` makes one")
+
         self.assertEqual(check.code, 1, check.out + check.err)
         self.assertFalse(check.json()["ok"])
         stores = ["--cache", "damaged.db", "--artifacts", "artifacts.db"]

@@ -9,6 +9,7 @@
 #include "jit/dtype.h"
 #include "tools/cli/binaries.h"
 #include "tools/cli/command.h"
+#include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
@@ -78,7 +79,7 @@ int run_ls(const Session&, const Options& options) {
     const std::string lengths = format_bucket(group.records.front().lo, group.records.back().hi);
     const Table header({"  operation", "records", "lengths", "workload, fields that are 0 or none left out"});
     Table& table = tables.try_emplace(group.key.device_name, header).first->second;
-    const auto workload = wrapped(short_fields(autotune::Fields::parse(group.key.workload_json)));
+    const auto workload = wrapped(short_fields(workload_fields(group.key)));
     table.add({"  " + group.key.operation, std::to_string(group.records.size()), lengths, workload[0]});
     for (size_t i = 1; i < workload.size(); ++i) table.add({"", "", "", workload[i]});
     list.push_back({{"operation", group.key.operation},
@@ -101,7 +102,8 @@ int run_show(const Session&, const Options& options) {
   const std::vector<KeyGroup> groups = groups_of(*store, options.operation);
   Json list = Json::array();
   for (const KeyGroup& group : groups) {
-    print_line(fmt::format("{} {} on {}", group.key.operation, group.key.workload_json, group.key.device_name));
+    print_line(
+        fmt::format("{} {} on {}", group.key.operation, workload_fields(group.key).json(), group.key.device_name));
     Table table({"  bucket", "origin", "median", "default", "config"});
     for (const cache::Record& record : group.records) {
       table.add({"  " + format_bucket(record.lo, record.hi), std::string(cache::origin_name(record.origin)),

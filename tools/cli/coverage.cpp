@@ -6,7 +6,9 @@
 #include <map>
 
 #include "autotune/bucket.h"
+#include "autotune/key_difference.h"
 #include "jit/error.h"
+#include "tools/cli/key_text.h"
 
 namespace seqtile::cli {
 namespace {
@@ -16,7 +18,8 @@ using autotune::Bucket;
 /// The reason why a stored binary cannot be used, or nothing. A configuration's answer is asked for once.
 class BinaryCheck {
  public:
-  BinaryCheck(Device& device, ArtifactStore& artifacts) : device_(device), artifacts_(artifacts) {}
+  BinaryCheck(Device& device, ArtifactStore& artifacts, std::string next_build)
+      : device_(device), artifacts_(artifacts), next_build_(std::move(next_build)) {}
 
   std::map<std::string, int64_t> stages;
 
@@ -29,7 +32,7 @@ class BinaryCheck {
  private:
   std::string load(const ArtifactKey& key) {
     auto binary = artifacts_.load(key);
-    if (!binary) return "no binary for its configuration; run `seqtile cache build`";
+    if (!binary) return "no binary for its configuration; run " + next_build_;
     try {
       const std::string stage = binary->stage;
       device_.load(std::move(*binary));
@@ -42,6 +45,7 @@ class BinaryCheck {
 
   Device& device_;
   ArtifactStore& artifacts_;
+  std::string next_build_;
   std::map<std::string, std::string> known_;
 };
 
@@ -53,19 +57,19 @@ void add_gap(Coverage& coverage, const std::string& operation, const Bucket& par
 
 }  // namespace
 
-Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, Device& device,
-                     cache::TuningStore& store, ArtifactStore& artifacts) {
+Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, const Options& options,
+                     Device& device, cache::TuningStore& store, ArtifactStore& artifacts) {
   const autotune::OpDef& op = registry.find(request.workload.operation);
   const cache::TuningKey key = autotune::make_key(op, request.workload, device.info(), autotune::TuneOptions{}.policy);
   const std::vector<cache::Record> records = store.records(key);
-  std::string no_record = "no record; run `seqtile prewarm`";
+  std::string no_record = "no record; run " + next_step("prewarm", options);
   if (records.empty()) {
-    const auto difference = cache::nearest_key_difference(store, key);
+    const auto difference = autotune::key_difference(store, key);
     if (!difference.empty()) no_record += " (nearest key differs in " + difference.front() + ")";
   }
 
   Coverage coverage;
-  BinaryCheck binaries(device, artifacts);
+  BinaryCheck binaries(device, artifacts, next_build(options));
   for (const Bucket& bucket : autotune::buckets(request.lo, request.hi)) {
     const Bucket part{std::max(bucket.lo, request.lo), std::min(bucket.hi, request.hi)};
     const auto record = std::find_if(records.begin(), records.end(), [&](const cache::Record& r) {

@@ -9,6 +9,7 @@
 #include "cache/tuning_store.h"
 #include "jit/artifact_store.h"
 #include "jit/device.h"
+#include "tools/cli/options.h"
 
 namespace seqtile::cli {
 
@@ -24,8 +25,8 @@ struct Coverage {
   std::vector<Gap> gaps;                  ///< neighbours with one reason are one gap
 };
 
-/// Looks at every bucket of the request; reads, never measures or compiles.
-Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, Device& device,
-                     cache::TuningStore& store, ArtifactStore& artifacts);
+/// Looks at every bucket of the request; reads, never measures or compiles. `options` are those of the model's command.
+Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, const Options& options,
+                     Device& device, cache::TuningStore& store, ArtifactStore& artifacts);
 
 }  // namespace seqtile::cli

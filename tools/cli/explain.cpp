@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/bucket.h"
+#include "autotune/key_difference.h"
 #include "autotune/tuner.h"
 #include "tools/cli/command.h"
+#include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
@@ -23,12 +25,13 @@ struct Answer {
 };
 
 /// What a modelled decision rests on is in the trial of its configuration.
-std::string modelled_reason(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
+std::string modelled_reason(const cache::Record& record, const std::vector<cache::TrialRow>& trials, Options options) {
   std::string reason = fmt::format("predicted for length {}: {} (default {})", record.measured_length,
                                    format_us(record.median_us), format_us(record.default_us));
   for (const cache::TrialRow& trial : trials)
     if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
-  return reason + "; nothing was measured: `seqtile tune` on the GPU does that";
+  options.device = "cuda";
+  return reason + "; nothing was measured: on the GPU " + next_step("tune", options) + " does that";
 }
 
 std::string reason_of(const cache::Record& record) {
@@ -41,13 +44,13 @@ std::string reason_of(const cache::Record& record) {
 }
 
 Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Bucket& bucket,
-                 const Target& target, const cache::TuningKey& key, cache::TuningStore& store) {
+                 const Target& target, const cache::TuningKey& key, cache::TuningStore& store, const Options& options) {
   const std::vector<cache::Record> records = store.records(key);
   for (const cache::Record& record : records)
     if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo && record.hi == bucket.hi)
       return {std::string(cache::origin_name(record.origin)),
               record.origin == cache::Origin::modelled
-                  ? modelled_reason(record, store.trials(key, record.bucket_version, record.lo, record.hi))
+                  ? modelled_reason(record, store.trials(key, record.bucket_version, record.lo, record.hi), options)
                   : reason_of(record),
               autotune::Config::parse(record.config_json),
               record.median_us,
@@ -58,16 +61,16 @@ Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, 
     const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
       return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
     });
-    answer = {
-        "nearest " + std::string(cache::origin_name(near->origin)),
-        fmt::format("the bucket has no record; nearest is {}; run `seqtile tune`", format_bucket(near->lo, near->hi)),
-        autotune::Config::parse(near->config_json)};
+    answer = {"nearest " + std::string(cache::origin_name(near->origin)),
+              fmt::format("the bucket has no record; nearest is {}; run {}", format_bucket(near->lo, near->hi),
+                          next_step("tune", options)),
+              autotune::Config::parse(near->config_json)};
     return answer;
   }
-  const auto difference = cache::nearest_key_difference(store, key);
-  answer.reason =
-      difference.empty() ? "the file has no record; run `seqtile tune`" : "no record of this key; nearest differs in ";
+  const auto difference = autotune::key_difference(store, key);
+  answer.reason = difference.empty() ? "the file has no record" : "no record of this key; nearest differs in ";
   for (size_t i = 0; i < difference.size(); ++i) answer.reason += (i ? "; " : "") + difference[i];
+  answer.reason += "; run " + next_step("tune", options);
   return answer;
 }
 
@@ -112,9 +115,9 @@ int run(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const autotune::Bucket bucket = autotune::bucket(length);
   const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
-  const Answer answer = answer_of(op, workload, bucket, device->target(), key, *store);
+  const Answer answer = answer_of(op, workload, bucket, device->target(), key, *store, options);
 
-  print_line(fmt::format("{} {}, length {}", op.name, workload.json(), length));
+  print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
   print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),
                          answer.origin, format_fields(answer.config), answer.reason));
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);

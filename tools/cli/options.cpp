@@ -13,6 +13,7 @@
 #include "autotune/bucket.h"
 #include "jit/device.h"
 #include "tools/cli/errors.h"
+#include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
@@ -224,7 +225,10 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   check_is_database("--cache", path);
   const bool exists = std::filesystem::exists(path);
   if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))
-    bad_input(fmt::format("--cache {}: no such file; `seqtile prewarm` or `seqtile tune` makes one", path));
+    bad_input(fmt::format("--cache {}: no such file; {} makes one", path,
+                          !options.model.empty()    ? next_step("prewarm", options)
+                          : !options.length.empty() ? next_step("tune", options)
+                                                    : "`seqtile prewarm` or `seqtile tune`"));
   auto store =
       cache::TuningStore::open(path, use == StoreUse::write ? cache::OpenMode::read_write : cache::OpenMode::read_only);
   const std::string status = store->status();

@@ -24,15 +24,16 @@ int run(const Session& session, const Options& options) {
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
-  Table table({"operation", "lengths", "covered", "threads", "binaries"});
+  const bool is_cpu = options.device == "cpu";
+  Table table({"operation", "lengths", "covered", is_cpu ? "threads" : "device", "binaries"});
   std::map<std::string, int64_t> stages;
   Json missing = Json::array();
   int64_t pairs = 0, covered = 0;
   for (const autotune::TuneRequest& request : requests) {
     const auto device = open_device_of(options, request.workload.threads);
-    const Coverage coverage = coverage_of(session.registry, request, *device, *store, *artifacts);
+    const Coverage coverage = coverage_of(session.registry, request, options, *device, *store, *artifacts);
     table.add({request.label, format_count(coverage.lengths), format_count(coverage.covered),
-               std::to_string(request.workload.threads), list_stages(coverage.stages)});
+               is_cpu ? std::to_string(request.workload.threads) : options.device, list_stages(coverage.stages)});
     for (const auto& [stage, count] : coverage.stages) stages[stage] += count;
     for (const Gap& gap : coverage.gaps)
       missing.push_back({{"operation", gap.operation}, {"lo", gap.lo}, {"hi", gap.hi}, {"reason", gap.reason}});

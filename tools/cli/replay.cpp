@@ -11,6 +11,7 @@
 #include "autotune/bucket.h"
 #include "jit/device_profile.h"
 #include "tools/cli/command.h"
+#include "tools/cli/key_text.h"
 #include "tools/cli/layer_runner.h"
 #include "tools/cli/model_requests.h"
 #include "tools/cli/output.h"
@@ -100,7 +101,7 @@ LayerReport execute(const Session& session, double seconds, const std::vector<Se
 }
 
 void print_summary(const Trace& trace, const Stream& stream, const LookupReport& lookups, LayerReport& layers,
-                   const EngineCounters& counters, const Percentiles& call_us) {
+                   const EngineCounters& counters, const Percentiles& call_us, const std::string& next_prewarm) {
   print_line(fmt::format("{} requests (lines {} to {} of the trace, {} broken rows left out), {} distinct lengths",
                          format_count(trace.requests.size()), trace.first_line, trace.last_line,
                          format_count(trace.broken_rows), format_count(stream.distinct_lengths)));
@@ -112,7 +113,7 @@ void print_summary(const Trace& trace, const Stream& stream, const LookupReport&
                          lookups.lookup_ns.p50, lookups.lookup_ns.p99));
   for (const std::string& line : lookups.miss_lines) print_line("  miss: " + line);
   if (lookups.misses > 0 && layers.layers == 0)
-    print_line("nothing was executed; cover these lengths with `seqtile prewarm`");
+    print_line("nothing was executed; cover these lengths with " + next_prewarm);
   if (layers.layers > 0)
     print_line(
         fmt::format("{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; "
@@ -177,7 +178,7 @@ int run(const Session& session, const ReplayOptions& given) {
   const Percentiles call_us = percentiles(layers.call_us);
   const auto times = record_times(session.registry, operations, stream.calls, engine->device(), *store);
 
-  print_summary(trace, stream, lookups, layers, counters, call_us);
+  print_summary(trace, stream, lookups, layers, counters, call_us, next_step("prewarm", options));
   if (options.json)
     print_json({{"requests", trace.requests.size()},
                 {"broken_rows", trace.broken_rows},
