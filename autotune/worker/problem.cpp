@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/worker/problem.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -73,15 +74,11 @@ bool is_static(const ArgSpec& arg) {
 }  // namespace
 
 Pages::Pages(size_t bytes) : size_(std::max<size_t>(bytes, 1)) {
-  // The kernel promises more than there is, and takes it back from a process that has begun to use it.
-  const size_t all = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  void* memory = MAP_FAILED;
-  if (size_ <= all)
-    memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(ErrorCode::out_of_resources, "one tensor of the call needs " + std::to_string(size_) +
-                                                 " bytes of memory, this machine has " + std::to_string(all) +
-                                                 "; take shorter lengths");
+    throw Error(ErrorCode::out_of_resources,
+                fmt::format("one tensor of the call needs {} bytes of memory and cannot get them; take shorter lengths",
+                            size_));
   data_ = static_cast<std::byte*>(memory);
   if (size_ >= size_t{4} << 20) madvise(data_, size_, MADV_HUGEPAGE);
 }
@@ -119,6 +116,25 @@ size_t tensor_bytes(const Tensor& tensor) {
   return static_cast<size_t>(tensor.sizes[0] * tensor.strides[0] * dtype_bytes(tensor.dtype));
 }
 
+// The kernel promises more than there is, and takes it back from a process that has begun to use it. In floating point:
+// sizes that a program is asked for by mistake exceed 64 bits.
+void check_memory(const OpDef& op, const Workload& workload, int64_t length) {
+  const Schema schema = op.schema(workload);
+  const auto symbols = call_symbols(op, workload, schema, length);
+  double bytes = 0;
+  for (const ArgSpec& arg : schema.args) {
+    double elements = 1;
+    for (const Dim& dim : arg.dims) elements *= static_cast<double>(dim_value(dim, arg, schema, symbols));
+    bytes += elements * static_cast<double>(dtype_bytes(arg.dtype));
+  }
+  const double all = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes > all)
+    throw Error(ErrorCode::out_of_resources,
+                fmt::format("the tensors of {} at length {} need {:.0f} bytes of memory, this machine has {:.0f}; take "
+                            "shorter lengths",
+                            op.name, length, bytes, all));
+}
+
 void fill_normal(void* data, DType dtype, size_t count, double scale, size_t phase) {
   const size_t size = static_cast<size_t>(dtype_bytes(dtype));
   if (!is_float(dtype)) {
@@ -137,6 +153,7 @@ void fill_normal(void* data, DType dtype, size_t count, double scale, size_t pha
 
 CheckBuffers::CheckBuffers(const OpDef& op, const Workload& workload, int64_t max_length)
     : op_(op), workload_(workload), schema_(op.schema(workload)), weight_filled_(schema_.args.size()) {
+  check_memory(op, workload, max_length);
   problem_.workload = &workload_;
   problem_.schema = &schema_;
   const auto symbols = call_symbols(op_, workload_, schema_, max_length);

@@ -767,8 +767,14 @@ class Interrupt(Cli):
         self.assert_ctrl_c_ends(*replay, "--trace", "trace.csv", *layers)
 
     def test_a_call_that_no_memory_holds(self):
-        run = self.seqtile("simulate", *LINEAR, "--length", str(2**40 // 96))
-        self.assert_line(run, 3, r"needs \d+ bytes of memory.*shorter")
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        one, all_together = 2**40 // 96, int(memory * 0.6) // (4 * 96)  # of x, y is larger by a third
+        for length in one, all_together:
+            for command in "simulate", "tune":
+                store = ["--cache", "large.db"] if command == "tune" else []
+                run = self.seqtile(command, *LINEAR, "--length", str(length), *store, limit=60)
+                self.assert_line(run, 3, r"tensors of linear at length \d+ need \d+ bytes of memory.*shorter")
+        self.assertFalse(os.path.exists(self.path("large.db")))
 
     def test_compile_takes_no_device(self):
         for device in "sim:sm_80", "h200":

@@ -7,18 +7,22 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/bucket.h"
+#include "autotune/worker/problem.h"
+#include "jit/device_profile.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
 namespace {
 
-/// Some workloads are refused only when a configuration is chosen: before anything is opened, stored or promised.
-void check_configurable(const Session& session, const std::vector<autotune::TuneRequest>& requests,
-                        const Target& target) {
+/// Some workloads are refused only when a configuration is chosen or a call is made: before anything is opened, stored
+/// or promised.
+void check_requests(const Session& session, const std::vector<autotune::TuneRequest>& requests, const Device& device) {
+  const bool is_measured = device.info().kind != "sim" && !profile_of(device);
   for (const autotune::TuneRequest& request : requests) {
     const autotune::OpDef& op = session.registry.find(request.workload.operation);
     for (const autotune::Bucket& bucket : autotune::buckets(request.lo, request.hi))
-      op.default_config(request.workload, bucket.hi, target);
+      op.default_config(request.workload, bucket.hi, device.target());
+    if (is_measured) autotune::check_memory(op, request.workload, request.hi);
   }
 }
 
@@ -122,7 +126,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   install_interrupt_handler();
   tune_options.interrupt = &interrupt_flag();
   const auto device = open_device_of(options, requests.at(0).workload.threads);
-  check_configurable(session, requests, device->target());
+  check_requests(session, requests, *device);
   if (options.dry_run) return print_plan(session, options, requests, tune_options);
 
   const auto store = open_store_of(options, StoreUse::write);
