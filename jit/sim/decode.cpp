@@ -292,8 +292,13 @@ class Decoder {
 
 Program decode(const PtxModule& module, std::string_view kernel) {
   const PtxKernel* found = module.find(kernel);
-  if (found == nullptr)
-    throw Error(ErrorCode::invalid_argument, fmt::format("the PTX text has no kernel '{}'", kernel));
+  if (found == nullptr) {
+    std::string others;
+    for (const PtxKernel& other : module.kernels)
+      others += fmt::format("{}'{}'", others.empty() ? "" : ", ", other.name);
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the PTX text has no kernel '{}'; it has {}", kernel, others.empty() ? "none" : others));
+  }
   return Decoder(module, *found).run();
 }
 

@@ -29,7 +29,9 @@ void PtxLexer::fail(const std::string& expected) {
   if (pos_ < text_.size()) {
     size_t end = pos_;
     while (end < text_.size() && end < pos_ + 24 && is_dotted(text_[end])) ++end;
-    found = "'" + std::string(text_.substr(pos_, std::max<size_t>(end - pos_, 1))) + "'";
+    const auto byte = static_cast<unsigned char>(text_[pos_]);
+    found = byte < ' ' || byte > '~' ? "byte " + std::to_string(byte)
+                                     : "'" + std::string(text_.substr(pos_, std::max<size_t>(end - pos_, 1))) + "'";
   }
   fail_at(line_, "expected " + expected + ", found " + found);
 }

@@ -253,8 +253,11 @@ class Json(Cli):
         self.assert_line(run, 2, "no ptxas.*SEQTILE_PTXAS")
         self.assert_line(self.seqtile(*norm, "--emit", "cubin"), 2, "--output")
         self.assert_line(self.seqtile(*norm, "--emit", "asm"), 2, "tile, ll, ptx and cubin")
-        run = self.seqtile(*norm, "--json", env=dict(self.env, SEQTILE_PTXAS="/absent"))
-        self.assert_line(run, 2, "no such program")
+        self.write("not_a_program", "")
+        for path in "/absent", self.path("not_a_program"), self.work:
+            run = self.seqtile(*norm, "--json", env=dict(self.env, SEQTILE_PTXAS=path))
+            self.assert_line(run, 2, f"SEQTILE_PTXAS={path}: there is no such program")
+            self.assertEqual(run.json()["error"]["code"], "unsupported")
         run = self.seqtile(*norm, "--emit", "cubin", "-o", "norm.cubin", "--json")
         if run.code == 2:
             return  # this machine has no ptxas
@@ -389,6 +392,15 @@ class Json(Cli):
             self.assertRegex(run.out, pattern)
             self.assert_fields(run.json(), {"symbol": str, "target": str, "code_bytes": int, "compile_ms": NUMBER})
 
+    def test_compile_to_standard_output(self):
+        for emit in ["--emit", "asm"], ["--target", "sm_80", "--emit", "ptx"]:
+            text = self.seqtile("compile", *LINEAR, "--length", "40", *emit)
+            run = self.seqtile("compile", *LINEAR, "--length", "40", *emit, "-o", "-")
+            self.assertEqual((run.code, run.out), (0, text.out), run.err)
+        self.assertFalse(os.path.exists(self.path("-")))
+        run = self.seqtile("compile", *LINEAR, "--length", "40", "--target", "sm_80", "--emit", "cubin", "-o", "-", "--json")
+        self.assert_line(run, 2, "--emit cubin: .*without --json")
+
     def test_compile_for_a_target_of_another_machine(self):
         run = self.seqtile("compile", "rms_norm", "--set", "n=576", "--length", "64", "--emit", "ll",
                            env=dict(self.env, SEQTILE_CPU_TARGET="neon"))
@@ -519,7 +531,16 @@ class BadInput(Cli):
         self.assert_line(self.seqtile("simulate", *NORM, "--device", "cpu"), 2, "cpu.*is not simulated; use sim:sm_80")
         self.assert_line(self.seqtile("simulate", *NORM, "--device", "sim:sm_70"), 2, "sim:sm_70.*sim:sm_80")
         self.assert_line(self.seqtile("simulate", *NORM, "--config", "rows=3"), 2, "rows=3")
-        self.assert_line(self.seqtile("simulate", *NORM, "--ptx", "absent.ptx"), 2, "absent.ptx: no such file")
+        with open(self.path("binary.ptx"), "wb") as file:
+            file.write(b"\x7fELF\0\0\1")
+        for text, name in ("", "empty.ptx"), ("hello\n", "words.ptx"), (".version 8.0\n.target sm_80\n", "nothing.ptx"), \
+                (".version 8.0\n.target sm_100a\n", "later.ptx"):
+            self.write(name, text)
+        for name, pattern in (("absent.ptx", "no such file"), ("empty.ptx", "is empty, not PTX; .seqtile compile"),
+                              ("binary.ptx", "is binary, not PTX; .seqtile compile"), (".", "is a folder"),
+                              ("words.ptx", "PTX line 1: .*'hello'"), ("nothing.ptx", "no kernel .*it has none"),
+                              ("later.ptx", r"PTX line 2: \.target sm_100a is not executed here")):
+            self.assert_line(self.seqtile("simulate", *NORM, "--ptx", name), 2, f"--ptx {name}: .*{pattern}")
         for command in ("compile", "explain"):
             run = self.seqtile(command, *LINEAR, "--length", "4", "--device", "xyz")
             self.assert_line(run, 2, "unknown device.*xyz")
@@ -651,27 +672,6 @@ class BadInput(Cli):
         self.assertEqual(mended.json()["binaries"], 2)
         self.assertEqual(self.seqtile(*build).json()["compiled"], 0)
 
-    def test_trace_rows(self):
-        rows = TRACE.split("\n")
-        rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]
-        self.write("rows.csv", "\n".join(rows))
-        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
-        run = self.seqtile(*replay, "--trace", "rows.csv", "--json")
-        self.assertEqual(run.code, 0, run.err)
-        self.assertIn("line 3", run.err)
-        self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
-        self.assert_line(self.seqtile(*replay, "--trace", "absent.csv"), 2, "absent.csv")
-        self.assert_line(self.seqtile(*replay, "--trace", self.write("empty.csv", "")), 2, "empty.csv")
-        self.assert_line(self.seqtile(*replay, "--trace", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
-        self.assert_line(self.seqtile(*replay, "--trace", "trace.csv", "--policy", "guess"), 2, "guess")
-
-    def test_damaged_page_costs_records_only(self):
-        shutil.copy(self.path("tuning.db"), self.path("damaged.db"))
-        with open(self.path("damaged.db"), "r+b") as file:
-            page = 4096  # the whole of it: in its middle there may be nothing
-            file.seek(os.path.getsize(self.path("damaged.db")) // 2 // page * page)
-            file.write(b"\xff" * page)
-        check = self.seqtile("cache", "check", "--cache", "damaged.db", "--json")
     def test_the_next_step_can_be_pasted(self):
         shutil.copy(self.path("tuning.db"), self.path("next step.db"))
         explain = ["explain", *LINEAR[:-2], "--length", "40", "--device", "a100", "--cache", "next step.db"]
@@ -696,6 +696,27 @@ class BadInput(Cli):
             self.assert_line(run, 2, "absent.db: no such file; `seqtile (tune linear|prewarm --model).* --device h200 .*"
                                      "--cache absent.db` makes one")
 
+    def test_trace_rows(self):
+        rows = TRACE.split("\n")
+        rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]
+        self.write("rows.csv", "\n".join(rows))
+        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
+        run = self.seqtile(*replay, "--trace", "rows.csv", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertIn("line 3", run.err)
+        self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
+        self.assert_line(self.seqtile(*replay, "--trace", "absent.csv"), 2, "absent.csv")
+        self.assert_line(self.seqtile(*replay, "--trace", self.write("empty.csv", "")), 2, "empty.csv")
+        self.assert_line(self.seqtile(*replay, "--trace", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
+        self.assert_line(self.seqtile(*replay, "--trace", "trace.csv", "--policy", "guess"), 2, "guess")
+
+    def test_damaged_page_costs_records_only(self):
+        shutil.copy(self.path("tuning.db"), self.path("damaged.db"))
+        with open(self.path("damaged.db"), "r+b") as file:
+            page = 4096  # the whole of it: in its middle there may be nothing
+            file.seek(os.path.getsize(self.path("damaged.db")) // 2 // page * page)
+            file.write(b"\xff" * page)
+        check = self.seqtile("cache", "check", "--cache", "damaged.db", "--json")
         self.assertEqual(check.code, 1, check.out + check.err)
         self.assertFalse(check.json()["ok"])
         stores = ["--cache", "damaged.db", "--artifacts", "artifacts.db"]
@@ -727,9 +748,16 @@ class BadInput(Cli):
         self.assertEqual(self.seqtile("cache", "check", "--cache", "locked.db").code, 0)
 
     def test_errors_are_json_too(self):
-        run = self.seqtile("explain", *LINEAR, "--length", "0", *self.stores, "--json")
-        self.assertEqual(run.code, 2)
-        self.assertEqual(run.json()["error"]["code"], "invalid_argument")
+        absent, norm = ["--model", "absent.json"], ["rms_norm", "--set", "n=96", "--length", "0"]
+        for command in (["prewarm", *absent, "--lengths", "1..4"], ["prewarm", *absent, "--lengths", "1..4", "--dry-run"],
+                        ["tune", *norm], ["prove", *absent, "--lengths", "1..4"],
+                        ["replay", *absent, "--trace", "trace.csv"], ["report", "--prewarm", "no", "--replay", "no"],
+                        ["explain", *norm, *self.stores], ["compile", *norm], ["simulate", *norm],
+                        *(["cache", part, "--cache", "absent.db"] for part in ("check", "ls", "stats", "build")),
+                        ["cache", "show", "linear", "--cache", "absent.db"]):
+            run = self.seqtile(*command, "--json")
+            self.assertEqual((run.code, run.json()["error"]["code"]), (2, "invalid_argument"), command)
+            self.assertEqual(run.err, f"seqtile: {run.json()['error']['message']}\n")
 
 
 class Interrupt(Cli):

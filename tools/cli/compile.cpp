@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -45,20 +46,23 @@ Target compile_target(const std::string& given) {
   return is_executable(target) && target.name == host_target().name ? host_target() : target;
 }
 
+bool is_for_stdout(const CompileOptions& options) { return options.output.empty() || options.output == "-"; }
+
 /// Refuses what this target's compilation has no stage for, and bytes for a terminal.
 void check_emit(const CompileOptions& options, const Target& target) {
   const bool is_of_gpus = options.emit == "ptx" || options.emit == "cubin", is_of_cpus = options.emit == "asm";
   if (target.is_gpu() ? is_of_cpus : is_of_gpus)
     bad_input(fmt::format("--emit {}: compiling for {} has no such stage; there are tile, ll{}", options.emit,
                           target.name, target.is_gpu() ? ", ptx and cubin" : " and asm"));
-  if (options.emit == "cubin" && options.output.empty())
-    bad_input("--emit cubin: a cubin is not text; name a file for it with --output");
+  const bool is_shown = options.output.empty() || isatty(STDOUT_FILENO) == 1 || options.json;
+  if (options.emit == "cubin" && is_for_stdout(options) && is_shown)
+    bad_input("--emit cubin: a cubin is not text; name a file for it with --output, or - for a pipe without --json");
   if (options.emit.empty() && !options.output.empty()) bad_input("--output: say with --emit which stage it is for");
 }
 
 /// The target with its assembler where the cubin, or what ptxas says of it, is part of the answer.
 Target with_cubin(const CompileOptions& options, const Target& target) {
-  const bool is_text_only = !options.emit.empty() && options.output.empty() && !options.json;
+  const bool is_text_only = !options.emit.empty() && options.emit != "cubin" && is_for_stdout(options) && !options.json;
   if (!target.is_gpu() || is_text_only) return target;
   Target with = assembled(target);
   if (options.emit == "cubin" && with.cubin_arch.empty())
@@ -69,7 +73,8 @@ Target with_cubin(const CompileOptions& options, const Target& target) {
 }
 
 void write_stage(const CompileOptions& options, std::string_view text) {
-  if (options.output.empty()) return print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
+  if (options.emit == "cubin" && is_for_stdout(options)) return print_text(text);
+  if (is_for_stdout(options)) return print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
   std::ofstream file(options.output, std::ios::binary);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.flush()) throw Error(ErrorCode::io, fmt::format("--output {}: cannot be written", options.output));
@@ -97,16 +102,11 @@ void print_summary(const KernelBinary& binary, const Target& target, const autot
 }
 
 Json summary_json(const std::string& operation, const KernelBinary& binary, const autotune::Config& config, double ms) {
-  Json json{{"operation", operation},
-            {"symbol", binary.symbol},
-            {"target", binary.target},
-            {"stage", binary.stage},
-            {"code_bytes", binary.code.size()},
-            {"arena_bytes", binary.arena_bytes},
-            {"threads", binary.gpu.threads},
-            {"shared_bytes", binary.gpu.shared_bytes},
-            {"loop", binary.gpu.loop},
-            {"compile_ms", ms},
+  Json json{{"operation", operation},           {"symbol", binary.symbol},
+            {"target", binary.target},          {"stage", binary.stage},
+            {"code_bytes", binary.code.size()}, {"arena_bytes", binary.arena_bytes},
+            {"threads", binary.gpu.threads},    {"shared_bytes", binary.gpu.shared_bytes},
+            {"loop", binary.gpu.loop},          {"compile_ms", ms},
             {"config", fields_json(config)}};
   if (const auto& use = binary.resources) {
     json["registers"] = use->registers;
@@ -176,7 +176,7 @@ int run(const Session& session, const CompileOptions& options) {
     throw Error(ErrorCode::unsupported, fmt::format("--emit cubin: {} does not know {}; install a newer CUDA toolkit",
                                                     target.ptxas, target.cubin_arch));
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  if (options.emit.empty() || !options.output.empty()) print_summary(binary, target, config, ms);
+  if (options.emit.empty() || !is_for_stdout(options)) print_summary(binary, target, config, ms);
   Json json = summary_json(op.name, binary, config, ms);
   if (options.repeat > 0) time_again(*function, target, options.repeat, json);
   if (options.json) print_json(json);
@@ -201,7 +201,9 @@ void add_compile(CLI::App& app, Session& session) {
   command.get_option("--length")->required();
   command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly); for GPUs ptx or cubin")
       ->check(CLI::IsMember({"tile", "ll", "asm", "ptx", "cubin"}));
-  command.add_option("-o,--output", options->output, "Write that stage to a file and print what the kernel needs")
+  command
+      .add_option("-o,--output", options->output,
+                  "Write that stage to a file, - being standard output, and print what the kernel needs")
       ->type_name("FILE");
   command
       .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")

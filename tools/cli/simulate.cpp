@@ -32,14 +32,28 @@ struct Outcome {
   double max_rel_err = 0, seconds = 0;
 };
 
+constexpr const char* kPtxAdvice = "`seqtile compile OP ... --target sm_80 --emit ptx` prints such a text";
+
 KernelBinary read_ptx(KernelBinary binary, const std::string& path) {
-  check_is_file("--ptx", path, "`seqtile compile OP ... --target sm_80 --emit ptx` prints one");
+  check_is_file("--ptx", path, kPtxAdvice);
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   const std::string bytes = text.str();
+  if (bytes.empty() || bytes.find('\0') != std::string::npos)
+    bad_input(fmt::format("--ptx {}: is {}, not PTX; {}", path, bytes.empty() ? "empty" : "binary", kPtxAdvice));
   binary.code.assign(reinterpret_cast<const std::byte*>(bytes.data()),
                      reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size());
   return binary;
+}
+
+/// What is wrong with a text of the caller's is said with its file.
+std::unique_ptr<LoadedKernel> load(Device& device, KernelBinary binary, const std::string& ptx) {
+  try {
+    return device.load(std::move(binary));
+  } catch (const Error& error) {
+    if (ptx.empty()) throw;
+    throw Error(error.code(), fmt::format("--ptx {}: {}", ptx, error.what()));
+  }
 }
 
 Outcome run_call(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length, Device& device,
@@ -89,7 +103,7 @@ int run(const Session& session, const SimulateOptions& options) {
   if (!options.ptx.empty()) binary = read_ptx(std::move(binary), options.ptx);
   const std::string symbol = binary.symbol;
   const autotune::LoadedCandidate candidate{
-      config, device->load(std::move(binary)), op.grid(workload, config),
+      config, load(*device, std::move(binary), options.ptx), op.grid(workload, config),
       op.workspaces ? op.workspaces(workload, config) : std::vector<autotune::Workspace>{}};
 
   set_simulation(*device, {.profile = options.profile, .seed = options.seed});

@@ -107,6 +107,7 @@ TEST_CASE("ptx parser: errors name the line and what was found", "[jit][sim]") {
   CHECK_THAT(parse_error(kernel_text("@%r1 bra x;\nx:")), Catch::Contains("not a predicate"));
   CHECK_THAT(parse_error(kernel_text("add.s32 %r1, %r2 %r3;")), Catch::Contains("expected ';', found '%r3'"));
   CHECK_THAT(parse_error(".visible .func f() { ret; }"), Catch::Contains("calls are not supported"));
+  CHECK(parse_error("\x1b[31m") == "PTX line 1: expected a directive, found byte 27");
   CHECK_THAT(parse_error(".version\n 8.x"), Catch::Equals("PTX line 2: expected a version, found '8.x'"));
 }
 
@@ -125,6 +126,7 @@ TEST_CASE("ptx parser: versions and targets that are not executed are refused", 
 TEST_CASE("ptx decoder: a form that the machine does not know is an error with its line", "[jit][sim]") {
   CHECK_THAT(decode_error("add.rz.f32 %f1, %f2, %f3;"),
              Catch::Contains("does not know the form add.rz.f32") && Catch::StartsWith("PTX line 14"));
+  CHECK_THROWS_WITH(decode_text(kernel_text(""), "f"), Catch::Contains("no kernel 'f'; it has 'k'"));
   CHECK_THAT(decode_error("tcgen05.alloc.cta_group::1.sync.aligned.b32 [%r1], 32;"), Catch::Contains("tcgen05"));
   CHECK_THAT(decode_error("add.s32 %r1, %rd2, %r3;"), Catch::Contains("%rd2 of type .b64 does not fit"));
   CHECK_THAT(decode_error("add.s32 %r1, %r2;"), Catch::Contains("operands"));
