@@ -5,8 +5,9 @@ seqtile_test(jit
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
   jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
-  jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp jit/codegen/nvptx/ptxas_test.cpp
-  jit/codegen/nvptx/tma_plan_test.cpp jit/codegen/streams_test.cpp
+  jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp
+  jit/codegen/nvptx/ptxas_test.cpp jit/codegen/nvptx/synchronisation_test.cpp jit/codegen/nvptx/tma_plan_test.cpp
+  jit/codegen/streams_test.cpp
   jit/sim/async_test.cpp jit/sim/execution_test.cpp jit/sim/faults_test.cpp jit/sim/forms_test.cpp
   jit/sim/hopper_test.cpp jit/sim/matrix_test.cpp jit/sim/memory_order_test.cpp jit/sim/parser_test.cpp
   jit/sim/scalar_test.cpp jit/sim/tensor_copy_test.cpp jit/sim/warp_memory_test.cpp

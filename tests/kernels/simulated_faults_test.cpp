@@ -8,6 +8,7 @@
 #include <span>
 
 #include "autotune/launch.h"
+#include "autotune/worker/problem.h"
 #include "jit/compiler.h"
 #include "jit/error.h"
 #include "jit/sim/sim_device.h"
@@ -57,10 +58,11 @@ class TextCall {
     autotune::KernelCall call;
     const autotune::CallLayout layout(*call_.problem().schema, true);
     layout.bind(call_.problem().tensors, call_.problem().symbols[0], {}, call);
-    layout.finish({}, nullptr, call);
-    call_.poison_outputs();
     // anew, so that nothing of an earlier run is remembered
     device_->forget_memory();
+    append_workspaces(call);
+    layout.finish({}, nullptr, call);
+    call_.poison_outputs();
     for (size_t i = 0; i < call_.memory().size(); ++i)
       device_->register_memory(call_.problem().schema->args[i].name, call_.memory()[i]->bytes());
     try {
@@ -74,6 +76,18 @@ class TextCall {
   }
 
  private:
+  void append_workspaces(autotune::KernelCall& call) {
+    workspaces_.clear();
+    if (!op_.workspaces) return;
+    for (const autotune::Workspace& workspace : op_.workspaces(workload_, config_)) {
+      const int64_t elements = workspace.elements.value(call.symbol_values());
+      const autotune::Pages& pages =
+          workspaces_.emplace_back(static_cast<size_t>(elements * dtype_bytes(workspace.dtype)));
+      device_->register_memory(workspace.name, {pages.data(), pages.size()});
+      autotune::append_workspace(call, pages.data(), elements);
+    }
+  }
+
   /// Of the element that check() speaks of: "y row 3 element 17: ...".
   std::string last_store(const std::string& wrong) {
     char name[32] = {};
@@ -101,6 +115,7 @@ class TextCall {
   GuardedCall call_;
   autotune::Config config_;
   KernelBinary binary_;
+  std::vector<autotune::Pages> workspaces_;
   std::vector<int64_t> rows_;
   std::vector<std::vector<double>> want_;
 };
@@ -122,6 +137,14 @@ const KernelCase kShortLinear{"linear", {{"n", int64_t{192}}, {"k", int64_t{96}}
 const KernelCase kAttention{
     "attention_forward",
     {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string("prefill")}}};
+/// Four programs a group of heads; the one that arrives last merges what all have left in workspaces.
+const TextCase kDecode{
+    {"attention_forward",
+     {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string("decode")}}},
+    "sm_80",
+    DType::bf16,
+    300,
+    {{"splits", 4}}};
 // TMA, mbarriers and wgmma: the loops that fit the Hopper form
 const TextCase kHopperLinear{kLinear,
                              "sm_90a",
@@ -141,8 +164,8 @@ const TextCase kHopperCluster{
 }  // namespace
 
 TEST_CASE("simulated: forty random schedules of every kind of kernel find nothing", "[kernels][sim]") {
-  const std::vector<TextCase> cases = {{kSoftmax},    {kNorm},          {kLinear},     {kAttention},
-                                       kHopperLinear, kHopperAttention, kHopperCluster};
+  const std::vector<TextCase> cases = {{kSoftmax}, {kNorm},       {kLinear},        {kAttention},
+                                       kDecode,    kHopperLinear, kHopperAttention, kHopperCluster};
   for (const TextCase& test_case : cases) {
     TextCall call(test_case);
     const std::string text = call.text();
@@ -195,6 +218,20 @@ TEST_CASE("simulated: faults in the portable form are reported for what they are
                            {"an accumulator that nobody set", R"(mov\.f32\s+%f\d+, 0f00000000;)", "", 0,
                             "uninitialised register", "%f"},
                        });
+}
+
+TEST_CASE("simulated: faults between the programs of a decode step are reported for what they are",
+          "[kernels][sim][fault]") {
+  const char* const arrival = R"(atom\.acq_rel\.gpu)";
+  const char* const before = R"(bar\.sync\s+0;((?:(?!bar\.sync)[\s\S])*?atom\.acq_rel))";
+  const char* const after = R"((atom\.acq_rel(?:(?!bar\.sync)[\s\S])*?)bar\.sync\s+0;)";
+  check_all(kDecode,
+            {{"the arrival is relaxed", arrival, "atom.relaxed.gpu", 0, "race", "partial_"},
+             {"the arrival does not release", arrival, "atom.acquire.gpu", 0, "race", "partial_"},
+             {"the arrival does not acquire", arrival, "atom.release.gpu", 0, "race", "partial_"},
+             {"the arrival is for the block only", arrival, "atom.acq_rel.cta", 0, "scope too narrow|race", " + "},
+             {"the block arrives before all of it has stored", before, "$1", 0, "race", "shared + "},
+             {"threads do not wait for the arrival's answer", after, "$1", 0, "race|uninitialised", "shared + "}});
 }
 
 TEST_CASE("simulated: faults in the Hopper form are reported for what they are", "[kernels][sim][fault]") {
