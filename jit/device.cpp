@@ -64,7 +64,7 @@ std::vector<DeviceInfo> list_gpus() {
   try_to([&] {
     const auto driver = cuda::Driver::open();
     for (int i = 0; driver && i < cuda::num_gpus(*driver); ++i)
-      try_to([&] { gpus.push_back(cuda::info_of(cuda::describe_gpu(*driver, i))); });
+      try_to([&] { gpus.push_back(cuda::listed_info(*driver, i)); });
   });
   return gpus;
 }

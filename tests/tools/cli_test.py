@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tests/tools/cli_test.py -- the program's JSON, exit codes and messages: cli_test.py SEQTILE_PROGRAM
+# tests/tools/cli_test.py -- the program's JSON, exit codes and messages: cli_test.py SEQTILE_PROGRAM FAKE_DRIVER
 # SPDX-License-Identifier: Apache-2.0
 #
 # A tiny model is prewarmed once with a budget of seconds; every command then works on copies of that file.
@@ -43,7 +43,7 @@ class Run:
 
 
 class Cli(unittest.TestCase):
-    program, env, work = "", {}, ""
+    program, fake_driver, env, work = "", "", {}, ""
 
     @classmethod
     def prepare(cls):
@@ -237,6 +237,18 @@ class Json(Cli):
         if "cuda" not in kinds:
             self.assertRegex(run.out, r"(?m)^cuda: .+")
         self.assertIn("sm_90a", [device["facts"]["target"] for device in run.json()["devices"]])
+
+    def test_devices_shows_the_version_of_the_driver(self):
+        os.makedirs(self.path("driver"), exist_ok=True)
+        os.symlink(self.fake_driver, self.path("driver/libcuda.so.1"))
+        env = dict(self.env, LD_LIBRARY_PATH=self.path("driver"))
+        run = self.seqtile("devices", "--json", env=dict(env, FAKE_CUDA="gpus=2 version=12040"))
+        self.assertEqual(run.code, 0, run.err)
+        versions = [device["facts"].get("cuda_driver") for device in run.json()["devices"] if device["kind"] == "cuda"]
+        self.assertEqual(versions, ["12.4", "12.4"])
+        self.assertRegex(run.out, r"(?m)^ +cuda_driver +12\.4$")
+        run = self.seqtile("devices", "--json", env=dict(env, FAKE_CUDA="cuInit=100"))
+        self.assertIn("the NVIDIA driver (CUDA 12.8) does not start", run.json()["no_gpu"])
 
     def test_compile_for_a_gpu(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--target", "sm_80"]
@@ -810,6 +822,6 @@ class Interrupt(Cli):
 
 
 if __name__ == "__main__":
-    Cli.program = os.path.abspath(sys.argv[1])
+    Cli.program, Cli.fake_driver = map(os.path.abspath, sys.argv[1:3])
     Cli.prepare()
     unittest.main(argv=sys.argv[:1])

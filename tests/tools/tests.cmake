@@ -12,6 +12,6 @@ seqtile_script_test("layers: no include goes up" "fast" ${CMAKE_SOURCE_DIR}/test
 seqtile_script_test("headers: every one compiles alone" "slow" ${CMAKE_SOURCE_DIR}/tests/headers_test.py
                     ${CMAKE_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${LLVM_INCLUDE_DIR})
 seqtile_script_test("cli: json, exit codes and bad input" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py
-                    $<TARGET_FILE:seqtile_cli>)
+                    $<TARGET_FILE:seqtile_cli> $<TARGET_FILE:seqtile_fake_cuda_driver>)
 seqtile_script_test("gpu_check: sections, exit codes, no GPU" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/gpu_check_test.py
                     ${CMAKE_SOURCE_DIR})

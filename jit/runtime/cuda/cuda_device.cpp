@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "jit/runtime/cuda/cuda_context.h"
@@ -69,7 +70,8 @@ int num_gpus(const Driver& driver) {
 GpuFacts describe_gpu(const Driver& driver, int ordinal) {
   const int count = num_gpus(driver);
   if (ordinal < 0 || ordinal >= count)
-    throw Error(ErrorCode::driver, fmt::format("there is no GPU cuda:{}; the driver shows {} of them", ordinal, count));
+    throw Error(ErrorCode::driver, fmt::format("there is no GPU cuda:{}; the driver (CUDA {}) shows {} of them",
+                                               ordinal, version_text(driver.version), count));
   CUdevice device = 0;
   check(driver, driver.cuDeviceGet(&device, ordinal), "find the GPU");
   const auto attribute = [&](int which) {
@@ -102,6 +104,13 @@ GpuFacts describe_gpu(const Driver& driver, int ordinal) {
 }
 
 DeviceInfo info_of(const GpuFacts& facts) { return {"cuda", facts.name, key_facts(facts)}; }
+
+DeviceInfo listed_info(const Driver& driver, int ordinal) {
+  DeviceInfo info = info_of(describe_gpu(driver, ordinal));
+  info.facts.emplace_back("cuda_driver", version_text(driver.version));
+  std::sort(info.facts.begin(), info.facts.end());
+  return info;
+}
 
 std::string cubin_arch_of(const GpuFacts& facts) {
   const std::string name = gpu_target_name(facts);

@@ -19,6 +19,8 @@ GpuFacts describe_gpu(const Driver& driver, int ordinal);
 
 /// What follows for its identity and its code. Errors: unsupported for GPUs before Ampere.
 DeviceInfo info_of(const GpuFacts& facts);
+/// The same for lists of devices, with the CUDA version of the driver, which is no part of the identity.
+DeviceInfo listed_info(const Driver& driver, int ordinal);
 /// What ptxas is asked for: "sm_89" for the portable form on such a GPU, "sm_90a" on Hopper.
 std::string cubin_arch_of(const GpuFacts& facts);
 

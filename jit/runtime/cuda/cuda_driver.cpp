@@ -25,8 +25,8 @@ void start(const Driver& driver) {
   if (result == CUDA_SUCCESS) return;
   const char* advice = result == CUDA_ERROR_NO_DEVICE ? "look at CUDA_VISIBLE_DEVICES and the devices of the container"
                                                       : "see whether nvidia-smi works";
-  throw Error(ErrorCode::driver,
-              fmt::format("the NVIDIA driver does not start: {}; {}", driver.describe(result), advice));
+  throw Error(ErrorCode::driver, fmt::format("the NVIDIA driver (CUDA {}) does not start: {}; {}",
+                                             version_text(driver.version), driver.describe(result), advice));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <numeric>
@@ -77,17 +78,27 @@ TEST_CASE("cuda driver: absent, too old, without a GPU", "[jit][cuda][fault]") {
   CHECK(fake.calls("cuInit") == 0);
   fake.now("cuInit=100");
   expect_error(open, ErrorCode::driver,
-               "the NVIDIA driver does not start: CUDA_ERROR_NO_DEVICE (words of the driver); look at "
+               "the NVIDIA driver (CUDA 12.8) does not start: CUDA_ERROR_NO_DEVICE (words of the driver); look at "
                "CUDA_VISIBLE_DEVICES and the devices of the container");
   fake.now("cuInit=803");
   expect_error(open, ErrorCode::driver, "does not start: CUDA error 803; see whether nvidia-smi works");
   fake.now("gpus=0");
-  expect_error([] { open_gpu(); }, ErrorCode::driver, "there is no GPU cuda:0; the driver shows 0 of them");
+  expect_error([] { open_gpu(); }, ErrorCode::driver, "there is no GPU cuda:0; the driver (CUDA 12.8) shows 0 of them");
 }
 
 TEST_CASE("cuda driver: a library without one of the functions is too old", "[jit][cuda][fault]") {
   expect_error([] { cuda::Driver::open("libm.so.6"); }, ErrorCode::driver,
                "the NVIDIA driver has no cuDriverGetVersion; it needs CUDA 12.0 or newer");
+}
+
+TEST_CASE("cuda device: lists show the driver's version, keys do not", "[jit][cuda]") {
+  FakeCuda fake("version=13010");
+  const auto shown = cuda::listed_info(*cuda::Driver::open(FakeCuda::kPath), 0).facts;
+  CHECK(std::is_sorted(shown.begin(), shown.end()));
+  const std::map<std::string, std::string> facts(shown.begin(), shown.end());
+  CHECK(facts.at("cuda_driver") == "13.1");
+  CHECK(facts.at("sm") == "90");
+  CHECK(open_gpu()->info().facts.size() == facts.size() - 1);
 }
 
 TEST_CASE("cuda device: facts decide identity and code", "[jit][cuda]") {
