@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/sim_device.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -137,9 +138,12 @@ void PtxDevice::run(const SimKernel& kernel, const GpuGrid& grid, std::span<cons
   const std::lock_guard lock(mutex_);
   last_ = machine_.launch(kernel.program(), shape_of(kernel.binary(), grid), parameters(kernel.binary(), slots, grid),
                           options_);
-  if (!last_.ok())
-    throw Error(ErrorCode::driver, fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
-                                               last_.reports.front().message, last_.num_reports));
+  if (last_.ok()) return;
+  const bool is_endless = std::any_of(last_.reports.begin(), last_.reports.end(),
+                                      [](const Report& report) { return report.kind == ReportKind::limit; });
+  throw Error(is_endless ? ErrorCode::timeout : ErrorCode::driver,
+              fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol, last_.reports.front().message,
+                          last_.num_reports));
 }
 
 void PtxDevice::register_memory(std::string name, std::span<std::byte> memory) {

@@ -27,7 +27,7 @@ class SimDevice : public Device {
 };
 
 /// `target` is "sm_80" or "sm_90a"; the clusters of a grid run on `num_threads` threads. A launch that the machine
-/// finds a fault with throws Error driver with the first report; last_launch() has all of them.
+/// finds a fault with throws Error driver (timeout: it did not end) with the first report; last_launch() has all.
 /// Errors: unsupported for other targets.
 std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_threads = 1);
 

@@ -302,6 +302,8 @@ class Json(Cli):
                 ("same", text, "ok", "agrees"),
                 ("out of bounds", text[:bracket] + "+1048576" + text[bracket:], "fault",
                  r"out of bounds.*PTX line \d+.*CTA"),
+                ("a loop without end", text.replace("\n{\n", "\n{\nL9: bra L9;\n", 1), "fault",
+                 r"limit: .*PTX line \d+ `L9: bra L9;`, CTA \d+ warp \d+: still running after \d+ instructions"),
                 ("other values", re.sub(r"\{(%\w+), (%\w+), (%\w+), (%\w+)\};", r"{\2, \1, \3, \4};", text),
                  "wrong_result", r"row \d+, element \d+ is")):
             with self.subTest(name):

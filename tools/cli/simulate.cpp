@@ -68,7 +68,7 @@ Outcome run_call(const autotune::OpDef& op, const autotune::Workload& workload, 
         checker.check(candidate, {&probe, 1}, false, std::numeric_limits<double>::infinity());
     outcome = {verdict.outcome, verdict.detail, verdict.max_rel_err, 0};
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::driver) throw;
+    if (error.code() != ErrorCode::driver && error.code() != ErrorCode::timeout) throw;
     outcome = {"fault", error.what(), 0, 0};
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
