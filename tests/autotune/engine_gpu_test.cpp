@@ -1,5 +1,6 @@
 // tests/autotune/engine_gpu_test.cpp -- the engine on a simulated GPU: device memory, streams, workspaces, capture.
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -60,6 +61,17 @@ void expect_error(Call&& call, ErrorCode code, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE("engine on a GPU: a strict miss names the command that tunes for that GPU", "[autotune][engine][sim]") {
+  FakeWorld world;
+  EngineOptions options = world.options(MissPolicy::strict);
+  options.device = "sim:sm_80";
+  const auto engine = Engine::open(options, world.registry);
+  const Handle handle = engine->prepare(world.workload);
+  DeviceCall call(engine->device(), 16);
+  expect_error([&] { handle(call.tensors(16), 16, std::array<int64_t, 1>{3}); }, ErrorCode::invalid_argument,
+               " --dtype f32 --length 16 --device sim:sm_80 --cache " + options.cache + "`");
+}
 
 TEST_CASE("engine: an operation of one's own on a simulated GPU, on several streams", "[autotune][engine][sim]") {
   GpuWorld world;

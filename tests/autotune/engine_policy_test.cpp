@@ -57,7 +57,9 @@ TEST_CASE("engine: a strict miss is an error that says what to do", "[autotune][
   const auto engine = world.open(MissPolicy::strict);
   const Handle handle = engine->prepare(world.workload);
   CHECK_THAT(call_error(handle, 16), Contains("scale_rows at length 16") && Contains("bucket 9..16 has no record") &&
-                                         Contains("longest recorded length is 20") && Contains("`seqtile tune "));
+                                         Contains("longest recorded length is 20") &&
+                                         Contains("`seqtile tune scale_rows --set ") &&
+                                         Contains(" --length 16 --threads "));
   CHECK_THAT(call_error(handle, 21), Contains("bucket 21..22"));
   CHECK_FALSE(handle.lookup(16));
   CHECK(handle.lookup(20));
