@@ -71,10 +71,17 @@ bool is_static(const ArgSpec& arg) {
   return std::all_of(arg.dims.begin(), arg.dims.end(), [](const Dim& d) { return d.symbol.empty(); });
 }
 
+/// The kernel promises more than there is, and takes it back from a process that has begun to use it.
+double machine_bytes() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
 
 Pages::Pages(size_t bytes) : size_(std::max<size_t>(bytes, 1)) {
-  void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = MAP_FAILED;
+  if (static_cast<double>(size_) <= machine_bytes())
+    memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("one tensor of the call needs {} bytes of memory and cannot get them; take shorter lengths",
@@ -116,8 +123,7 @@ size_t tensor_bytes(const Tensor& tensor) {
   return static_cast<size_t>(tensor.sizes[0] * tensor.strides[0] * dtype_bytes(tensor.dtype));
 }
 
-// The kernel promises more than there is, and takes it back from a process that has begun to use it. In floating point:
-// sizes that a program is asked for by mistake exceed 64 bits.
+// In floating point: sizes that are asked for by mistake exceed 64 bits.
 void check_memory(const OpDef& op, const Workload& workload, int64_t length) {
   const Schema schema = op.schema(workload);
   const auto symbols = call_symbols(op, workload, schema, length);
@@ -127,12 +133,11 @@ void check_memory(const OpDef& op, const Workload& workload, int64_t length) {
     for (const Dim& dim : arg.dims) elements *= static_cast<double>(dim_value(dim, arg, schema, symbols));
     bytes += elements * static_cast<double>(dtype_bytes(arg.dtype));
   }
-  const double all = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (bytes > all)
+  if (bytes > machine_bytes())
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("the tensors of {} at length {} need {:.0f} bytes of memory, this machine has {:.0f}; take "
                             "shorter lengths",
-                            op.name, length, bytes, all));
+                            op.name, length, bytes, machine_bytes()));
 }
 
 void fill_normal(void* data, DType dtype, size_t count, double scale, size_t phase) {
