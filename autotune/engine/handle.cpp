@@ -29,7 +29,7 @@ std::string tune_command(const autotune::Workload& workload, int64_t length, con
                          bool is_gpu) {
   std::string line = "seqtile tune " + workload.operation;
   for (const auto& [name, value] : workload.fields.values())
-    line += std::visit([&](const auto& v) { return fmt::format(" --set {}={}", name, v); }, value);
+    line += std::visit([&, &field = name](const auto& v) { return fmt::format(" --set {}={}", field, v); }, value);
   line += fmt::format(" --dtype {} --length {}", dtype_name(workload.dtype), length);
   line += is_gpu ? " --device " + options.device : fmt::format(" --threads {}", workload.threads);
   return options.cache.empty() ? line : line + " --cache " + options.cache;
