@@ -102,11 +102,16 @@ void print_summary(const KernelBinary& binary, const Target& target, const autot
 }
 
 Json summary_json(const std::string& operation, const KernelBinary& binary, const autotune::Config& config, double ms) {
-  Json json{{"operation", operation},           {"symbol", binary.symbol},
-            {"target", binary.target},          {"stage", binary.stage},
-            {"code_bytes", binary.code.size()}, {"arena_bytes", binary.arena_bytes},
-            {"threads", binary.gpu.threads},    {"shared_bytes", binary.gpu.shared_bytes},
-            {"loop", binary.gpu.loop},          {"compile_ms", ms},
+  Json json{{"operation", operation},
+            {"symbol", binary.symbol},
+            {"target", binary.target},
+            {"stage", binary.stage},
+            {"code_bytes", binary.code.size()},
+            {"arena_bytes", binary.arena_bytes},
+            {"threads", binary.gpu.threads},
+            {"shared_bytes", binary.gpu.shared_bytes},
+            {"loop", binary.gpu.loop},
+            {"compile_ms", ms},
             {"config", fields_json(config)}};
   if (const auto& use = binary.resources) {
     json["registers"] = use->registers;
@@ -203,7 +208,7 @@ void add_compile(CLI::App& app, Session& session) {
       ->check(CLI::IsMember({"tile", "ll", "asm", "ptx", "cubin"}));
   command
       .add_option("-o,--output", options->output,
-                  "Write that stage to a file, - being standard output, and print what the kernel needs")
+                  "Write that stage to a file and print what the kernel needs; - is standard output")
       ->type_name("FILE");
   command
       .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
