@@ -134,6 +134,15 @@ std::vector<Value*> Emitter::loop(Value* lo, Value* hi, Value* step, std::vector
   return last;
 }
 
+void Emitter::keep_rolled() {
+  llvm::BasicBlock* head = b.GetInsertBlock()->getSinglePredecessor();
+  llvm::BasicBlock* latch = llvm::cast<llvm::PHINode>(&head->front())->getIncomingBlock(1);
+  llvm::MDNode* disable = llvm::MDNode::get(context, llvm::MDString::get(context, "llvm.loop.unroll.disable"));
+  llvm::MDNode* loop = llvm::MDNode::getDistinct(context, {nullptr, disable});
+  loop->replaceOperandWith(0, loop);
+  latch->getTerminator()->setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
 void Emitter::loop_while(const std::vector<Value*>& inits, const std::function<Value*(std::vector<Value*>)>& test,
                          const std::function<std::vector<Value*>()>& body) {
   ++loop_depth_;

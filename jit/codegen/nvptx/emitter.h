@@ -60,6 +60,8 @@ class Emitter {
   /// All threads take the same number of turns.
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
                                  const codegen::LoopBody& body);
+  /// The loop that has just ended is what rarely runs: ptxas is not to unroll it.
+  void keep_rolled();
   /// while (test(carried)) carried = body(), likewise.
   void loop_while(const std::vector<llvm::Value*>& inits,
                   const std::function<llvm::Value*(std::vector<llvm::Value*>)>& test,

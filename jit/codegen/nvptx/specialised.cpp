@@ -274,6 +274,7 @@ void Program::for_some_rows(const ir::Type& tile, const std::function<void(const
     body(part, e_.b.CreateTrunc(first, e_.b.getInt32Ty()));
     return std::vector<Value*>{};
   });
+  e_.keep_rolled();
 }
 
 void Program::await_group(int group) {
