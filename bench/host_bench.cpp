@@ -31,11 +31,12 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 /// Records and binaries in a folder that lives as long as this object.
 class SyntheticCache {
  public:
-  explicit SyntheticCache(const Environment& environment, int threads)
+  SyntheticCache(const Environment& environment, int threads, std::string device = "cpu")
       : registry_(environment.registry()),
         threads_(threads),
         folder_(std::filesystem::temp_directory_path() / fmt::format("seqtile_bench_{}", getpid())),
-        device_(open_device("cpu", threads)) {
+        device_name_(std::move(device)),
+        device_(open_device(device_name_, threads)) {
     std::filesystem::create_directories(folder_);
     artifacts_ = cache::ArtifactDb::open(artifacts_path(), cache::default_key_path());
   }
@@ -66,10 +67,18 @@ class SyntheticCache {
     for (size_t i = ladder.size() - count; i < ladder.size(); ++i) add(workload, ladder[i], config);
   }
 
+  /// The bucket of `length` with its default configuration.
+  void add_bucket(const autotune::Workload& given, int64_t length) {
+    const autotune::OpDef& op = registry_.find(given.operation);
+    const autotune::Workload& workload = workloads_.emplace_back(op.normalize(given));
+    add(workload, autotune::bucket(length), op.default_config(workload, length, device_->target()));
+  }
+
   void publish() { cache::TuningStore::open(tuning_path(), cache::OpenMode::read_write)->publish_all(records_); }
 
   std::unique_ptr<Engine> open_engine(Executor* executor = nullptr) const {
     EngineOptions options;
+    options.device = device_name_;
     options.threads = threads_;
     options.executor = executor;
     options.cache = tuning_path();
@@ -104,6 +113,7 @@ class SyntheticCache {
   const autotune::Registry& registry_;
   int threads_;
   std::filesystem::path folder_;
+  std::string device_name_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::ArtifactDb> artifacts_;
   std::vector<autotune::Workload> workloads_;
@@ -210,10 +220,8 @@ Result measure_compile(const Environment& environment, const autotune::Workload&
   return result;
 }
 
-/// Opening with 1,000 records over 100 binaries: every handle prepared, every binary mapped.
-Result measure_open(const Environment& environment, int threads, int rounds) {
-  SyntheticCache cache(environment, threads);
-  for (int i = 0; i < 100; ++i) cache.add_one_binary(16 * (i + 36), 10);
+/// Opening: every handle prepared, every binary loaded.
+Result measure_open(SyntheticCache& cache, int rounds) {
   cache.publish();
   std::vector<double> seconds, cpu;
   int64_t compiles = 0;
@@ -263,9 +271,16 @@ void add_host_cases(std::vector<Case>& cases, Environment& environment) {
     cases.push_back(host_case("call_to_hand_off", "n576_k576", threads,
                               [&environment](int t, const RunOptions&) { return measure_call(environment, t); }));
     cases.push_back(host_case("open", "records1000_binaries100", threads, [&environment](int t, const RunOptions& o) {
-      return measure_open(environment, t, o.rounds);
+      SyntheticCache cache(environment, t);
+      for (int i = 0; i < 100; ++i) cache.add_one_binary(16 * (i + 36), 10);
+      return measure_open(cache, o.rounds);
     }));
   }
+  cases.push_back(host_case("open", "gpu_linear_n4096_k4096", 1, [&environment](int t, const RunOptions& o) {
+    SyntheticCache cache(environment, t, "sim:sm_90a");
+    cache.add_bucket({"linear", DType::bf16, t, {{"n", 4096}, {"k", 4096}}}, 512);
+    return measure_open(cache, o.rounds);
+  }));
   for (const autotune::Workload& workload : compiled_workloads()) {
     cases.push_back(host_case("compile", workload.operation, 1, [&environment, workload](int, const RunOptions& o) {
       return measure_compile(environment, workload, o.rounds);
