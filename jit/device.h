@@ -104,6 +104,8 @@ class Device {
   virtual const Target& target() const = 0;
   virtual DeviceMemory& memory() = 0;
   virtual DeviceStreams& streams() = 0;
+  /// How the device runs at this moment, in words: clocks, and what slows them. Empty where that is not known.
+  virtual std::string condition() { return ""; }
   /// Maps the binary. Errors: invalid_argument on another target's binary; out_of_resources.
   virtual std::unique_ptr<LoadedKernel> load(KernelBinary binary) = 0;
   /// One launch: runs `grid` programs with the argument block `slots` (see ir::num_slots), which is read before this

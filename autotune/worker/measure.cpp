@@ -311,8 +311,12 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
       if (lanes[i].running && median(lanes[i].series.us) > allowed * best) lanes[i].running = false;
   }
   *current = -1;
+  const std::string condition = device_.condition();  // before the device cools down
   std::vector<Series> result;
-  for (Lane& lane : lanes) result.push_back(std::move(lane.series));
+  for (Lane& lane : lanes) {
+    if (lane.series.verdict.ok()) lane.series.verdict.detail = condition;
+    result.push_back(std::move(lane.series));
+  }
   return result;
 }
 

@@ -26,6 +26,7 @@ class CountingGpu final : public Device, public DeviceMemory, public DeviceStrea
   const Target& target() const override { return target_; }
   DeviceMemory& memory() override { return *this; }
   DeviceStreams& streams() override { return *this; }
+  std::string condition() override { return "1980 of 1980 MHz"; }
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override { return inner_->load(std::move(binary)); }
   void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
               GridRange range) override {
@@ -95,6 +96,7 @@ TEST_CASE("gpu measuring: cold samples flush the L2 and rotate operands, warm on
   const Series cold = bench.measure(plain, true, false);
   REQUIRE(cold.us.size() == 3);
   for (const double us : cold.us) CHECK(us > 0);
+  CHECK(cold.verdict.detail == "1980 of 1980 MHz");
   CHECK_FALSE(cold.sliced);
   CHECK(bench.gpu.flushes >= 3);
   CHECK(bench.gpu.bases[0] != bench.gpu.bases[1]);

@@ -161,6 +161,11 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice) {
   std::strncpy(name, text.c_str(), static_cast<size_t>(length));
   return CUDA_SUCCESS;
 }
+CUresult cuDeviceGetPCIBusId(char* bus, int length, CUdevice) {
+  ENTER("cuDeviceGetPCIBusId");
+  std::strncpy(bus, "0000:3b:00.0", static_cast<size_t>(length));
+  return CUDA_SUCCESS;
+}
 CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
   ENTER("cuDeviceGetAttribute");
   const int sm = setting("sm", 90);
@@ -371,6 +376,29 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, int type, uint32_t rank, void*
   *map = {{static_cast<uint64_t>(type), rank, reinterpret_cast<uint64_t>(base), sizes[0], sizes[1],
            rank > 1 ? stride_bytes[0] : 0, box[0], box[1], static_cast<uint64_t>(swizzle)}};
   return CUDA_SUCCESS;
+}
+
+// NVML, of which a test may ask the same library: "sm_clock=1755 reasons=12", "nvml=0" for none that works.
+int nvmlInit_v2() { return setting("nvml", 1) ? 0 : 999; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** gpu) {
+  *gpu = nullptr;
+  return std::strcmp(bus, "0000:3b:00.0") == 0 ? 0 : 6;
+}
+int nvmlDeviceGetClockInfo(void*, int type, unsigned* mhz) {
+  *mhz = type == 1 ? static_cast<unsigned>(setting("sm_clock", 1980)) : 2619;
+  return 0;
+}
+int nvmlDeviceGetMaxClockInfo(void*, int, unsigned* mhz) {
+  *mhz = 1980;
+  return 0;
+}
+int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  *milliwatts = 312'400;
+  return setting("power", 1) ? 0 : 3;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* reasons) {
+  *reasons = static_cast<unsigned long long>(setting("reasons", 1));
+  return 0;
 }
 
 }  // extern "C"

@@ -9,6 +9,7 @@
 #include "jit/runtime/cuda/cuda_kernel.h"
 #include "jit/runtime/cuda/cuda_memory.h"
 #include "jit/runtime/cuda/cuda_streams.h"
+#include "jit/runtime/cuda/gpu_condition.h"
 
 #include <fmt/format.h>
 
@@ -40,6 +41,11 @@ class CudaDevice final : public Device {
   const Target& target() const override { return target_; }
   DeviceMemory& memory() override { return memory_; }
   DeviceStreams& streams() override { return streams_; }
+  std::string condition() override {
+    char bus[32] = "";
+    const CUresult result = context_.driver().cuDeviceGetPCIBusId(bus, sizeof bus, context_.device());
+    return result == CUDA_SUCCESS ? gpu_condition(bus) : "";
+  }
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override {
     return std::make_unique<CudaKernel>(context_, facts_, std::move(binary));
   }

@@ -1,6 +1,7 @@
 // tests/jit/runtime/cuda/cuda_device_test.cpp -- the CUDA runtime against a library that plays the driver.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/cuda_device.h"
+#include "jit/runtime/cuda/gpu_condition.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -392,6 +393,21 @@ TEST_CASE("cuda device: the context that was current before a call is current af
   gpu->streams().synchronize({});
   CHECK(fake.state().pushed_contexts == 0);
   CHECK(fake.calls("cuCtxPushCurrent") == fake.calls("cuCtxPopCurrent"));
+}
+
+TEST_CASE("cuda device: the condition names clocks and what slows them, as far as it is known", "[jit][cuda]") {
+  const char* kBus = "0000:3b:00.0";
+  FakeCuda fake("sm_clock=1755 reasons=13");  // a power cap, a slowdown, and an idle GPU, which is none
+  CHECK(cuda::gpu_condition(kBus, FakeCuda::kPath) ==
+        "1755 of 1980 MHz, memory 2619 MHz, 312 W, slowed by sw_power_cap hw_slowdown");
+  fake.now("power=0");
+  CHECK(cuda::gpu_condition(kBus, FakeCuda::kPath) == "1980 of 1980 MHz, memory 2619 MHz, not slowed");
+  CHECK(cuda::gpu_condition("0000:00:00.0", FakeCuda::kPath).empty());
+  CHECK(cuda::gpu_condition(kBus, "no_such_library.so").empty());
+  fake.now("nvml=0");
+  CHECK(cuda::gpu_condition(kBus, FakeCuda::kPath).empty());
+  CHECK(open_gpu()->condition().empty());  // this machine has no NVML, or its own does not know the GPU
+  CHECK(fake.calls("cuDeviceGetPCIBusId") == 1);
 }
 
 }  // namespace seqtile
