@@ -1,5 +1,5 @@
-// autotune/key_difference.h -- why a key has no record, for people: what differs from the nearest one, the device
-// first. SPDX-License-Identifier: Apache-2.0
+// autotune/key_difference.h -- why a key has no record: what differs from the nearest one, the device first.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 #include "autotune/tuner.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 
@@ -54,8 +55,9 @@ std::string lock_name(const DeviceInfo& device, Evidence evidence, const cache::
 }
 
 /// Waits for other tuning processes: as long as the budget allows, and no longer than the user does.
-std::optional<cache::DeviceLock> lock_device(const std::string& name, const TuneOptions& options,
+std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence evidence, const TuneOptions& options,
                                              const cache::TuningStore& store) {
+  const std::string name = lock_name(device, evidence, store);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   const auto timeout = options.budget_s > 0 ? std::chrono::milliseconds(static_cast<int64_t>(options.budget_s * 1e3))
@@ -65,7 +67,9 @@ std::optional<cache::DeviceLock> lock_device(const std::string& name, const Tune
       options.progress({"waiting for " + holder + ", which tunes for this device", 0, 0, 0, seconds(), 0});
     return !(options.interrupt && options.interrupt->load());
   };
-  for (const std::string& folder : {folder_of(cache::default_tuning_path()), folder_of(store.path())}) {
+  std::array folders = {folder_of(cache::default_tuning_path()), folder_of(store.path())};
+  if (evidence != Evidence::measured) std::swap(folders[0], folders[1]);  // the lock is of that store alone
+  for (const std::string& folder : folders) {
     try {
       auto lock = cache::DeviceLock::lock(folder, name, timeout, on_wait);
       if (lock) return lock;
@@ -113,7 +117,7 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
     throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " +
                                    (store.status().empty() ? "it is read-only" : store.status()));
 
-  const auto lock = lock_device(lock_name(opened->info(), evidence, store), options, store);
+  const auto lock = lock_device(opened->info(), evidence, options, store);
   // Another process may have done part of the work while this one waited.
   items = make_items(registry, requests, opened->info(), options.policy);
   load_records(items, target, store, evidence);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -361,11 +362,14 @@ std::optional<std::string> DatabaseFile::move_aside() {
   patience_ = kWritePatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
   try {
-    if (!open(Purpose::read)) return std::nullopt;
+    if (!open(Purpose::read) || !is_damaged_) return std::nullopt;  // another process has put a sound file here
     connection_->execute(kBeginExclusive);  // a journal that waits to be rolled back is, before the name is another
     std::string name = path_ + ".damaged";
     for (int i = 2; access(name.c_str(), F_OK) == 0; ++i) name = fmt::format("{}.damaged{}", path_, i);
-    const bool is_renamed = !connection_->has_moved() && rename(path_.c_str(), name.c_str()) == 0;
+    if (connection_->has_moved()) return std::nullopt;
+    const bool is_renamed = rename(path_.c_str(), name.c_str()) == 0;
+    if (!is_renamed)
+      problem_ = fmt::format("damaged, and cannot be renamed to {} ({}); move it away", name, strerror(errno));
     disconnect();
     return is_renamed ? std::optional(name) : std::nullopt;
   } catch (const DatabaseError& error) {

@@ -19,7 +19,7 @@ struct LaunchCounts {
 
 /// Runs a small launch without checks other than bounds. `memory`: all that the kernel may touch, in host memory.
 /// Errors: compile_failed or unsupported where the machine does not know the text; driver for what the kernel does
-/// wrong, running beyond four million warp instructions included.
+/// wrong; timeout beyond four million warp instructions of a cluster.
 LaunchCounts count_launch(const KernelBinary& binary, const Grid& grid, std::span<const uint64_t> slots,
                           std::span<const std::span<std::byte>> memory);
 

@@ -234,8 +234,9 @@ bool TuningSession::choose_compiling(Item& item, Modelled& modelled) {
       if (verdicts[i].ok()) continue;
       failed.push_back(configs[i]);
       warn_refused(item, configs[i], verdicts[i]);
+      const Verdict refused{kRefusedOutcome, verdicts[i].outcome + ": " + verdicts[i].detail};
       for (const Open& open : modelled.buckets)
-        if (open.find(configs[i])) note_trial(item, make_trial(open.state->bucket, configs[i], verdicts[i]));
+        if (open.find(configs[i])) note_trial(item, make_trial(open.state->bucket, configs[i], refused));
     }
     if (failed.empty()) return true;
     if (is_over()) return false;

@@ -84,7 +84,8 @@ Evidence evidence_of(const Device& device) {
 std::map<std::string, cache::TrialRow> TuningSession::measured_trials(const Item& item, const Bucket& bucket) {
   std::map<std::string, cache::TrialRow> trials;
   for (auto& row : store_.trials(item.key, kBucketVersion, bucket.lo, bucket.hi))
-    if (row.outcome != kModelledOutcome && row.outcome != "oom") trials.emplace(row.config_hash, std::move(row));
+    if (row.outcome != kModelledOutcome && row.outcome != kRefusedOutcome && row.outcome != "oom")
+      trials.emplace(row.config_hash, std::move(row));
   return trials;
 }
 

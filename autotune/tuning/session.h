@@ -19,6 +19,7 @@ namespace seqtile::autotune {
 
 /// Outcome of a trial that was predicted and not run.
 constexpr const char* kModelledOutcome = "modelled";
+constexpr const char* kRefusedOutcome = "refused";  ///< by a compiler where the GPU is not; there it is tried
 
 /// What a session's decisions rest on.
 enum class Evidence {

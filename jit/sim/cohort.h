@@ -63,7 +63,6 @@ class Cohort {
   /// Runs streams of launches at the same time, all CTAs resident.
   void run_streams(std::span<const std::vector<Launch>> streams);
   const Counters& counters() const { return counters_; }
-  uint64_t last_sector_ = ~uint64_t{0};  ///< of global memory that was counted
 
  private:
   // scheduler.cpp
@@ -303,8 +302,9 @@ class Cohort {
   std::deque<BulkLoad> loads_;
   std::mt19937 random_;
   Counters counters_;
-  uint64_t events_ = 0;  ///< progress that others can see
-  uint64_t now_ = 1000;  ///< what %globaltimer reads
+  uint64_t last_sector_ = ~uint64_t{0};  ///< of global memory that was counted
+  uint64_t events_ = 0;                  ///< progress that others can see
+  uint64_t now_ = 1000;                  ///< what %globaltimer reads
   int idleness_ = 0, jumps_ = 0;
   uint64_t idle_since_ = 0;  ///< instructions when the cohort's last progress was seen
   bool is_stopped_ = false, has_spun_ = false, has_computed_ = false, has_read_clock_ = false;

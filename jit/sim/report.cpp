@@ -37,7 +37,8 @@ void ReportSink::add(Report report) {
   const std::lock_guard lock(mutex_);
   ++total_;
   if (total_ > kMost || report.kind == ReportKind::limit) is_enough_ = true;
-  if (reports_.size() >= max_kept_ || !seen_.emplace(report.kind, report.line).second) return;
+  const bool is_full = reports_.size() >= max_kept_ && report.kind != ReportKind::limit;
+  if (is_full || !seen_.emplace(report.kind, report.line).second) return;
   reports_.push_back(std::move(report));
 }
 

@@ -139,11 +139,12 @@ void PtxDevice::run(const SimKernel& kernel, const GpuGrid& grid, std::span<cons
   last_ = machine_.launch(kernel.program(), shape_of(kernel.binary(), grid), parameters(kernel.binary(), slots, grid),
                           options_);
   if (last_.ok()) return;
-  const bool is_endless = std::any_of(last_.reports.begin(), last_.reports.end(),
-                                      [](const Report& report) { return report.kind == ReportKind::limit; });
+  const auto endless = std::find_if(last_.reports.begin(), last_.reports.end(),
+                                    [](const Report& report) { return report.kind == ReportKind::limit; });
+  const bool is_endless = endless != last_.reports.end();
   throw Error(is_endless ? ErrorCode::timeout : ErrorCode::driver,
-              fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol, last_.reports.front().message,
-                          last_.num_reports));
+              fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
+                          (is_endless ? *endless : last_.reports.front()).message, last_.num_reports));
 }
 
 void PtxDevice::register_memory(std::string name, std::span<std::byte> memory) {

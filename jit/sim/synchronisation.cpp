@@ -54,7 +54,9 @@ std::string Cohort::describe_thread(uint32_t thread) const {
 void Cohort::publish(Warp& warp) {
   if (warp.clock[warp.id] + 1 >= kMaxTime)
     return report_limit(
-        warp, fmt::format("{} synchronisations of one warp, all that the race check tells apart", warp.clock[warp.id]));
+        warp, fmt::format("{} synchronisations of one warp, all that the race check tells apart: an endless loop, or a "
+                          "launch to be made with that check off",
+                          warp.clock[warp.id]));
   ++warp.clock[warp.id];
   warp.snapshot = nullptr;
 }

@@ -372,7 +372,7 @@ class Json(Cli):
         explain = ["explain", *norm, "--length", "33", *cache, "--json"]
         refused = self.seqtile(*explain).json()["refused"]
         self.assertTrue(refused)
-        self.assertEqual({trial["outcome"] for trial in refused}, {"compile_error"})
+        self.assertEqual({trial["outcome"] for trial in refused}, {"refused"})
         self.assertIn("out of cheese", refused[0]["detail"])
         run = self.seqtile(*tune, env=none)
         self.assertEqual((run.code, run.json()["covered"]), (0, True), run.err)

@@ -187,6 +187,7 @@ int run_check(const Session&, const Options& options) {
 int run_build(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
+  install_interrupt_handler();  // what is taken over from a damaged file is taken over whole
   if (const auto repair = artifacts->repair())
     print_line(fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
                            artifacts_path(options), repair->moved_to, format_count(repair->kept)));

@@ -123,12 +123,12 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   autotune::TuneOptions tune_options;
   if (!options.budget.empty()) tune_options.budget_s = parse_seconds("--budget", options.budget);
   tune_options.strategy = options.strategy;
-  install_interrupt_handler();
-  tune_options.interrupt = &interrupt_flag();
   const auto device = open_device_of(options, requests.at(0).workload.threads);
   check_requests(session, requests, *device);
   if (options.dry_run) return print_plan(session, options, requests, tune_options);
 
+  install_interrupt_handler();
+  tune_options.interrupt = &interrupt_flag();
   const auto store = open_store_of(options, StoreUse::write);
   const auto artifacts = open_artifacts_of(options);
   autotune::TuneReport report;

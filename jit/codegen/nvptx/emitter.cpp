@@ -157,7 +157,9 @@ std::vector<Value*> Emitter::choose(Value* condition, const std::function<std::v
   auto* after = llvm::BasicBlock::Create(context, "endif", function);
   b.CreateCondBr(condition, inside, after);
   b.SetInsertPoint(inside);
+  const int syncs_before = num_syncs_;
   const std::vector<Value*> values = body();
+  num_syncs_ = syncs_before;
   llvm::BasicBlock* end = b.GetInsertBlock();
   b.CreateBr(after);
   b.SetInsertPoint(after);

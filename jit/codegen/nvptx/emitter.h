@@ -60,12 +60,12 @@ class Emitter {
   /// All threads take the same number of turns.
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
                                  const codegen::LoopBody& body);
-  /// The loop that has just ended is what rarely runs: ptxas is not to unroll it.
-  void keep_rolled();
   /// while (test(carried)) carried = body(), likewise.
   void loop_while(const std::vector<llvm::Value*>& inits,
                   const std::function<llvm::Value*(std::vector<llvm::Value*>)>& test,
                   const std::function<std::vector<llvm::Value*>()>& body);
+  /// The loop() that has just ended is what rarely runs: ptxas is not to unroll it.
+  void keep_rolled();
   /// What `body` returns where `condition` holds, else `otherwise`.
   std::vector<llvm::Value*> choose(llvm::Value* condition, const std::function<std::vector<llvm::Value*>()>& body,
                                    const std::vector<llvm::Value*>& otherwise);

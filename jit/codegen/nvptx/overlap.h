@@ -10,6 +10,7 @@ struct Program::Overlap {
   const ir::Value* carried;      ///< the second product's sums, in the loop's body
   size_t position;               ///< of the sums among the carried values
 
+  std::vector<llvm::Value*> queries;  ///< the first product's operand a, where it is in registers
   /// What one turn hands to the next: carried values but the sums, and of the second product operand a and the sums.
   std::vector<llvm::Value*> others, words, sums;
   std::vector<llvm::Value*> flat() const;

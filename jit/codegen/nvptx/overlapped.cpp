@@ -55,6 +55,7 @@ bool is_known_ahead(const Op& dot, const codegen::StreamedLoop& loop) {
 }  // namespace
 
 std::optional<Program::Overlap> Program::plan_overlap(const Op& loop) const {
+  if (pipelines_.at(&loop).slots < 2) return std::nullopt;  // a turn awaits its v before it lets the last one go
   const ir::Block& body = *loop.regions[0];
   std::vector<const Op*> dots;
   for (const Op* op : body.ops)
@@ -92,9 +93,8 @@ std::vector<Value*> Program::issue_first(Value* index) {
   arrived_.clear();
   await_operands(dot);
   std::vector<Value*> sums = wgmma_sums(dot);
-  const std::vector<Value*> words = wgmma_words(dot);
   hopper::fence_wgmma(e_);
-  issue_wgmma(dot, words, *in_shared(codegen::stored_operand(dot, 1)), sums);
+  issue_wgmma(dot, overlap_->queries, *in_shared(codegen::stored_operand(dot, 1)), sums);
   hopper::commit_wgmma(e_);
   return sums;
 }
@@ -157,7 +157,7 @@ void Program::issue_turn(const Pipeline& pipeline, Value* index, Value* has_firs
       overlap.is_in_flight, [&] { return issue_second(pipeline); }, overlap.sums);
   hopper::fence_wgmma(e_);
   hopper::commit_wgmma(e_);  // of nothing in the first turn: the wait counts alike
-  hopper::wait_wgmma(e_, 1, overlap.scores);
+  hopper::wait_wgmma(e_, 1, overlap.scores, overlap.queries);
 }
 
 // All turns; the carried values end in overlap_.
@@ -220,7 +220,7 @@ void Program::lower_overlapped(const Op& op, const Pipeline& pipeline) {
   overlap_->words.assign(num_words, llvm::PoisonValue::get(e_.b.getInt32Ty()));
   const auto shared_before = in_shared_;
   find_in_shared(pipeline, e_.i32(0));
-  wgmma_words(*overlap_->first);  // where they are registers, they are there before the first branch
+  overlap_->queries = wgmma_words(*overlap_->first);
   lower_turns(op, pipeline, layouts);
   in_shared_ = shared_before;
   std::vector<Value*> results = overlap_->others;
