@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include <fmt/format.h>
+
+#include "jit/error.h"
 #include "kernels/attention_shape.h"
 
 namespace seqtile::kernels::attention {
@@ -154,6 +157,11 @@ Config default_config(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
   if (target.is_gpu()) {
     const std::vector<Config> configs = config_space(w, length, target).enumerate();
+    if (configs.empty())
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("attention_forward: head_dim {} in {} fits neither the {} bytes of shared memory nor the "
+                              "registers of a block on {}; take a 16-bit dtype or the CPU",
+                              s.head_dim, dtype_name(w.dtype), target.shared_bytes, target.name));
     const auto us = [&](const Config& c) { return autotune::predict_us(gpu_work(w, c, length, target), target.gpu); };
     return *std::min_element(configs.begin(), configs.end(),
                              [&](const Config& a, const Config& b) { return us(a) < us(b); });

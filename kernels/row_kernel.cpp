@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "jit/error.h"
 
 namespace seqtile::kernels {
@@ -89,8 +91,9 @@ struct RowModel {
   Config gpu_default(const Workload& w, int64_t length, const Target& target) const {
     const std::vector<Config> configs = gpu_configs(tile_columns(w), length);
     if (configs.empty())
-      throw Error(ErrorCode::unsupported, "rows of " + std::to_string(tile_columns(w)) +
-                                              " elements do not fit the registers of 1024 threads; take the CPU");
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{}: a row has {} values to keep in registers, 1024 threads hold {}; take the CPU",
+                              w.operation, tile_columns(w), 1024 * kMostValues));
     const auto us = [&](const Config& config) { return predict_us(gpu_work(w, config, length), target.gpu); };
     return *std::min_element(configs.begin(), configs.end(),
                              [&](const Config& a, const Config& b) { return us(a) < us(b); });

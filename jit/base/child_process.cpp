@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -60,6 +61,7 @@ Start prepare(std::span<const std::string> arguments, std::span<const MemoryFile
 /// The child, which shares this process's memory until it execs. Returns errno.
 int become(const Start& start) {
   setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a hung child does not outlive its parent, whose time limit it had
   if (dup2(start.input, STDIN_FILENO) < 0 || dup2(start.output, STDOUT_FILENO) < 0 ||
       dup2(start.output, STDERR_FILENO) < 0)
     return errno;

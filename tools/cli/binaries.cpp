@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -95,6 +96,13 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
   }
   report.seconds = elapsed();
   return report;
+}
+
+int64_t count_missing_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
+                               Device& device) {
+  BuildReport report;
+  const auto wanted = wanted_binaries(registry, store, device, report);
+  return std::count_if(wanted.begin(), wanted.end(), [&](const auto& each) { return !artifacts.load(each.first); });
 }
 
 }  // namespace seqtile::cli

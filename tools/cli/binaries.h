@@ -22,4 +22,8 @@ struct BuildReport {
 BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
                            Device& device);
 
+/// Distinct binaries that decisions for this device name and `artifacts` lacks.
+int64_t count_missing_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
+                               Device& device);
+
 }  // namespace seqtile::cli

@@ -67,8 +67,9 @@ Target with_cubin(const CompileOptions& options, const Target& target) {
   Target with = assembled(target);
   if (options.emit == "cubin" && with.cubin_arch.empty())
     throw Error(ErrorCode::unsupported,
-                "--emit cubin: no ptxas in CUDA_HOME, PATH or /usr/local/cuda/bin; install a CUDA toolkit, set "
-                "SEQTILE_PTXAS, or use --emit ptx");
+                env::ptxas_program() ? "--emit cubin: no ptxas, as SEQTILE_PTXAS=none says; unset it, or use --emit ptx"
+                                     : "--emit cubin: no ptxas in CUDA_HOME, PATH or /usr/local/cuda/bin; install a "
+                                       "CUDA toolkit, set SEQTILE_PTXAS, or use --emit ptx");
   return with;
 }
 
@@ -102,16 +103,11 @@ void print_summary(const KernelBinary& binary, const Target& target, const autot
 }
 
 Json summary_json(const std::string& operation, const KernelBinary& binary, const autotune::Config& config, double ms) {
-  Json json{{"operation", operation},
-            {"symbol", binary.symbol},
-            {"target", binary.target},
-            {"stage", binary.stage},
-            {"code_bytes", binary.code.size()},
-            {"arena_bytes", binary.arena_bytes},
-            {"threads", binary.gpu.threads},
-            {"shared_bytes", binary.gpu.shared_bytes},
-            {"loop", binary.gpu.loop},
-            {"compile_ms", ms},
+  Json json{{"operation", operation},           {"symbol", binary.symbol},
+            {"target", binary.target},          {"stage", binary.stage},
+            {"code_bytes", binary.code.size()}, {"arena_bytes", binary.arena_bytes},
+            {"threads", binary.gpu.threads},    {"shared_bytes", binary.gpu.shared_bytes},
+            {"loop", binary.gpu.loop},          {"compile_ms", ms},
             {"config", fields_json(config)}};
   if (const auto& use = binary.resources) {
     json["registers"] = use->registers;

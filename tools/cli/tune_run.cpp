@@ -9,6 +9,7 @@
 #include "autotune/bucket.h"
 #include "autotune/worker/problem.h"
 #include "jit/device_profile.h"
+#include "tools/cli/binaries.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
@@ -93,17 +94,14 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"interrupted", report.interrupted}});
 }
 
-/// Says what became of binaries that are not in the store; true where there are any.
-bool has_unstored(const autotune::TuneReport& report, const TuneRunOptions& options,
-                  const cache::ArtifactDb& artifacts) {
-  if (report.unstored_binaries == 0) return false;
+/// Says which binaries of decisions are not in the store, of this run or an earlier one.
+void warn_of_missing(int64_t missing, const TuneRunOptions& options, const cache::ArtifactDb& artifacts) {
   const std::string status = artifacts.status();
-  warn(
-      fmt::format("{} of {} binaries could not be stored: {}; the decisions are in {}, and when that is mended "
-                  "`seqtile cache build` compiles what is missing",
-                  format_count(report.unstored_binaries), format_count(report.binaries + report.unstored_binaries),
-                  status.empty() ? artifacts_path(options) + " did not take them" : status, tuning_path(options)));
-  return true;
+  warn(fmt::format(
+      "not stored: {} of the binaries that {} names ({}); when that is mended, `seqtile cache build` compiles "
+      "them",
+      format_count(missing), tuning_path(options),
+      status.empty() ? artifacts_path(options) + " does not have them" : status));
 }
 
 }  // namespace
@@ -138,10 +136,14 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
     tune_options.acknowledged = [&](const std::string& line) { progress.acknowledge(line); };
     report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
   }
+  if (!report.interrupted)
+    report.unstored_binaries = count_missing_binaries(session.registry, *store, *artifacts, *device);
   print_report(report, options.json);
-  const bool is_unstored = has_unstored(report, options, *artifacts);
   if (report.interrupted) return kInterrupted;
-  if (is_unstored) return kMachine;
+  if (report.unstored_binaries > 0) {
+    warn_of_missing(report.unstored_binaries, options, *artifacts);
+    return kMachine;
+  }
   return report.covered ? kDone : kNo;
 }
 
