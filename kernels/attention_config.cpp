@@ -157,10 +157,10 @@ Config default_config(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
   if (target.is_gpu()) {
     const std::vector<Config> configs = config_space(w, length, target).enumerate();
-    if (configs.empty())
+    if (configs.front().values().empty())  // of a space without a parameter
       throw Error(ErrorCode::unsupported,
-                  fmt::format("attention_forward: head_dim {} in {} fits neither the {} bytes of shared memory nor the "
-                              "registers of a block on {}; take a 16-bit dtype or the CPU",
+                  fmt::format("attention_forward: no tile of head_dim {} in {} fits the registers and the {} bytes of "
+                              "shared memory of a block on {}; take a 16-bit dtype or the CPU",
                               s.head_dim, dtype_name(w.dtype), target.shared_bytes, target.name));
     const auto us = [&](const Config& c) { return autotune::predict_us(gpu_work(w, c, length, target), target.gpu); };
     return *std::min_element(configs.begin(), configs.end(),

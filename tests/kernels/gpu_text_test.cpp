@@ -84,6 +84,15 @@ TEST_CASE("gpu text: rows of every length that models have find a configuration"
   for (const auto& [test_case, target] : rows) CHECK_NOTHROW(ptx_of(test_case, DType::bf16, 64, target));
 }
 
+TEST_CASE("gpu text: heads that fit no block are refused with what they need", "[kernels][nvptx]") {
+  for (const char* phase : {"prefill", "decode"}) {
+    KernelCase wide = attention(phase);
+    wide.fields.set("head_dim", int64_t{512});
+    CHECK_THROWS_WITH(ptx_of(wide, DType::f32, 64, "sm_80"), Catch::Contains("head_dim 512 in f32 fits the registers"));
+    CHECK_NOTHROW(ptx_of(wide, DType::bf16, 64, "sm_80"));
+  }
+}
+
 TEST_CASE("gpu text: kernels are the code that they were", "[kernels][nvptx]") {
   const auto difference = [](const char* name, const std::string& text) {
     return compare_golden("ptx/" + std::string(name) + ".txt", normalized_ptx(text));

@@ -27,7 +27,8 @@ constexpr std::pair<uint64_t, const char*> kReasons[] = {
 template <class... Parameters>
 class Function {
  public:
-  Function(void* library, const char* symbol) : call_(reinterpret_cast<int (*)(Parameters...)>(dlsym(library, symbol))) {}
+  Function(void* library, const char* symbol)
+      : call_(reinterpret_cast<int (*)(Parameters...)>(dlsym(library, symbol))) {}
   bool operator()(Parameters... parameters) const { return call_ && call_(parameters...) == kSuccess; }
 
  private:
