@@ -162,6 +162,24 @@ std::vector<Var> KernelBuilder::if_then(Var condition, const BranchBody& then_bo
   return vars_of(this, op->results);
 }
 
+void KernelBuilder::for_each(Operand lo, Operand hi, Operand step, const std::function<void(Var index)>& body) {
+  for_loop(lo, hi, step, {}, [&](Var index, const std::vector<Var>&) {
+    body(index);
+    return std::vector<Var>{};
+  });
+}
+
+void KernelBuilder::when(Var condition, const std::function<void()>& then_body,
+                         const std::function<void()>& else_body) {
+  const auto branch = [](const std::function<void()>& body) {
+    return [&body] {
+      if (body) body();
+      return std::vector<Var>{};
+    };
+  };
+  if_then(condition, branch(then_body), branch(else_body));
+}
+
 std::vector<Var> KernelBuilder::while_loop(std::vector<Var> inits,
                                            const std::function<Var(std::vector<Var>)>& condition,
                                            const std::function<std::vector<Var>(std::vector<Var>)>& body) {
@@ -272,6 +290,13 @@ Var KernelBuilder::slice(Var view, std::vector<Operand> offsets, std::vector<Ope
 
 Var KernelBuilder::at(Var view, int axis, Operand index) {
   return emit(OpKind::at, {view.value(), as_index(index)}, ir::indexed(view.type(), axis), {{"axis", int64_t{axis}}});
+}
+
+Var KernelBuilder::view_at(Var address, DType dtype, std::vector<Operand> sizes) {
+  std::vector<Value*> operands = {address.value()};
+  append_indices(operands, sizes);
+  const Type type = ir::placed_view(dtype, std::span<Value* const>(operands).subspan(1), row_alignment_);
+  return emit(OpKind::view_at, std::move(operands), type);
 }
 
 Var KernelBuilder::load(Var view, std::vector<Operand> offsets, std::vector<int64_t> shape, double fill) {

@@ -80,7 +80,8 @@ class KernelBuilder {
   /// Views made from here on promise that their base and rows are aligned to up to `bytes`: as far as their static row
   /// size allows. GPUs need it for wide accesses; whoever launches the kernel checks it.
   void align_rows(int bytes) { row_alignment_ = bytes; }
-  /// Facts about how a program is run, for example {num_warps}.
+  /// Facts about how a program is run, for example {num_warps}. {in_order}: programs start in the order of the grid,
+  /// and all that have started go on, so that one may await what an earlier one has signalled.
   void schedule(ir::Attributes attributes);
 
   // parameters, in the order of the operation's argument schema
@@ -96,6 +97,9 @@ class KernelBuilder {
                             ir::Attributes schedule = {});
   using BranchBody = std::function<std::vector<Var>()>;
   std::vector<Var> if_then(Var condition, const BranchBody& then_body, const BranchBody& else_body = nullptr);
+  /// The same without results: for what is done to memory.
+  void for_each(Operand lo, Operand hi, Operand step, const std::function<void(Var index)>& body);
+  void when(Var condition, const std::function<void()>& then_body, const std::function<void()>& else_body = nullptr);
   /// `condition` returns an i1 scalar; `body` the next carried values.
   std::vector<Var> while_loop(std::vector<Var> inits, const std::function<Var(std::vector<Var>)>& condition,
                               const std::function<std::vector<Var>(std::vector<Var>)>& body);
@@ -152,6 +156,9 @@ class KernelBuilder {
   Var size(Var view, int axis);
   Var slice(Var view, std::vector<Operand> offsets, std::vector<Operand> sizes);
   Var at(Var view, int axis, Operand index);
+  /// A dense view of memory that other programs or ranks write while the kernel runs; `address` is an i64 scalar, and
+  /// aligned as align_rows() asks. Never noalias.
+  Var view_at(Var address, DType dtype, std::vector<Operand> sizes);
   Var load(Var view, std::vector<Operand> offsets, std::vector<int64_t> shape, double fill = 0.0);
   Var load_scalar(Var view, std::vector<Operand> offsets);
   void store(Var view, std::vector<Operand> offsets, Var tile);
@@ -166,7 +173,11 @@ class KernelBuilder {
              std::string scope = "gpu");
   Var cas(Var view, std::vector<Operand> offsets, Operand expected, Operand desired, std::string order = "acq_rel",
           std::string scope = "gpu");
+  Var atomic_load(Var view, std::vector<Operand> offsets, std::string order = "acquire", std::string scope = "gpu");
   void wait_ge(Var view, std::vector<Operand> offsets, Operand value, std::string scope = "gpu");
+  /// Waits for another rank: until the flag is `expected`, with acquire order, or the wait gives up. Returns a
+  /// channel::Outcome. `block` is the channel's control block.
+  Var await(Var flags, std::vector<Operand> offsets, Operand expected, Var block);
   void signal(std::string kind, Var view, std::vector<Operand> offsets, Operand value, std::string scope = "gpu");
   void fence(std::string scope = "gpu");
   void griddep(std::string kind);

@@ -233,11 +233,26 @@ Var KernelBuilder::cas(Var view, std::vector<Operand> offsets, Operand expected,
   return emit(OpKind::cas, std::move(operands), type, {{"order", std::move(order)}, {"scope", std::move(scope)}});
 }
 
+Var KernelBuilder::atomic_load(Var view, std::vector<Operand> offsets, std::string order, std::string scope) {
+  std::vector<Value*> operands = {view.value()};
+  append_indices(operands, offsets);
+  return emit(OpKind::atomic_load, std::move(operands), ir::scalar_type(view.type().dtype),
+              {{"order", std::move(order)}, {"scope", std::move(scope)}});
+}
+
 void KernelBuilder::wait_ge(Var view, std::vector<Operand> offsets, Operand value, std::string scope) {
   std::vector<Value*> operands = {view.value()};
   append_indices(operands, offsets);
   operands.push_back(as_like(value, ir::scalar_type(view.type().dtype)).value());
   emit_effect(OpKind::wait_ge, std::move(operands), {{"order", "acquire"}, {"scope", std::move(scope)}});
+}
+
+Var KernelBuilder::await(Var flags, std::vector<Operand> offsets, Operand expected, Var block) {
+  std::vector<Value*> operands = {flags.value()};
+  append_indices(operands, offsets);
+  operands.push_back(as_index(expected));
+  operands.push_back(block.value());
+  return emit(OpKind::await, std::move(operands), ir::scalar_type(DType::i64));
 }
 
 void KernelBuilder::signal(std::string kind, Var view, std::vector<Operand> offsets, Operand value, std::string scope) {

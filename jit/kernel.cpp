@@ -87,7 +87,7 @@ GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_
   if (launched.is_empty()) return launched;
   const uint64_t all = launched.programs[0] * launched.programs[1] * launched.programs[2];  // at most 2^63
   const auto resident = static_cast<uint64_t>(std::max<int64_t>(resident_blocks, 0));
-  if (binary.gpu.is_cooperative && all > resident)
+  if (binary.gpu.is_cooperative && !binary.gpu.is_persistent && all > resident)
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("kernel {}: {} blocks wait for each other, {} runs {} at once; use larger blocks or a "
                             "shorter call",

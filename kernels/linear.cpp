@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "jit/error.h"
-#include "kernels/linear_shape.h"
+#include "kernels/linear_tile.h"
 #include "kernels/row_kernel.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
@@ -40,9 +40,6 @@ Shape::Shape(const Workload& w)
 }
 
 namespace {
-
-/// "w", "w2", "w3".
-std::string numbered(const char* name, int i) { return i == 0 ? name : name + std::to_string(i + 1); }
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
@@ -77,45 +74,6 @@ Schema schema(const Workload& w) {
   return schema;
 }
 
-/// The kernel's parameters, in schema order.
-struct Operands {
-  Operands(KernelBuilder& b, const Shape& s) : x(b.view("x", s.dtype, {kDynamic, s.k})) {
-    for (int i = 0; i < s.num_weights(); ++i) {
-      const int64_t n = s.weight_columns(i);
-      w.push_back(s.packed ? b.view(numbered("w", i), s.dtype, {(n + s.panel - 1) / s.panel, s.k, s.panel})
-                           : b.view(numbered("w", i), s.dtype, {n, s.k}));
-    }
-    for (int i = 0; s.bias && i < s.num_weights(); ++i)
-      bias.push_back(b.view(numbered("bias", i), s.dtype, {s.weight_columns(i)}));
-    if (s.residual) residual = b.view("residual", s.dtype, {kDynamic, s.n[0]});
-    for (size_t i = 0; i < s.n.size(); ++i)
-      y.push_back(b.view(numbered("y", static_cast<int>(i)), s.dtype, {kDynamic, s.n[i]}));
-  }
-  /// Column blocks are counted through all outputs: leaves the weight, bias and output of block `index` in first place
-  /// and returns the block's first column there.
-  Var choose(KernelBuilder& b, const Shape& s, Var index, int64_t block_n) {
-    Var block = index;
-    int64_t before = 0;  // blocks of the outputs 0 .. i - 1
-    for (size_t i = 1; i < s.n.size(); ++i) {
-      before += (s.n[i - 1] + block_n - 1) / block_n;
-      Var is_later = index >= before;
-      block = b.select(is_later, index - before, block);
-      for (std::vector<Var>* views : {&w, &bias, &y})
-        if (!views->empty()) views->front() = b.select(is_later, (*views)[i], views->front());
-    }
-    return block * block_n;
-  }
-  Var x, residual;
-  std::vector<Var> w, bias, y;
-};
-
-/// A [kc, block_n] tile of a weight's transpose; `first` is its first column, or its first panel where it is packed.
-Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var first, Var kk) {
-  if (!s.packed) return b.trans(b.load(w, {first, kk}, {t.block_n, t.kc}));
-  Var panels = b.load(w, {first, kk, 0}, {t.block_n / s.panel, t.kc, s.panel});
-  return b.reshape(b.trans(panels, {1, 0, 2}), {t.kc, t.block_n});
-}
-
 /// One program: a block of rows of x against a block of columns of one output.
 void build(KernelBuilder& b, const Workload& workload, const Config& config, const Target&) {
   const Shape s(workload);
@@ -123,32 +81,12 @@ void build(KernelBuilder& b, const Workload& workload, const Config& config, con
   Operands v(b, s);
   Var row = b.program_id(0) * t.block_m;
   Var column = v.choose(b, s, b.program_id(1), t.block_n);
-
-  Var first = s.packed ? column / s.panel : column;
-  const std::vector<Var> zeros(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
-  const ir::Attributes schedule = {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}};
-  std::vector<Var> acc = b.for_loop(
-      0, s.k, t.kc, zeros,
-      [&](Var kk, std::vector<Var> sums) {
-        Var x = b.load(v.x, {row, kk}, {t.block_m, t.kc});
-        for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], first, kk), sums[i]);
-        return sums;
-      },
-      schedule);
-
-  for (size_t i = 0; s.bias && i < acc.size(); ++i)
-    acc[i] = acc[i] + down(b, to_f32(b, b.load(v.bias[i], {column}, {t.block_n})), t.block_m, t.block_n);
-  Var result = activate(b, s.activation, acc[0]);
-  if (s.gated) result = result * acc[1];
-  if (s.residual) result = result + to_f32(b, b.load(v.residual, {row, column}, {t.block_m, t.block_n}));
-  b.store(v.y[0], {row, column}, to_storage(b, result, s.dtype));
+  store_result(b, s, v, row, column, multiply(b, s, t, v, row, column));
 }
 
 std::array<SizeExpr, 3> grid(const Workload& w, const Config& config) {
   const Tile t = Tile::from(config);
-  int64_t column_blocks = 0;
-  for (const int64_t n : Shape(w).n) column_blocks += (n + t.block_n - 1) / t.block_n;
-  return {SizeExpr{1, {{0, t.block_m}}}, SizeExpr{column_blocks}, SizeExpr{1}};
+  return {SizeExpr{1, {{0, t.block_m}}}, SizeExpr{column_blocks(Shape(w), t.block_n)}, SizeExpr{1}};
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # jit <- cache <- autotune <- kernels <- everything else; inside jit base <- ir <- {passes, codegen},
-# base <- {runtime, sim}, {base, ir, runtime} <- fabric. LLVM stays in jit/codegen and the spine, SQLite behind cache/sqlite.h.
+# base <- {runtime, sim} <- fabric. LLVM stays in jit/codegen and the spine, SQLite behind cache/sqlite.h.
 import os
 import re
 import sys
@@ -13,7 +13,7 @@ LAYERS = ["jit", "cache", "autotune", "kernels", "tools"]
 TOP = ["tools", "bench", "examples", "tests"]  # above every layer; they do not include one another
 INNER = {"base": {"base"}, "ir": {"base", "ir"}, "passes": {"base", "ir", "passes"},
          "codegen": {"base", "ir", "codegen"}, "runtime": {"base", "runtime"}, "sim": {"base", "sim"},
-         "fabric": {"base", "ir", "runtime", "fabric"}}
+         "fabric": {"base", "ir", "runtime", "sim", "fabric"}}
 FOREIGN = [("llvm/", ("jit/codegen/", "jit/compiler.cpp", "tests/support/llvm_kernel.cpp")), ("sqlite3.h", ("cache/sqlite", "tests/")),
            ("CLI/", ("tools/cli/", "bench/"))]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)

@@ -69,10 +69,12 @@ bool have_same_positions(const Value* a, const Value* b) {
   return a == b || (is_parameter(a) && is_parameter(b));
 }
 
-/// The parameters behind a base.
+bool is_placed(const Value* base) { return base->def && base->def->kind == OpKind::view_at; }
+
+/// The parameters and placed views behind a base.
 void collect_roots(const Value* view, std::vector<const Value*>& roots) {
   const Value* base = base_of(view);
-  if (!base->def) return roots.push_back(base);
+  if (!base->def || is_placed(base)) return roots.push_back(base);
   collect_roots(base->def->operands[1], roots);
   collect_roots(base->def->operands[2], roots);
 }
@@ -101,8 +103,9 @@ bool may_share(const Value* a, const Value* b) {
   std::vector<const Value*> left, right;
   collect_roots(a, left), collect_roots(b, right);
   return std::any_of(left.begin(), left.end(), [&](const Value* x) {
-    return std::any_of(right.begin(), right.end(),
-                       [&](const Value* y) { return x == y || may_be_same(x->type, y->type); });
+    return std::any_of(right.begin(), right.end(), [&](const Value* y) {
+      return x == y || is_placed(x) || is_placed(y) || may_be_same(x->type, y->type);
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 // jit/ir/aliasing.h -- which elements a memory operation may touch, and whether two operations may touch the same.
 // SPDX-License-Identifier: Apache-2.0
 //
+// A view that is placed at an address may overlap anything, in any way.
 // Tensors of one call overlap only as the same tensor: equal dtype, rank, sizes and strides. So a position in one
 // parameter is a position in every other that may be the same tensor, and windows can be compared dimension by
 // dimension. Positions are sums of values and a constant: `load x, row, 32` reads row + [0, 4) and 32 + [0, 32).

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "jit/row_alignment.h"
+
 namespace seqtile::ir {
 namespace {
 
@@ -74,6 +76,14 @@ Type sliced(const Type& view, std::span<Value* const> offsets, std::span<Value* 
   const int64_t bytes = dtype_bytes(view.dtype);
   const int64_t shift = view.rank == 0 ? 0 : constant_value(offsets[view.rank - 1]).value_or(1) * bytes;
   result.alignment = static_cast<int>(std::gcd(static_cast<int64_t>(view.alignment), shift));
+  return result;
+}
+
+Type placed_view(DType dtype, std::span<Value* const> sizes, int most) {
+  Type result{TypeKind::view, dtype, static_cast<int>(std::min<size_t>(sizes.size(), kMaxViewRank))};
+  for (int i = 0; i < result.rank; ++i) result.shape[i] = std::max(constant_value(sizes[i]).value_or(kDynamic), kDynamic);
+  result.contiguous = true;
+  result.alignment = row_alignment(dtype, result.dims(), most);
   return result;
 }
 

@@ -29,6 +29,8 @@ Type with_last_dim(const Type& tile, int64_t size);
 int64_t last_dim(const Type& type);
 /// slice: static sizes where the operand for the size is a constant; the alignment that surely remains.
 Type sliced(const Type& view, std::span<Value* const> offsets, std::span<Value* const> sizes);
+/// view_at: a dense view of `sizes`, static where they are constants; bases and rows are aligned to up to `most` bytes.
+Type placed_view(DType dtype, std::span<Value* const> sizes, int most);
 /// at: the view without `axis`.
 Type indexed(const Type& view, int64_t axis);
 /// select of two views: the facts that hold for both.

@@ -82,6 +82,8 @@ class OpRules {
   void check_memory() const;
   void check_slice() const;
   void check_at() const;
+  void check_view_at() const;
+  void check_await() const;
   void check_gather_scatter() const;
   void check_order(std::initializer_list<std::string_view> orders) const;
   void check_sync() const;

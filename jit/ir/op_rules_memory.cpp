@@ -46,6 +46,7 @@ void OpRules::check_memory() const {
       return require(is_scalar_of(result(), DType::i64), "the result is not i64", {{"it", result()}});
     case OpKind::slice: return check_slice();
     case OpKind::at: return check_at();
+    case OpKind::view_at: return check_view_at();
     case OpKind::load: {
       const Type& view = check_indices(1, 0);
       require_tile_of(result(), view);
@@ -88,6 +89,17 @@ void OpRules::check_at() const {
           {{"the result", result()}, {"what is known", known}});
 }
 
+void OpRules::check_view_at() const {
+  if (op_.operands.size() < 2 || op_.operands.size() > 1 + kMaxViewRank)
+    fail("takes an address and 1 to 4 sizes, not " + std::to_string(op_.operands.size()) + " operands");
+  for (const Value* operand : op_.operands)
+    require(is_scalar_of(operand->type, DType::i64), "the address or a size is not an i64 scalar",
+            {{"it", operand->type}});
+  const std::span<Value* const> sizes = std::span(op_.operands).subspan(1);
+  require(promises_no_more(result(), placed_view(result().dtype, sizes, result().alignment)),
+          "the result is not a dense view of the sizes", {{"the result", result()}});
+}
+
 void OpRules::check_gather_scatter() const {
   const bool is_gather = op_.kind == OpKind::gather;
   require_operands(is_gather ? 3 : 4);
@@ -112,7 +124,8 @@ void OpRules::check_sync() const {
     case OpKind::signal: choice("kind", {"set", "add"}); break;
     default: break;
   }
-  const size_t values = op_.kind == OpKind::cas ? 2 : 1;
+  if (op_.kind == OpKind::await) return check_await();
+  const size_t values = op_.kind == OpKind::cas ? 2 : op_.kind == OpKind::atomic_load ? 0 : 1;
   const Type& view = check_indices(1, values);
   const bool is_wide = view.dtype == DType::i32 || view.dtype == DType::i64 ||
                        (op_.kind == OpKind::atomic && (view.dtype == DType::f32 || view.dtype == DType::f64));
@@ -120,10 +133,25 @@ void OpRules::check_sync() const {
           op_.kind == OpKind::atomic ? "the elements are not i32, i64, f32 or f64" : "the elements are not i32 or i64",
           {{"the view", view}});
   for (size_t i = 0; i < values; ++i) require_element_of(op_.operands[1 + view.rank + i]->type, view);
+  if (op_.kind == OpKind::atomic_load) {
+    check_order({"relaxed", "acquire"});
+    return require_element_of(result(), view);
+  }
   if (op_.kind == OpKind::wait_ge) return check_order({"relaxed", "acquire"});
   if (op_.kind == OpKind::signal) return check_order({"relaxed", "release"});
   check_order({"relaxed", "acquire", "release", "acq_rel"});
   require_element_of(result(), view);
+}
+
+// Scope and order are those of every flag: acquire, sys.
+void OpRules::check_await() const {
+  const Type& flags = check_indices(1, 2);
+  require(flags.dtype == DType::i64, "the flags are not i64", {{"the view", flags}});
+  require_element_of(op_.operands[1 + flags.rank]->type, flags);
+  const Type& block = op_.operands.back()->type;
+  require(block.is_view() && block.rank == 1 && block.dtype == DType::i64, "the channel block is not a view<[n], i64>",
+          {{"it", block}});
+  require(is_scalar_of(result(), DType::i64), "the result is not i64", {{"it", result()}});
 }
 
 }  // namespace seqtile::ir

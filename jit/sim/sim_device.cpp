@@ -9,6 +9,7 @@
 #include "jit/error.h"
 #include "jit/sim/tensor_map.h"
 #include "jit/sim/sim_memory.h"
+#include "jit/sim/sim_world.h"
 
 #include <fmt/format.h>
 
@@ -26,9 +27,11 @@ class SimKernel final : public LoadedKernel {
 
 class PtxDevice final : public SimDevice {
  public:
-  PtxDevice(std::string_view target, int num_threads)
+  PtxDevice(std::string_view target, int num_threads, std::shared_ptr<SimWorld> world, int index)
       : target_(gpu_target(target)),
-        info_{"sim", fmt::format("simulated {}", target_.name), {{"target", target_.name}}} {
+        info_{"sim", fmt::format("simulated {}", target_.name), {{"target", target_.name}}},
+        world_(std::move(world)),
+        index_(index) {
     if (num_threads <= 1) return;
     executor_ = make_executor(num_threads);
     options_.executor = executor_.get();
@@ -44,23 +47,26 @@ class PtxDevice final : public SimDevice {
   void name_memory(const void* pointer, std::string name) override { memory_.name(pointer, std::move(name)); }
   void register_memory(std::string name, std::span<std::byte> memory) override;
   void forget_memory() override;
-  Machine& machine() override { return machine_; }
+  Machine& machine() override { return world_->machine(); }
+  void* allocate_for_peers(size_t bytes) override { return memory_.allocate(bytes, true); }
   Options& options() override { return options_; }
   const LaunchResult& last_launch() const override { return last_; }
 
  private:
-  void run(const SimKernel& kernel, const GpuGrid& grid, std::span<const uint64_t> slots);
+  void run(const SimKernel& kernel, const Launch& launch);
 
   Target target_;
   DeviceInfo info_;
   std::unique_ptr<Executor> executor_;
-  std::mutex mutex_;  ///< of the machine
-  Machine machine_;
+  std::shared_ptr<SimWorld> world_;
+  const int index_;
   Options options_;
   LaunchResult last_;
   std::vector<const void*> registered_;
-  SimStreams streams_;
-  SimMemory memory_{machine_, mutex_, streams_};
+  SimStreams streams_{[this] {
+    if (world_->is_shared()) world_->finish(index_, options_);
+  }};
+  SimMemory memory_{*world_, index_, streams_};
 };
 
 std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
@@ -77,7 +83,7 @@ namespace {
 /// Of a persistent kernel fewer blocks than a GPU holds, so that small grids take turns too.
 int64_t resident_blocks(const KernelBinary& binary, const Target& target) {
   constexpr int64_t kFew = 4;
-  return binary.gpu.is_cooperative ? target.gpu.num_multiprocessors : kFew;
+  return binary.gpu.is_cooperative && !binary.gpu.is_persistent ? target.gpu.num_multiprocessors : kFew;
 }
 
 LaunchShape shape_of(const KernelBinary& binary, const GpuGrid& grid) {
@@ -128,16 +134,18 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
                                                          binary.symbol, slots.size(), binary.num_slots));
   const GpuGrid launched = gpu_grid(binary, grid, resident_blocks(binary, target_), "sim:" + target_.name);
   if (launched.is_empty()) return;
-  streams_.add(stream, {[this, &loaded, launched, block = std::vector<uint64_t>(slots.begin(), slots.end())] {
-                          run(loaded, launched, block);
+  streams_.add(stream, {[this, &loaded,
+                         launch = Launch{&loaded.program(), shape_of(binary, launched),
+                                         parameters(binary, slots, launched)}] {
+                          if (world_->is_shared()) world_->add(index_, launch);
+                          else run(loaded, launch);
                         },
                         true});
 }
 
-void PtxDevice::run(const SimKernel& kernel, const GpuGrid& grid, std::span<const uint64_t> slots) {
-  const std::lock_guard lock(mutex_);
-  last_ = machine_.launch(kernel.program(), shape_of(kernel.binary(), grid), parameters(kernel.binary(), slots, grid),
-                          options_);
+void PtxDevice::run(const SimKernel& kernel, const Launch& launch) {
+  const std::lock_guard lock(world_->mutex());
+  last_ = world_->machine().launch(*launch.program, launch.shape, launch.params, options_);
   if (last_.ok()) return;
   const auto endless = std::find_if(last_.reports.begin(), last_.reports.end(),
                                     [](const Report& report) { return report.kind == ReportKind::limit; });
@@ -148,21 +156,28 @@ void PtxDevice::run(const SimKernel& kernel, const GpuGrid& grid, std::span<cons
 }
 
 void PtxDevice::register_memory(std::string name, std::span<std::byte> memory) {
-  const std::lock_guard lock(mutex_);
-  machine_.register_memory(std::move(name), memory.data(), memory.size());
+  const std::lock_guard lock(world_->mutex());
+  world_->machine().register_memory(std::move(name), memory.data(), memory.size(), index_);
   registered_.push_back(memory.data());
 }
 
 void PtxDevice::forget_memory() {
-  const std::lock_guard lock(mutex_);
-  for (const void* pointer : registered_) machine_.unregister_memory(pointer);
+  const std::lock_guard lock(world_->mutex());
+  for (const void* pointer : registered_) world_->machine().unregister_memory(pointer);
   registered_.clear();
 }
 
 }  // namespace
 
 std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_threads) {
-  return std::make_unique<PtxDevice>(target, num_threads);
+  return std::make_unique<PtxDevice>(target, num_threads, std::make_shared<SimWorld>(1), 0);
+}
+
+std::vector<std::unique_ptr<SimDevice>> make_sim_devices(std::string_view target, int count) {
+  const auto world = std::make_shared<SimWorld>(count);
+  std::vector<std::unique_ptr<SimDevice>> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(std::make_unique<PtxDevice>(target, 1, world, i));
+  return devices;
 }
 
 }  // namespace seqtile::sim

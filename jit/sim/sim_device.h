@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "jit/device.h"
 #include "jit/sim/machine.h"
@@ -21,6 +22,8 @@ class SimDevice : public Device {
   virtual void register_memory(std::string name, std::span<std::byte> memory) = 0;
   virtual void forget_memory() = 0;
   virtual Machine& machine() = 0;
+  /// Memory that kernels of the other GPUs of this one's world reach too; freed as any other.
+  virtual void* allocate_for_peers(size_t bytes) = 0;
   virtual Options& options() = 0;
   /// What the newest launch did.
   virtual const LaunchResult& last_launch() const = 0;
@@ -30,5 +33,8 @@ class SimDevice : public Device {
 /// finds a fault with throws Error driver (timeout: it did not end) with the first report; last_launch() has all.
 /// Errors: unsupported for other targets.
 std::unique_ptr<SimDevice> make_sim_device(std::string_view target, int num_threads = 1);
+/// GPUs that reach each other's memory. Their launches, copies and fills are done when they are waited for, all GPUs at
+/// a time: see sim_world.h. Each is used by a thread of its own.
+std::vector<std::unique_ptr<SimDevice>> make_sim_devices(std::string_view target, int count);
 
 }  // namespace seqtile::sim

@@ -24,14 +24,14 @@ SimMemory::~SimMemory() {
 }
 
 void SimMemory::name(const void* pointer, std::string name) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(world_.mutex());
   if (!allocations_.contains(static_cast<const std::byte*>(pointer)))
     throw Error(ErrorCode::invalid_argument, fmt::format("memory '{}': no allocation begins there", name));
-  machine_.rename(pointer, std::move(name));
+  world_.machine().rename(pointer, std::move(name));
 }
 
-void* SimMemory::allocate(size_t bytes) {
-  const std::lock_guard lock(mutex_);
+void* SimMemory::allocate(size_t bytes, bool is_for_peers) {
+  const std::lock_guard lock(world_.mutex());
   const size_t free = kCapacity - used_;
   void* data = bytes <= free ? std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment) : nullptr;
   if (!data)
@@ -39,18 +39,18 @@ void* SimMemory::allocate(size_t bytes) {
         ErrorCode::out_of_resources,
         fmt::format("no memory for {} bytes on the simulated GPU: {} of its {} are free", bytes, free, kCapacity));
   std::memset(data, kFresh, bytes);
-  machine_.register_memory(fmt::format("memory {}", ++num_made_), data, bytes);
-  machine_.poison(data, bytes);
+  world_.machine().register_memory(fmt::format("memory {}", ++num_made_), data, bytes, device_, is_for_peers);
+  world_.machine().poison(data, bytes);
   allocations_[static_cast<std::byte*>(data)] = bytes;
   used_ += bytes;
   return data;
 }
 
 void SimMemory::free(void* pointer) noexcept {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(world_.mutex());
   const auto found = allocations_.find(static_cast<std::byte*>(pointer));
   if (found == allocations_.end()) return;
-  machine_.unregister_memory(pointer);
+  world_.machine().unregister_memory(pointer);
   used_ -= found->second;
   allocations_.erase(found);
   std::free(pointer);
@@ -64,26 +64,33 @@ void SimMemory::check(const void* pointer, size_t bytes, const char* what) {
   const auto offset = static_cast<size_t>(begin - data);
   if (offset < size && bytes > size - offset)
     throw Error(ErrorCode::invalid_argument, fmt::format("{} of {} bytes at {}: {} bytes are left of the allocation",
-                                                         what, bytes, machine_.describe(pointer), size - offset));
+                                                         what, bytes, world_.machine().describe(pointer), size - offset));
+}
+
+void SimMemory::do_in_order(Stream stream, std::function<void()> work) {
+  streams_.add(stream, {[this, work = std::move(work)] {
+                 if (world_.is_shared()) world_.add(device_, work);
+                 else work();
+               }});
 }
 
 void SimMemory::copy(void* to, const void* from, size_t bytes, Stream stream) {
-  streams_.add(stream, {[=, this] {
-                 const std::lock_guard lock(mutex_);
-                 check(to, bytes, "copy to device memory");
-                 check(from, bytes, "copy from device memory");
-                 std::memmove(to, from, bytes);
-                 machine_.unpoison(to, bytes);
-               }});
+  do_in_order(stream, [=, this] {
+    const std::lock_guard lock(world_.mutex());
+    check(to, bytes, "copy to device memory");
+    check(from, bytes, "copy from device memory");
+    std::memmove(to, from, bytes);
+    world_.machine().unpoison(to, bytes);
+  });
 }
 
 void SimMemory::fill(void* pointer, uint8_t byte, size_t bytes, Stream stream) {
-  streams_.add(stream, {[=, this] {
-                 const std::lock_guard lock(mutex_);
-                 check(pointer, bytes, "fill");
-                 std::memset(pointer, byte, bytes);
-                 machine_.unpoison(pointer, bytes);
-               }});
+  do_in_order(stream, [=, this] {
+    const std::lock_guard lock(world_.mutex());
+    check(pointer, bytes, "fill");
+    std::memset(pointer, byte, bytes);
+    world_.machine().unpoison(pointer, bytes);
+  });
 }
 
 }  // namespace seqtile::sim

@@ -2,27 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fresh memory is poison until something is copied, filled or written there: a kernel that reads it is reported. Copies
-// and fills beyond an allocation are refused. Thread-safe together with whoever else uses `mutex`.
+// and fills beyond an allocation are refused. Thread-safe together with whoever else uses the world's mutex.
 #pragma once
+#include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "jit/device.h"
-#include "jit/sim/machine.h"
 #include "jit/sim/sim_streams.h"
+#include "jit/sim/sim_world.h"
 
 namespace seqtile::sim {
 
 class SimMemory final : public DeviceMemory {
  public:
-  SimMemory(Machine& machine, std::mutex& mutex, SimStreams& streams)
-      : machine_(machine), mutex_(mutex), streams_(streams) {}
+  SimMemory(SimWorld& world, int device, SimStreams& streams) : world_(world), device_(device), streams_(streams) {}
   ~SimMemory() override;
   /// Errors: invalid_argument where no allocation begins at `pointer`.
   void name(const void* pointer, std::string name);
 
-  void* allocate(size_t bytes) override;
+  void* allocate(size_t bytes) override { return allocate(bytes, false); }
+  /// Kernels of the world's other devices reach it too where it `is_for_peers`.
+  void* allocate(size_t bytes, bool is_for_peers);
   void free(void* pointer) noexcept override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
   void fill(void* pointer, uint8_t byte, size_t bytes, Stream stream) override;
@@ -30,9 +31,11 @@ class SimMemory final : public DeviceMemory {
 
  private:
   void check(const void* pointer, size_t bytes, const char* what);
+  /// In the order of the stream, and of the device's launches.
+  void do_in_order(Stream stream, std::function<void()> work);
 
-  Machine& machine_;
-  std::mutex& mutex_;
+  SimWorld& world_;
+  const int device_;
   SimStreams& streams_;
   std::map<const std::byte*, size_t> allocations_;
   size_t used_ = 0;

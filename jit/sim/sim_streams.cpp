@@ -61,7 +61,7 @@ class SimEvent final : public Event {
 
 }  // namespace
 
-SimStreams::SimStreams() = default;
+SimStreams::SimStreams(std::function<void()> finish) : finish_(std::move(finish)) {}
 SimStreams::~SimStreams() = default;
 
 SimStreams::Order* SimStreams::find(Stream stream) {
@@ -93,6 +93,7 @@ void SimStreams::destroy(Stream stream) noexcept {
 void SimStreams::synchronize(Stream stream) {
   const Order* order = find(stream);
   if (order && order->is_capturing) refuse("the stream captures; nothing can wait for it before end_capture()");
+  finish_();
 }
 
 std::unique_ptr<Event> SimStreams::create_event() { return std::make_unique<SimEvent>(*this); }

@@ -20,7 +20,8 @@ class SimStreams final : public DeviceStreams {
     bool is_kernel = false;
   };
 
-  SimStreams();
+  /// `finish` does what was put off, where anything was.
+  explicit SimStreams(std::function<void()> finish);
   ~SimStreams() override;
   /// Does the work, or keeps it where the stream captures.
   void add(Stream stream, Work work);
@@ -36,6 +37,7 @@ class SimStreams final : public DeviceStreams {
   struct Order;
   Order* find(Stream stream);
 
+  const std::function<void()> finish_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Order>> orders_;
 };

@@ -263,6 +263,7 @@ class Program {
   }
 
   void memory(const Op& op) {
+    if (op.kind == OpKind::view_at) return view_at(op);
     const View& view = views_.at(op.operands[0]);
     switch (op.kind) {
       case OpKind::size: return set_scalar(op, view.sizes[op.int_attr("axis")]);
@@ -293,6 +294,19 @@ class Program {
                      std::to_string(i) + " of size " + std::to_string(view.sizes[i]));
       view.base += sizes[i] == 0 ? 0 : offsets[i] * view.strides[i] * dtype_bytes(view.dtype);
       view.sizes[i] = sizes[i];
+    }
+    views_[op.results[0]] = view;
+  }
+
+  void view_at(const Op& op) {
+    const Type& type = op.results[0]->type;
+    View view;
+    view.dtype = type.dtype, view.rank = type.rank;
+    view.base = reinterpret_cast<char*>(scalar(op.operands[0]));
+    int64_t stride = 1;
+    for (int i = type.rank - 1; i >= 0; --i) {
+      view.sizes[i] = scalar(op.operands[1 + i]), view.strides[i] = stride;
+      stride *= view.sizes[i];
     }
     views_[op.results[0]] = view;
   }
@@ -359,6 +373,15 @@ class Program {
     char* address = element(op, view);
     TileData old(ir::scalar_type(view.dtype));
     read_element(old, 0, address);
+    if (op.kind == OpKind::atomic_load) {
+      tiles_[op.results[0]] = std::move(old);
+      return;
+    }
+    if (op.kind == OpKind::await) {
+      if (old.ints[0] != scalar(op.operands[op.operands.size() - 2]))
+        fail(op, "nothing can change the flag: programs run one after another", ErrorCode::timeout);
+      return set_scalar(op, 0);
+    }
     TileData value = tile(op.operands.back());
     const std::string_view kind = op.string_attr("kind");
     if (op.kind == OpKind::wait_ge) {

@@ -89,12 +89,14 @@ TEST_CASE("interpreter: every operation runs, and flags and waits work", "[jit][
   while (reinterpret_cast<uintptr_t>(x) % 32 != 0) ++x;
   float* y = x + 64;
   for (int i = 0; i < 64; ++i) x[i] = 0.25f * static_cast<float>(i);
-  int64_t flags[4] = {0, 37, 0, 0};
+  int64_t placed[6] = {};
+  int64_t flags[4] = {0, 37, 0, static_cast<int64_t>(reinterpret_cast<intptr_t>(placed))};
   const ParamValue params[] = {make_tensor(x, DType::f32, {8, 8}), make_tensor(y, DType::f32, {8, 8}),
                                make_tensor(flags, DType::i64, {4}), int64_t{5}};
   interpret(*sample_every_op(), {1, 1, 1}, params);
   CHECK(flags[0] == 1);                           // signal
   CHECK(flags[1] == 42);                          // 37 + 5; the compare-and-swap expects 5 and finds 42
+  CHECK(placed[5] == 9);                          // the wait is over at once
   CHECK(y[0] == static_cast<float>(0x40500000));  // the bits of x[1, 5] == 3.25f as a number
 }
 

@@ -235,6 +235,10 @@ void add_synchronisation(Collector& all) {
           b.store_scalar(y, {0, 1}, b.cas(y, {0, 0}, old, b.load_scalar(x, {0, 1}), order, scope));
         });
       }
+      for (const std::string order : {"relaxed", "acquire"})
+        add("atomic_load_" + order + "_" + scope, [&](KernelBuilder& b, Var x, Var, Var y) {
+          b.store_scalar(y, {0, 0}, b.atomic_load(x, {1, 2}, order, scope));
+        });
       for (const std::string kind : {"set", "add"})
         add("signal_" + kind + "_" + scope, [&](KernelBuilder& b, Var x, Var, Var y) {
           b.signal(kind, y, {0, 0}, b.load_scalar(x, {0, 1}), scope);

@@ -79,6 +79,9 @@ void every_sync_op(KernelBuilder& b, Var flags) {
   b.fence("sys");
   b.griddep("wait");
   b.griddep("launch");
+  Var outcome = b.await(flags, {0}, b.atomic_load(flags, {0}, "relaxed", "sys"), flags);
+  Var placed = b.view_at(b.load_scalar(flags, {3}), DType::i64, {2, 3});
+  b.store_scalar(placed, {1, 2}, outcome + 9);
 }
 
 }  // namespace

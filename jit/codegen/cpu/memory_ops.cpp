@@ -1,5 +1,6 @@
 // jit/codegen/cpu/memory_ops.cpp -- element accesses, scatter, atomics and flags, random numbers.
 // SPDX-License-Identifier: Apache-2.0
+#include "jit/base/channel_block.h"
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/math.h"
 
@@ -81,9 +82,16 @@ void Program::lower_sync(const Op& op) {
     e_.b.CreateFence(AtomicOrdering::SequentiallyConsistent);
     return;
   }
+  if (op.kind == OpKind::await) return lower_await(op);
   const DType dtype = op.operands[0]->type.dtype;
   const llvm::MaybeAlign align(static_cast<uint64_t>(dtype_bytes(dtype)));
   Value* address = element_address(op);
+  if (op.kind == OpKind::atomic_load) {
+    llvm::LoadInst* seen = e_.b.CreateAlignedLoad(e_.type_of(dtype), address, align);
+    seen->setAtomic(ordering(op.string_attr("order")));
+    scalars_[op.results[0]] = seen;
+    return;
+  }
   Value* operand = scalars_.at(op.operands.back());
   const std::string_view kind = op.string_attr("kind");
   if (op.kind == OpKind::atomic) {
@@ -112,6 +120,17 @@ void Program::lower_sync(const Op& op) {
     e_.b.CreateCondBr(e_.b.CreateICmpSGE(seen, operand), after, spin);
     e_.b.SetInsertPoint(after);
   }
+}
+
+// How to wait is up to whoever made the channel: threads and processes sleep in different ways.
+void Program::lower_await(const Op& op) {
+  Value* block = views_.at(op.operands.back()).base;
+  Value* word = e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt64Ty(), block, channel::wait_function);
+  Value* function = e_.b.CreateIntToPtr(e_.b.CreateLoad(e_.b.getInt64Ty(), word), e_.b.getPtrTy());
+  auto* type = llvm::FunctionType::get(e_.b.getInt64Ty(), {e_.b.getPtrTy(), e_.b.getPtrTy(), e_.b.getInt64Ty()}, false);
+  Value* expected = scalars_.at(op.operands[op.operands.size() - 2]);
+  Value* outcome = e_.b.CreateCall(type, function, {block, element_address(op), expected});
+  scalars_[op.results[0]] = outcome;
 }
 
 void Program::lower_rand(const Op& op) {

@@ -1,6 +1,7 @@
 // jit/codegen/cpu/program.cpp -- blocks, scalars, views and control flow of one program.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/dense_strides.h"
 
 #include <algorithm>
 
@@ -98,7 +99,7 @@ void Program::lower_op(const Op& op) {
     case OpGroup::dot: return lower_dot(op);
     case OpGroup::memory:
       if (op.kind == OpKind::size) return lower_scalar(op);
-      if (op.kind == OpKind::slice || op.kind == OpKind::at) return lower_view(op);
+      if (op.kind == OpKind::slice || op.kind == OpKind::at || op.kind == OpKind::view_at) return lower_view(op);
       if (op.kind == OpKind::store || op.kind == OpKind::store_add) return lower_store(op);
       if (op.kind == OpKind::load || op.kind == OpKind::gather) return;
       return lower_element(op);
@@ -150,6 +151,10 @@ void Program::lower_view(const Op& op) {
       ref.sizes.push_back(e_.b.CreateSelect(condition, a.sizes[d], b.sizes[d]));
       ref.strides.push_back(e_.b.CreateSelect(condition, a.strides[d], b.strides[d]));
     }
+  } else if (op.kind == OpKind::view_at) {
+    ref.base = e_.b.CreateIntToPtr(scalars_.at(op.operands[0]), e_.b.getPtrTy());
+    for (size_t d = 1; d < op.operands.size(); ++d) ref.sizes.push_back(scalars_.at(op.operands[d]));
+    ref.strides = codegen::dense_strides(e_.b, ref.sizes);
   } else {
     const ir::Value* view = op.operands[0];
     ref = views_.at(view);

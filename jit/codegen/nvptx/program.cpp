@@ -9,6 +9,7 @@
 
 #include "jit/error.h"
 #include "jit/ir/length_sizes.h"
+#include "jit/codegen/dense_strides.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 #include <fmt/format.h>
@@ -70,7 +71,7 @@ Program::Program(llvm::Module& module, const Target& target, const ir::Function&
       users_(codegen::users_of(function)),
       tma_(plan_tma(function, target, users_, warps_of(function), schedule_of(function, "cluster", 1))),
       e_(module, target, function.name(),
-         {ir::num_slots(function), tma_.is_persistent ? 3 : 0, static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
+         {ir::num_slots(function), is_persistent() ? 3 : 0, static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
           warps_of(function), tma_.loop ? kGroupWarps : 0}),
       vector_(vector_elements(function)) {}
 
@@ -87,10 +88,20 @@ void Program::lower() {
   plan_pipelines(function_.body());
   if (tma_.store) e_.scratch_is_stored(kPanelAlignment);
   if (tma_.loop) lower_specialised();
-  else lower_block(function_.body());
+  else lower_portable();
   e_.b.CreateRetVoid();
   e_.finish_shared();
 }
+
+// A block's programs take turns where they must run in order; shared memory is free for the next one at the barrier.
+void Program::lower_portable() {
+  for_each_program(0, [&] {
+    lower_block(function_.body());
+    if (is_persistent()) e_.sync();
+  });
+}
+
+bool Program::is_persistent() const { return tma_.is_persistent || schedule_of(function_, "in_order", 0) != 0; }
 
 GpuLaunch Program::launch() const {
   GpuLaunch launch;
@@ -98,10 +109,10 @@ GpuLaunch Program::launch() const {
   launch.shared_bytes = static_cast<uint32_t>(e_.shared_bytes());
   launch.is_cooperative = is_cooperative_;
   launch.loop = tma_.loop ? "wgmma" : pipelines_.empty() ? "" : "portable: " + tma_.refusal;
+  launch.is_persistent = is_persistent();
   if (!tma_.loop) return launch;
   launch.tensor_maps = tma_.maps;
   launch.cluster[0] = static_cast<uint32_t>(tma_.cluster);
-  launch.is_persistent = tma_.is_persistent;
   return launch;
 }
 
@@ -141,7 +152,7 @@ void Program::bind_parameters() {
 void Program::note_positions(const ir::Block& block) {
   for (const Op* op : block.ops) {
     position_.emplace(op, static_cast<int>(position_.size()));
-    is_cooperative_ |= op->kind == OpKind::wait_ge;
+    is_cooperative_ |= op->kind == OpKind::wait_ge || op->kind == OpKind::await;
     for (const ir::Block* region : op->regions) note_positions(*region);
   }
 }
@@ -171,7 +182,8 @@ void Program::lower_op(const Op& op) {
     case OpKind::while_loop: return lower_while(op);
     case OpKind::assume: return lower_assume(op);
     case OpKind::slice:
-    case OpKind::at: return lower_view(op);
+    case OpKind::at:
+    case OpKind::view_at: return lower_view(op);
     case OpKind::load:
     case OpKind::gather:
       if (!in_shared(op.results[0])) open_loads_.push_back(&op);
@@ -182,7 +194,9 @@ void Program::lower_op(const Op& op) {
     case OpKind::load_scalar:
     case OpKind::store_scalar: return lower_element(op);
     case OpKind::atomic:
+    case OpKind::atomic_load:
     case OpKind::cas:
+    case OpKind::await:
     case OpKind::wait_ge:
     case OpKind::signal:
     case OpKind::fence:
@@ -231,6 +245,14 @@ void Program::lower_view(const Op& op) {
       view.sizes.push_back(e_.b.CreateSelect(condition, a.sizes[d], b.sizes[d]));
       view.strides.push_back(e_.b.CreateSelect(condition, a.strides[d], b.strides[d]));
     }
+    views_[op.results[0]] = std::move(view);
+    return;
+  }
+  if (op.kind == OpKind::view_at) {
+    ViewRef view;
+    view.base = e_.b.CreateIntToPtr(scalars_.at(op.operands[0]), llvm::PointerType::get(e_.context, kGlobalSpace));
+    for (size_t d = 1; d < op.operands.size(); ++d) view.sizes.push_back(scalars_.at(op.operands[d]));
+    view.strides = codegen::dense_strides(e_.b, view.sizes);
     views_[op.results[0]] = std::move(view);
     return;
   }

@@ -85,6 +85,9 @@ class Program {
   // program.cpp: parameters, blocks, scalars, views
   void bind_parameters();
   void note_positions(const ir::Block& block);
+  void lower_portable();
+  /// Blocks take the programs in turn.
+  bool is_persistent() const;
   void lower_block(const ir::Block& block);
   void lower_op(const ir::Op& op);
   void check_shared(const ir::Op& op) const;
@@ -193,6 +196,7 @@ class Program {
   llvm::Value* element_address(const ir::Op& op);
   // synchronisation.cpp: atomics and flags; one thread acts for the block
   void lower_sync(const ir::Op& op);
+  void lower_await(const ir::Op& op);
   llvm::Value* from_first_thread(DType dtype, const std::function<llvm::Value*()>& act);
   void pin_loads_before(const ir::Op& write);
   bool is_needed_after(const ir::Value* tile, const ir::Op& op) const;

@@ -96,7 +96,7 @@ void Program::lower_specialised() {
 // goes on where the program before has left it. A cluster's blocks take neighbours.
 void Program::for_each_program(int parity, const std::function<void()>& body) {
   ring_ = {e_.i32(0), e_.i32(parity)};
-  if (!tma_.is_persistent) return body();
+  if (!is_persistent()) return body();
   Value* count = e_.num_programs(0);
   for (const int axis : {1, 2}) count = e_.b.CreateMul(count, e_.num_programs(axis));
   const auto [block, blocks] = e_.block_and_count();

@@ -47,6 +47,7 @@ void Program::lower_sync(const Op& op) {
     if (e_.is_hopper) e_.assembly(e_.b.getVoidTy(), text, "~{memory}", {});
     return;
   }
+  if (op.kind == OpKind::await) return lower_await(op);
   const DType dtype = op.operands[0]->type.dtype;
   if (dtype_bytes(dtype) < 4 || dtype == DType::f64)
     fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");
@@ -55,6 +56,14 @@ void Program::lower_sync(const Op& op) {
   llvm::Type* type = e_.type_of(dtype);
   const std::string c = constraint_of(dtype);
   const bool is_real = is_float(dtype);
+  if (op.kind == OpKind::atomic_load) {
+    order_access(op);
+    const std::string text =
+        "ld." + order_of(op, "acquire") + "." + scope_of(op) + ".global." + suffix_of(dtype, 'b') + " $0, [$1];";
+    scalars_[op.results[0]] =
+        from_first_thread(dtype, [&] { return e_.assembly(type, text, "=" + c + ",l,~{memory}", {address}); });
+    return;
+  }
   if (op.kind == OpKind::wait_ge) {
     order_access(op);
     const std::string bits = suffix_of(dtype, 's');

@@ -1,0 +1,67 @@
+// jit/fabric.h -- ranks that reach each other's memory: threads, processes, simulated GPUs by one interface.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Fabric is one rank's end. What is called collective, all ranks call in the same order; it returns when all have.
+// Ranks of one process must run on threads of their own, as they wait for each other.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/base/channel_block.h"
+#include "jit/device.h"
+
+namespace seqtile {
+
+/// A buffer of the same size on every rank, which the kernels of all ranks reach.
+class SymmetricMemory {
+ public:
+  virtual ~SymmetricMemory() = default;
+  /// Where this rank's kernels find the buffer of `rank`.
+  uint64_t address(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
+  size_t bytes() const { return bytes_; }
+
+ protected:
+  SymmetricMemory(std::vector<uint64_t> addresses, size_t bytes) : addresses_(std::move(addresses)), bytes_(bytes) {}
+
+ private:
+  std::vector<uint64_t> addresses_;
+  size_t bytes_;
+};
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  /// "threads": part of the key of every tuning record.
+  virtual std::string kind() const = 0;
+  virtual Device& device() = 0;
+  /// Collective: what every rank gave, by rank. Errors: aborted where a rank has died or left.
+  virtual std::vector<std::string> all_gather(std::string_view mine) = 0;
+  /// Collective: `bytes` of zeros on every rank. Errors: out_of_resources.
+  virtual std::unique_ptr<SymmetricMemory> allocate(size_t bytes) = 0;
+  /// How kernels of a CPU wait for a flag; null where the device's code does.
+  virtual channel::WaitFunction wait_function() const { return nullptr; }
+  virtual const void* wait_context() const { return nullptr; }
+};
+
+/// `world_size` ranks for as many threads of this process, each with `num_threads` of its own.
+/// Errors: invalid_argument for sizes out of [1, 16] and numbers of threads that no executor has.
+std::vector<std::unique_ptr<Fabric>> make_thread_fabric(int world_size, int num_threads = 1);
+
+/// `world_size` ranks on simulated GPUs of "sm_80" or "sm_90a", for as many threads of this process.
+/// Errors: invalid_argument, unsupported (the target).
+std::vector<std::unique_ptr<Fabric>> make_sim_fabric(std::string_view target, int world_size);
+
+/// Ranks that are processes: the memory that they will share, as a descriptor to inherit, which its maker closes when
+/// they have joined. Errors: invalid_argument, out_of_resources.
+int make_process_world(int world_size);
+/// One rank of that world; returns when all have joined. Errors: invalid_argument (no world's descriptor, a rank that
+/// is taken or too large), aborted (a rank has ended before).
+std::unique_ptr<Fabric> join_process_fabric(int descriptor, int rank, int num_threads = 1);
+
+}  // namespace seqtile

@@ -1,0 +1,60 @@
+// jit/fabric/channel.h -- what a stream of fused launches shares with its peers: epochs, flags, staging, abort words.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
+// through the control block (jit/base/channel_block.h). Any thread may use it, one at a time.
+#pragma once
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "jit/fabric.h"
+#include "jit/tensor.h"
+
+namespace seqtile {
+
+struct ChannelOptions {
+  int64_t capacity = 0;          ///< rows of all ranks of the longest call
+  int64_t staging_bytes = 0;     ///< of one parity
+  int64_t flags_per_source = 1;
+  std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< of a wait for a peer
+  uint64_t first_epoch = 0;      ///< for tests of the wrap-around
+};
+
+/// Why the launches of a channel give NaN.
+struct AbortRecord {
+  channel::Outcome kind;
+  int64_t operation, epoch, rank, peer, tile, expected, seen;
+  /// One line for people.
+  std::string text() const;
+};
+
+class Channel {
+ public:
+  /// Collective, with the same options on all ranks. Errors: invalid_argument, out_of_resources.
+  Channel(Fabric& fabric, const ChannelOptions& options);
+
+  /// The control block, [channel::num_words] i64: the last argument of a kernel that communicates.
+  Tensor block() const;
+  Fabric& fabric() const { return fabric_; }
+  /// This rank's staging, of both parities.
+  uint64_t staging_address() const { return staging_->address(fabric_.rank()); }
+  int64_t staging_bytes() const { return static_cast<int64_t>(staging_->bytes()); }
+  const ChannelOptions& options() const { return options_; }
+  /// Launches that have ended. Waits for those before.
+  uint64_t epoch();
+  /// Nothing where all is well. Where another rank gave up first, its record is the more telling one.
+  std::optional<AbortRecord> abort_record();
+
+ private:
+  std::array<int64_t, channel::num_words> read_block();
+
+  Fabric& fabric_;
+  ChannelOptions options_;
+  DeviceBuffer block_;
+  std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;
+};
+
+}  // namespace seqtile

@@ -1,0 +1,56 @@
+// jit/fabric/meeting.cpp -- see meeting.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/fabric/meeting.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "jit/error.h"
+
+namespace seqtile::fabric {
+
+void check_world_size(int world_size) {
+  if (world_size < 1 || world_size > channel::kMaxRanks)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a fabric of {} ranks: from 1 to {} are possible", world_size, channel::kMaxRanks));
+}
+
+std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own) {
+  const auto address = reinterpret_cast<uint64_t>(own);
+  std::vector<uint64_t> addresses;
+  for (const std::string& text : fabric.all_gather({reinterpret_cast<const char*>(&address), sizeof(address)}))
+    std::memcpy(&addresses.emplace_back(), text.data(), sizeof(address));
+  return addresses;
+}
+
+std::vector<std::string> Meeting::meet(int rank, std::string_view mine) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return num_leaving_ == 0 || has_left_; });
+  check();
+  brought_[static_cast<size_t>(rank)] = mine;
+  if (++num_here_ == brought_.size()) {
+    num_here_ = 0, num_leaving_ = brought_.size();
+    changed_.notify_all();
+  } else {
+    changed_.wait(lock, [&] { return num_leaving_ > 0 || has_left_; });
+    check();
+  }
+  std::vector<std::string> all = brought_;
+  if (--num_leaving_ == 0) changed_.notify_all();
+  return all;
+}
+
+void Meeting::leave() {
+  const std::lock_guard lock(mutex_);
+  has_left_ = true;
+  changed_.notify_all();
+}
+
+// Who is in the meeting already gets its texts also when a rank leaves right after it.
+void Meeting::check() const {
+  if (has_left_ && num_leaving_ == 0)
+    throw Error(ErrorCode::aborted, "a rank of the fabric has left while others wait for it");
+}
+
+}  // namespace seqtile::fabric

@@ -1,0 +1,39 @@
+// jit/fabric/meeting.h -- where the ranks of one process meet: the host's side of collective calls.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/fabric.h"
+
+namespace seqtile::fabric {
+
+/// Errors: invalid_argument where a fabric cannot have so many ranks.
+void check_world_size(int world_size);
+/// Collective: where the buffer is that each rank has made.
+std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own);
+
+/// Everyone brings a text and leaves with all of them.
+class Meeting {
+ public:
+  explicit Meeting(int world_size) : brought_(static_cast<size_t>(world_size)) {}
+  /// Errors: aborted where a rank has left.
+  std::vector<std::string> meet(int rank, std::string_view mine);
+  /// A rank is gone: nobody need wait for it.
+  void leave();
+
+ private:
+  void check() const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> brought_;
+  size_t num_here_ = 0, num_leaving_ = 0;  ///< of this meeting; of the one before, while its texts are read
+  bool has_left_ = false;
+};
+
+}  // namespace seqtile::fabric

@@ -1,0 +1,134 @@
+// kernels/seqpar/allgather_linear.cpp -- see allgather_linear.h.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs, in order: those that push this rank's rows to its peers, chunk by chunk, so that the first chunk of every
+// rank is early everywhere; the tiles, own rows first, then those of rank + 1, rank + 2, ...; one that awaits the rest.
+// A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
+#include "kernels/seqpar/allgather_linear.h"
+
+#include "jit/base/channel_block.h"
+#include "kernels/linear_tile.h"
+
+namespace seqtile::kernels::seqpar {
+
+namespace {
+
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
+          int world_size, int64_t identity)
+      : b_(b),
+        s_(shape),
+        t_(tile),
+        schedule_(schedule),
+        world_size_(world_size),
+        v_(b, shape),
+        block_(b.view("channel", DType::i64, {channel::num_words})),
+        ex_(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), block_,
+            b.size(v_.y[0], 0)) {}
+
+  void build() {
+    const std::vector<Var> outputs = v_.y;
+    Var length = b_.size(v_.y[0], 0), id = b_.program_id(0);
+    Var row_blocks = b_.cdiv(length, int64_t{world_size_} * t_.block_m);
+    Var tiles = row_blocks * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
+    Var tile = id - schedule_.push_programs;
+    b_.when(id < schedule_.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
+            [&] {
+              b_.when(tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
+                      [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
+            });
+    ex_.leave(outputs);
+  }
+
+ private:
+  void push(Var first_job) {
+    const int64_t peers = world_size_ - 1;
+    if (peers == 0) return pretend_to_push();
+    Var rows = ex_.num_rows(ex_.rank()), chunks = ex_.num_chunks(0, ex_.rank(), ex_.rank());
+    b_.when(ex_.is_aborted(), nullptr, [&] {
+      b_.for_each(first_job, chunks * peers, schedule_.push_programs, [&](Var job) {
+        Var chunk = job / peers, peer = ex_.peer(job % peers);
+        Var to = ex_.target(0, peer, rows);
+        Var first = chunk * schedule_.chunk_rows, end = b_.min(first + schedule_.chunk_rows, rows);
+        copy(to, first, end);
+        ex_.publish(0, peer, chunk);
+      });
+    });
+  }
+
+  /// Alone, a rank takes the protocol's steps in no turn of a loop.
+  void pretend_to_push() {
+    b_.for_each(0, 0, 1, [&](Var none) {
+      ex_.target(0, none, none);
+      ex_.publish(0, none, none);
+    });
+  }
+
+  void copy(Var to, Var first, Var end) {
+    constexpr int64_t kColumns = 512, kRows = 8;
+    b_.for_each(first, end, kRows, [&](Var row) {
+      b_.for_each(0, s_.k, kColumns, [&](Var column) {
+        Var from = b_.slice(v_.x, {0, 0}, {end, s_.k}), into = b_.slice(to, {0, 0}, {end, s_.k});
+        b_.store(into, {row, column}, b_.load(from, {row, column}, {kRows, kColumns}));
+      });
+    });
+  }
+
+  void compute(Var tile, Var row_blocks) {
+    // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
+    const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
+    Var turn, row_block, column_block;
+    if (schedule_.is_interleaved) {
+      turn = tile % world_size_;
+      row_block = tile / world_size_ % row_blocks;
+      column_block = tile / (row_blocks * world_size_);
+    } else {
+      turn = tile / (row_blocks * columns);
+      row_block = tile % row_blocks;
+      column_block = tile / row_blocks % columns;
+    }
+    Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source), row = row_block * t_.block_m;
+    Var is_own = b_.compare(Compare::eq, turn, 0);
+    Var column = v_.choose(b_, s_, column_block, t_.block_n);
+    Var first = row / schedule_.chunk_rows;
+    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    Var good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+    b_.when(b_.logical_and(good, row < rows), [&] {
+      linear_op::Operands v = v_;
+      v.x = b_.select(is_own, b_.slice(v_.x, {0, 0}, {rows, s_.k}), ex_.source(0, source, rows));
+      for (Var* view : {&v.y[0], &v.residual})
+        if (view->value()) *view = b_.slice(*view, {ex_.first_row(source), 0}, {rows, b_.size(*view, 1)});
+      linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+    });
+  }
+
+  KernelBuilder& b_;
+  const linear_op::Shape& s_;
+  const linear_op::Tile& t_;
+  const GatherSchedule schedule_;
+  const int world_size_;
+  linear_op::Operands v_;
+  Var block_;
+  Exchange ex_;
+};
+
+}  // namespace
+
+ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows) {
+  return {world_size, identity, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
+}
+
+Grid gather_grid(const linear_op::Shape& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
+                 int world_size, int64_t length) {
+  const int64_t row_blocks = (length + world_size * tile.block_m - 1) / (world_size * tile.block_m);
+  const int64_t tiles = row_blocks * world_size * linear_op::column_blocks(shape, tile.block_n);
+  return {schedule.push_programs + tiles + 1, 1, 1};
+}
+
+void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
+                            const GatherSchedule& schedule, int world_size, int64_t identity) {
+  Builder(b, shape, tile, schedule, world_size, identity).build();
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,186 @@
+// kernels/seqpar/exchange.cpp -- see exchange.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/exchange.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "jit/base/channel_block.h"
+#include "jit/error.h"
+
+namespace seqtile::kernels::seqpar {
+
+using ir::OpKind;
+using Action = ProtocolStep::Action;
+
+namespace {
+
+constexpr int64_t kSegmentAlignment = 256;
+
+int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t segment_bytes(const PhaseShape& phase, int64_t rows) {
+  return cdiv(rows * phase.columns * dtype_bytes(phase.dtype), kSegmentAlignment) * kSegmentAlignment;
+}
+
+}  // namespace
+
+int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
+  int64_t bytes = 0;
+  for (const PhaseShape& phase : shape.phases)
+    bytes += shape.world_size * segment_bytes(phase, cdiv(capacity, shape.world_size));
+  return bytes;
+}
+
+int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
+  int64_t most = 1;
+  for (const PhaseShape& phase : shape.phases)
+    most = std::max(most, cdiv(cdiv(capacity, shape.world_size), phase.chunk_rows));
+  return most * static_cast<int64_t>(shape.phases.size());
+}
+
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var length)
+    : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), length_(length) {
+  b.schedule({{"in_order", int64_t{1}}});
+  rank_ = word(channel::rank);
+  epoch_ = b.binary(OpKind::bit_and, word(channel::epoch) + 1, channel::kEpochMask);
+  parity_ = b.binary(OpKind::bit_and, epoch_, 1);
+  // A multiplicative hash: lengths that differ by a little differ in the upper bits.
+  Var mixed = b.binary(OpKind::bit_xor, length * int64_t{-7046029254386353131}, shape_.identity);
+  Var hash = b.binary(OpKind::bit_and, b.binary(OpKind::shr, mixed, 40), (int64_t{1} << channel::kHashBits) - 1);
+  expected_ = b.binary(OpKind::bit_or, b.binary(OpKind::shl, epoch_, channel::kHashBits), hash);
+  segment_rows_ = b.cdiv(word(channel::capacity), shape_.world_size);
+}
+
+Var Exchange::word(int64_t index) { return b_.load_scalar(block_, {index}); }
+
+Var Exchange::peer_word(Var peer, int64_t which) {
+  return b_.load_scalar(block_, {peer * channel::num_peer_words + (channel::peers + which)});
+}
+
+Var Exchange::peer(Var i) { return (rank_ + 1 + i) % shape_.world_size; }
+Var Exchange::first_row(Var rank) { return rank * length_ / shape_.world_size; }
+Var Exchange::num_rows(Var rank) { return first_row(rank + 1) - first_row(rank); }
+Var Exchange::num_chunks(int phase, Var owner, Var source) {
+  const PhaseShape& shape = shape_.phases[phase];
+  Var rows = num_rows(shape.rows == PhaseShape::Rows::of_owner ? owner : source);
+  return b_.max(b_.cdiv(rows, shape.chunk_rows), 1);
+}
+
+Var Exchange::is_aborted() {
+  return b_.compare(Compare::ne, b_.atomic_load(abort_word(rank_), {0}, "relaxed", "sys"), 0);
+}
+
+void Exchange::role(std::string_view name, const Body& body) {
+  noted_.clear();
+  body();
+  const auto role = std::ranges::find(protocol_.roles, name, &ProtocolRole::name);
+  PeerSteps wanted;
+  if (role != protocol_.roles.end())
+    for (const PeerSteps& loop : role->loops) wanted.insert(wanted.end(), loop.begin(), loop.end());
+  if (noted_ != wanted)
+    throw Error(ErrorCode::internal, fmt::format("role '{}' does not take the steps of the protocol '{}'", name,
+                                                 protocol_.name));
+}
+
+void Exchange::note(Action action, int phase) { noted_.push_back({action, phase}); }
+
+void Exchange::last_role() {
+  for (int phase = 0; phase < protocol_.num_phases; ++phase)
+    b_.for_each(0, shape_.world_size - 1, 1, [&](Var i) {
+      Var source = peer(i);
+      b_.for_each(0, num_chunks(phase, rank_, source), 1, [&](Var chunk) {
+        wait_for_flag(phase, source, chunk, b_.constant(DType::i64, int64_t{-1}));
+      });
+    });
+}
+
+// The segment of `source` in the staging of `owner`: one writer, its source.
+Var Exchange::segment(int phase, Var owner, Var source, Var rows) {
+  const PhaseShape& shape = shape_.phases[phase];
+  const auto bytes = [&](const PhaseShape& p) {
+    return b_.cdiv(segment_rows_ * (p.columns * dtype_bytes(p.dtype)), kSegmentAlignment) * kSegmentAlignment;
+  };
+  Var address = peer_word(owner, channel::staging_address) + parity_ * word(channel::parity_bytes);
+  for (int before = 0; before < phase; ++before) address = address + bytes(shape_.phases[before]) * shape_.world_size;
+  return b_.view_at(address + source * bytes(shape), shape.dtype, {rows, shape.columns});
+}
+
+Var Exchange::target(int phase, Var peer, Var rows) {
+  note(Action::write, phase);
+  return segment(phase, peer, rank_, rows);
+}
+
+Var Exchange::source(int phase, Var source, Var rows) {
+  note(Action::read, phase);
+  return segment(phase, rank_, source, rows);
+}
+
+// The flags of `source` at `owner` in this epoch's parity: [chunks, words of a sector].
+Var Exchange::flag(int phase, Var owner, Var source) {
+  Var per_source = word(channel::flags_per_source);
+  Var per_phase = per_source / static_cast<int64_t>(shape_.phases.size());
+  Var first = (parity_ * shape_.world_size + source) * per_source + per_phase * int64_t{phase};
+  Var address = peer_word(owner, channel::flags_address) + first * channel::kFlagBytes;
+  return b_.view_at(address, DType::i64, {per_phase, channel::kFlagBytes / 8});
+}
+
+Var Exchange::abort_word(Var rank) { return b_.view_at(peer_word(rank, channel::abort_address), DType::i64, {1}); }
+
+void Exchange::publish(int phase, Var peer, Var chunk) {
+  note(Action::publish, phase);
+  b_.signal("set", flag(phase, peer, rank_), {chunk, 0}, expected_, "sys");
+}
+
+Var Exchange::await(int phase, Var source, Var first, Var last, Var tile) {
+  note(Action::await, phase);
+  Var good = b_.compare(Compare::eq, first, first);
+  return b_.for_loop(first, last, 1, {good}, [&](Var chunk, std::vector<Var> before) {
+    return b_.if_then(
+        before[0], [&] { return std::vector{wait_for_flag(phase, source, chunk, tile)}; }, [&] { return before; });
+  })[0];
+}
+
+Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
+  Var flags = flag(phase, rank_, source);
+  Var outcome = b_.await(flags, {chunk, 0}, expected_, block_);
+  b_.when(b_.compare(Compare::ne, outcome, channel::arrived),
+          [&] { raise(outcome, source, tile, b_.atomic_load(flags, {chunk, 0}, "relaxed", "sys")); });
+  return b_.compare(Compare::eq, outcome, channel::arrived);
+}
+
+// The first program of a rank that gives up says why; whoever gives up tells all ranks, the own one first.
+void Exchange::raise(Var kind, Var peer, Var tile, Var seen) {
+  Var is_first = b_.compare(Compare::eq, b_.cas(block_, {int64_t{channel::claim}}, 0, 1, "relaxed", "gpu"), 0);
+  b_.when(is_first, [&] {
+    const Var words[] = {kind,  b_.constant(DType::i64, shape_.identity), epoch_, rank_, peer, tile, expected_, seen};
+    for (int64_t i = 0; i < channel::num_record_words; ++i)
+      b_.store_scalar(block_, {channel::record + i}, words[i]);
+  });
+  b_.for_each(0, shape_.world_size, 1, [&](Var i) {
+    b_.signal("set", abort_word((rank_ + i) % shape_.world_size), {0}, rank_ + 1, "sys");
+  });
+}
+
+void Exchange::leave(const std::vector<Var>& outputs) {
+  Var before = b_.atomic("add", block_, {int64_t{channel::done}}, 1, "acq_rel", "gpu");
+  b_.when(b_.compare(Compare::eq, before, b_.num_programs(0) - 1), [&] {
+    b_.store_scalar(block_, {int64_t{channel::done}}, 0);
+    b_.store_scalar(block_, {int64_t{channel::epoch}}, epoch_);
+    b_.when(is_aborted(), [&] {
+      for (const Var& output : outputs) fill_with_nan(output);
+    });
+  });
+}
+
+void Exchange::fill_with_nan(Var output) {
+  constexpr int64_t kColumns = 256;
+  Var nan = b_.full({1, kColumns}, std::numeric_limits<double>::quiet_NaN(), output.type().dtype);
+  b_.for_each(0, b_.size(output, 0), 1, [&](Var row) {
+    b_.for_each(0, b_.size(output, 1), kColumns, [&](Var column) { b_.store(output, {row, column}, nan); });
+  });
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,235 @@
+// tests/kernels/seqpar/fused_linear_test.cpp -- products that communicate inside their launch, bit for bit.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <deque>
+#include <random>
+
+#include <fmt/core.h>
+
+#include "kernels/linear.h"
+#include "kernels/seqpar/allgather_linear.h"
+#include "kernels/seqpar/linear_reducescatter.h"
+#include "kernels/tensor_values.h"
+#include "tests/support/rank_run.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using seqtile::testing::RankCall;
+using seqtile::testing::RankOptions;
+using seqtile::testing::RankOutcome;
+using seqtile::testing::run_ranks;
+
+namespace {
+
+constexpr int64_t kIdentity = 0x5a17;
+
+struct Case {
+  enum Kind : uint8_t { gather, reduce } kind;
+  int world_size;
+  int64_t n, k;  ///< of one rank
+  std::vector<int64_t> lengths;
+  DType dtype = DType::f32;
+  linear_op::Tile tile{"outer", 24, 32, 6, 16, 32};
+  seqpar::GatherSchedule gathers{16, 1, false};
+  seqpar::ReduceSchedule reduces{24, 5};
+  DType transport = DType::f32;
+};
+
+/// A tensor of its own memory, NaN at first.
+struct Buffer {
+  Buffer(DType dtype, std::initializer_list<int64_t> sizes) : tensor(make_tensor(nullptr, dtype, sizes)) {
+    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
+    tensor.data = bytes.data();
+  }
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+};
+
+using Sizes = std::initializer_list<int64_t>;
+
+int64_t first_row(int rank, int64_t length, int world_size) { return rank * length / world_size; }
+
+/// Operands are 0 or 1 and mostly 0: every order of the sums gives the same bits, in bf16 too.
+void fill_sparsely(const Tensor& tensor, std::mt19937& random) {
+  for (int64_t i = 0; i < tensor.num_elements(); ++i) write_element(tensor, i, random() % 8 == 0);
+}
+
+double product(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
+  double sum = 0;
+  for (int64_t i = 0, k = w.sizes[1]; i < k; ++i) sum += read_element(x, row * k + i) * read_element(w, column * k + i);
+  return sum;
+}
+
+/// The launches of a case with their tensors, and what must come out.
+class Problem {
+ public:
+  explicit Problem(const Case& c) : case_(c), shape_(workload(c)), calls(static_cast<size_t>(c.world_size)) {
+    std::mt19937 random(17);
+    for (int rank = 0; rank < c.world_size; ++rank) {
+      weights_.emplace_back(c.dtype, Sizes{c.n, c.k});
+      fill_sparsely(weights_.back().tensor, random);
+    }
+    const int64_t counters = c.kind == Case::reduce ? seqpar::num_counters(c.reduces, c.world_size, capacity()) : 0;
+    for (int rank = 0; rank < c.world_size && counters > 0; ++rank) {
+      counters_.emplace_back(DType::i32, Sizes{counters});
+      std::fill(counters_.back().bytes.begin(), counters_.back().bytes.end(), std::byte{0});
+    }
+    for (const int64_t length : c.lengths) c.kind == Case::gather ? add_gather(length, random) : add_reduce(length, random);
+  }
+
+  std::unique_ptr<ir::Function> kernel() const {
+    const Case& c = case_;
+    KernelBuilder b(c.kind == Case::gather ? "allgather_linear" : "linear_reducescatter");
+    if (c.kind == Case::gather)
+      seqpar::build_allgather_linear(b, shape_, c.tile, c.gathers, c.world_size, kIdentity);
+    else
+      seqpar::build_linear_reducescatter(b, shape_, c.tile, c.reduces, c.world_size, c.transport, kIdentity);
+    return b.finish();
+  }
+
+  ChannelOptions channel(ChannelOptions options) const {
+    const Case& c = case_;
+    const seqpar::ExchangeShape shape =
+        c.kind == Case::gather
+            ? seqpar::gather_shape(shape_, c.world_size, kIdentity, c.gathers.chunk_rows)
+            : seqpar::reduce_shape(shape_, c.world_size, kIdentity, c.transport, c.reduces.chunk_rows);
+    options.capacity = capacity();
+    options.staging_bytes = seqpar::staging_bytes(shape, capacity());
+    options.flags_per_source = seqpar::flags_per_source(shape, capacity());
+    return options;
+  }
+
+  /// Empty, or the first element that is wrong.
+  std::string difference() const {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const auto rank = static_cast<int>(i % static_cast<size_t>(case_.world_size));
+      const size_t epoch = i / static_cast<size_t>(case_.world_size);
+      const Tensor& y = outputs_[i].tensor;
+      for (int64_t row = 0; row < y.sizes[0]; ++row)
+        for (int64_t column = 0; column < case_.n; ++column) {
+          const double got = read_element(y, row * case_.n + column), want = wanted(epoch, rank, row, column);
+          if (got != want)
+            return fmt::format("epoch {}, rank {}, y[{}, {}] is {}, not {}", epoch, rank, row, column, got, want);
+        }
+    }
+    return "";
+  }
+
+ private:
+  static autotune::Workload workload(const Case& c) {
+    return linear().normalize({"linear", c.dtype, 1, {{"n", c.n}, {"k", c.k}}});
+  }
+
+  int64_t capacity() const { return *std::max_element(case_.lengths.begin(), case_.lengths.end()); }
+
+  void add_gather(int64_t length, std::mt19937& random) {
+    inputs_.emplace_back(case_.dtype, Sizes{length, case_.k});
+    fill_sparsely(inputs_.back().tensor, random);
+    for (int rank = 0; rank < case_.world_size; ++rank) {
+      const int64_t first = first_row(rank, length, case_.world_size);
+      Tensor x = inputs_.back().tensor;
+      x.data = static_cast<std::byte*>(x.data) + first * case_.k * dtype_bytes(case_.dtype);
+      x.sizes[0] = first_row(rank + 1, length, case_.world_size) - first;
+      outputs_.emplace_back(case_.dtype, Sizes{length, case_.n});
+      const auto r = static_cast<size_t>(rank);
+      calls[r].push_back({seqpar::gather_grid(shape_, case_.tile, case_.gathers, case_.world_size, length),
+                          {x, weights_[r].tensor, outputs_.back().tensor}});
+    }
+  }
+
+  void add_reduce(int64_t length, std::mt19937& random) {
+    for (int rank = 0; rank < case_.world_size; ++rank) {
+      inputs_.emplace_back(case_.dtype, Sizes{length, case_.k});
+      fill_sparsely(inputs_.back().tensor, random);
+      const int64_t rows =
+          first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
+      outputs_.emplace_back(case_.dtype, Sizes{rows, case_.n});
+      const auto r = static_cast<size_t>(rank);
+      calls[r].push_back({seqpar::reduce_grid(shape_, case_.tile, case_.reduces, case_.world_size, length),
+                          {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor, counters_[r].tensor}});
+    }
+  }
+
+  double wanted(size_t epoch, int rank, int64_t row, int64_t column) const {
+    if (case_.kind == Case::gather)
+      return product(inputs_[epoch].tensor, row, weights_[static_cast<size_t>(rank)].tensor, column);
+    double sum = 0;
+    row += first_row(rank, case_.lengths[epoch], case_.world_size);
+    for (size_t source = 0; source < weights_.size(); ++source)
+      sum += product(inputs_[epoch * weights_.size() + source].tensor, row, weights_[source].tensor, column);
+    return sum;
+  }
+
+  const Case case_;
+  const linear_op::Shape shape_;
+  std::deque<Buffer> weights_, counters_, inputs_, outputs_;
+
+ public:
+  std::vector<std::vector<RankCall>> calls;
+};
+
+void check(const Case& c, RankOptions options) {
+  Problem problem(c);
+  options.world_size = c.world_size;
+  options.channel = problem.channel(options.channel);
+  const auto function = problem.kernel();
+  const RankOutcome outcome = run_ranks(*function, options, problem.calls);
+  INFO(options.device << ", kind " << c.kind << ", " << c.world_size << " ranks, n " << c.n << ", k " << c.k);
+  for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
+  for (const uint64_t epoch : outcome.epochs)
+    CHECK(epoch == ((options.channel.first_epoch + c.lengths.size()) & channel::kEpochMask));
+  CHECK(problem.difference() == "");
+}
+
+}  // namespace
+
+TEST_CASE("fused linear: exact on threads, any number of ranks and rows", "[seqpar]") {
+  for (const Case::Kind kind : {Case::gather, Case::reduce})
+    for (const int world_size : {1, 2, 3, 4, 8})
+      for (const auto& [n, k] : {std::pair<int64_t, int64_t>{72, 64}, {33, 57}, {1, 3}})
+        check({kind, world_size, n, k, {0, 1, 5, 64, 200, 257, 3, 100}}, {});
+}
+
+TEST_CASE("fused linear: exact where ranks pause at random", "[seqpar]") {
+  for (const Case::Kind kind : {Case::gather, Case::reduce})
+    for (const int world_size : {2, 3, 4}) {
+      std::mt19937 random(world_size);
+      Case c{kind, world_size, 40, 48, {}};
+      for (int epoch = 0; epoch < 60; ++epoch) c.lengths.push_back(static_cast<int64_t>(random() % 97));
+      RankOptions options;
+      options.seed = 5, options.slow_rank = 1;
+      check(c, options);
+    }
+}
+
+TEST_CASE("fused linear: the epoch goes on around 2^31, 2^32 and 2^48", "[seqpar]") {
+  for (const Case::Kind kind : {Case::gather, Case::reduce})
+    for (const int bits : {31, 32, 48}) {
+      Case c{kind, 2, 24, 16, {30, 0, 7, 31, 64, 1}};
+      RankOptions options;
+      options.channel.first_epoch = (uint64_t{1} << bits) - 3;
+      check(c, options);
+    }
+}
+
+namespace {
+
+/// A GPU's kernel takes small tiles, so that a call has several programs.
+Case simulated(Case c) {
+  c.tile = {"mma", 32, 32, 16, 8, 32, 4, 3};
+  c.reduces = {32, 4};
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("fused linear: exact on simulated GPUs, every check on", "[seqpar][sim]") {
+  for (const std::string device : {"sim:sm_80", "sim:sm_90a"})
+    for (const Case::Kind kind : {Case::gather, Case::reduce})
+      for (const int world_size : {1, 2, 3}) {
+        RankOptions options;
+        options.device = device;
+        check(simulated({kind, world_size, 72, 64, {0, 1, 5, 64, 200}, DType::bf16}), options);
+      }
+}

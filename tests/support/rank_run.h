@@ -1,0 +1,43 @@
+// tests/support/rank_run.h -- fused kernels on several ranks: threads of this process, or simulated GPUs.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A run is a number of launches on every rank, one epoch each. Its user fills the tensors of each launch and looks at
+// them afterwards; tensors and staging hold NaN where nobody has written.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jit/fabric/channel.h"
+#include "jit/ir/function.h"
+#include "jit/kernel.h"
+
+namespace seqtile::testing {
+
+/// One launch of one rank: tensors in the order of the kernel's parameters, without the channel's block.
+struct RankCall {
+  Grid grid;
+  std::vector<Tensor> tensors;
+};
+
+struct RankOptions {
+  std::string device = "threads";  ///< "threads", "sim:sm_80", "sim:sm_90a"
+  int world_size = 2;
+  ChannelOptions channel{.deadline = std::chrono::seconds(20)};  ///< rows, staging and flags are the kernel's
+  uint32_t seed = 0;     ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
+  int slow_rank = -1;    ///< this rank pauses more than others
+};
+
+struct RankOutcome {
+  std::vector<uint64_t> epochs;                    ///< at the end, by rank
+  std::vector<std::optional<AbortRecord>> records;  ///< by rank
+};
+
+/// calls[rank][epoch].
+/// Errors: what the PTX machine reports, what a rank's device throws.
+RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
+                      const std::vector<std::vector<RankCall>>& calls);
+
+}  // namespace seqtile::testing
