@@ -4,16 +4,28 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <random>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "jit/compiler.h"
+#include "jit/error.h"
 #include "jit/sim/sim_device.h"
 
 namespace seqtile::testing {
 namespace {
+
+size_t extent(const Tensor& tensor) {
+  int64_t elements = tensor.num_elements() > 0 ? 1 : 0;
+  for (int d = 0; d < tensor.rank && elements > 0; ++d) elements += (tensor.sizes[d] - 1) * tensor.strides[d];
+  return static_cast<size_t>(elements * dtype_bytes(tensor.dtype));
+}
 
 /// Tensors of host memory where a device's kernels reach them; tensors with the same data stay one.
 class DeviceTensors {
@@ -41,12 +53,6 @@ class DeviceTensors {
   }
 
  private:
-  static size_t extent(const Tensor& tensor) {
-    int64_t elements = tensor.num_elements() > 0 ? 1 : 0;
-    for (int d = 0; d < tensor.rank && elements > 0; ++d) elements += (tensor.sizes[d] - 1) * tensor.strides[d];
-    return static_cast<size_t>(elements * dtype_bytes(tensor.dtype));
-  }
-
   Device& device_;
   std::map<void*, DeviceBuffer> buffers_;
   std::vector<Tensor> placed_;
@@ -89,6 +95,7 @@ class Rank {
       for (const Tensor& tensor : call.tensors) placed.push_back(tensors.place(tensor));
       placed.push_back(channel.block());
       pause(device);
+      if (options_.before_launch) options_.before_launch(fabric_.rank(), static_cast<int>(&call - calls.data()));
       device.launch(*kernel, call.grid, slots_of(placed));
     }
     tensors.take_back();
@@ -113,6 +120,117 @@ class Rank {
   std::mt19937 random_{options_.seed + static_cast<uint32_t>(fabric_.rank()) * 7919};
 };
 
+/// Memory that a process shares with those that it forks; zeros at first.
+class SharedArena {
+ public:
+  explicit SharedArena(size_t bytes) : bytes_(bytes) {
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw Error(ErrorCode::out_of_resources, "no shared memory for a test");
+  }
+  SharedArena(const SharedArena&) = delete;
+  SharedArena& operator=(const SharedArena&) = delete;
+  ~SharedArena() { munmap(data_, bytes_); }
+  void* take(size_t bytes) {
+    void* result = static_cast<std::byte*>(data_) + used_;
+    used_ += (bytes + 63) / 64 * 64;
+    return result;
+  }
+
+ private:
+  void* data_;
+  size_t bytes_, used_ = 0;
+};
+
+/// What a forked rank leaves behind.
+struct RankResult {
+  uint64_t epoch;
+  bool has_record;
+  AbortRecord record;
+  char error[512];
+};
+
+/// The calls with their tensors in shared memory, and the way back.
+class SharedCalls {
+ public:
+  explicit SharedCalls(const std::vector<std::vector<RankCall>>& given) : calls(given), arena_(bytes_of(given)) {
+    for (auto& rank : calls)
+      for (RankCall& call : rank)
+        for (Tensor& tensor : call.tensors) {
+          if (extent(tensor) == 0) continue;  // an empty part may begin where another one does
+          const auto [found, is_new] = places_.try_emplace(tensor.data, nullptr);
+          if (is_new) {
+            found->second = arena_.take(extent(tensor));
+            std::memcpy(found->second, tensor.data, extent(tensor));
+            tensors_.push_back(tensor);
+          }
+          tensor.data = found->second;
+        }
+    results = static_cast<RankResult*>(arena_.take(given.size() * sizeof(RankResult)));
+  }
+  void take_back() const {
+    for (const Tensor& tensor : tensors_) std::memcpy(tensor.data, places_.at(tensor.data), extent(tensor));
+  }
+
+  std::vector<std::vector<RankCall>> calls;
+  RankResult* results;
+
+ private:
+  static size_t bytes_of(const std::vector<std::vector<RankCall>>& calls) {
+    size_t bytes = calls.size() * sizeof(RankResult) + 64;
+    for (const auto& rank : calls)
+      for (const RankCall& call : rank)
+        for (const Tensor& tensor : call.tensors) bytes += extent(tensor) + 64;
+    return bytes;
+  }
+
+  SharedArena arena_;
+  std::map<void*, void*> places_;
+  std::vector<Tensor> tensors_;
+};
+
+void run_forked(int world, int rank, const RankOptions& options, const KernelBinary& binary,
+                const std::vector<RankCall>& calls, RankResult& result) {
+  try {
+    const auto fabric = join_process_fabric(world, rank);
+    Rank running(*fabric, options);
+    running.run(binary, calls);
+    result.epoch = running.epoch;
+    result.has_record = running.record.has_value();
+    if (running.record) result.record = *running.record;
+  } catch (const std::exception& error) {
+    std::snprintf(result.error, sizeof(result.error), "%s", error.what());
+  }
+}
+
+RankOutcome run_processes(const KernelBinary& binary, const RankOptions& options,
+                          const std::vector<std::vector<RankCall>>& calls) {
+  SharedCalls shared(calls);
+  const int world = make_process_world(options.world_size);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto r = static_cast<size_t>(rank);
+      run_forked(world, rank, options, binary, shared.calls[r], shared.results[r]);
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  close(world);
+  RankOutcome outcome;
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    int status = 0;
+    waitpid(children[rank], &status, 0);
+    outcome.statuses.push_back(status);
+    const RankResult& result = shared.results[rank];
+    outcome.errors.push_back(result.error);
+    outcome.epochs.push_back(result.epoch);
+    outcome.records.push_back(result.has_record ? std::optional(result.record) : std::nullopt);
+  }
+  shared.take_back();
+  return outcome;
+}
+
 }  // namespace
 
 RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
@@ -120,6 +238,7 @@ RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
   const bool is_simulated = options.device.starts_with("sim:");
   const std::string target = is_simulated ? options.device.substr(4) : "";
   const KernelBinary binary = compile(function, is_simulated ? gpu_target(target) : host_target());
+  if (options.device == "processes") return run_processes(binary, options, calls);
   const auto fabrics =
       is_simulated ? make_sim_fabric(target, options.world_size) : make_thread_fabric(options.world_size);
   std::vector<Rank> ranks;

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <deque>
 #include <random>
+#include <unistd.h>
 
 #include <fmt/core.h>
 
@@ -25,7 +28,7 @@ namespace {
 constexpr int64_t kIdentity = 0x5a17;
 
 struct Case {
-  enum Kind : uint8_t { gather, reduce } kind;
+  enum Kind { gather, reduce } kind;
   int world_size;
   int64_t n, k;  ///< of one rank
   std::vector<int64_t> lengths;
@@ -100,23 +103,42 @@ class Problem {
     return options;
   }
 
+  /// The first one with an element that is not as wanted; the number of epochs where all are.
+  size_t first_wrong_epoch() const {
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (!difference_in(i).empty()) return i / static_cast<size_t>(case_.world_size);
+    return case_.lengths.size();
+  }
+  /// Whether every rank but `other` has nothing but NaN from an epoch on.
+  bool is_nan_from(size_t epoch, size_t other) const {
+    const auto world_size = static_cast<size_t>(case_.world_size);
+    for (size_t i = epoch * world_size; i < outputs_.size(); ++i)
+      for (int64_t e = 0; e < outputs_[i].tensor.num_elements() && i % world_size != other; ++e)
+        if (!std::isnan(read_element(outputs_[i].tensor, e))) return false;
+    return true;
+  }
+
   /// Empty, or the first element that is wrong.
   std::string difference() const {
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      const auto rank = static_cast<int>(i % static_cast<size_t>(case_.world_size));
-      const size_t epoch = i / static_cast<size_t>(case_.world_size);
-      const Tensor& y = outputs_[i].tensor;
-      for (int64_t row = 0; row < y.sizes[0]; ++row)
-        for (int64_t column = 0; column < case_.n; ++column) {
-          const double got = read_element(y, row * case_.n + column), want = wanted(epoch, rank, row, column);
-          if (got != want)
-            return fmt::format("epoch {}, rank {}, y[{}, {}] is {}, not {}", epoch, rank, row, column, got, want);
-        }
-    }
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (std::string text = difference_in(i); !text.empty()) return text;
     return "";
   }
 
  private:
+  std::string difference_in(size_t i) const {
+    const auto rank = static_cast<int>(i % static_cast<size_t>(case_.world_size));
+    const size_t epoch = i / static_cast<size_t>(case_.world_size);
+    const Tensor& y = outputs_[i].tensor;
+    for (int64_t row = 0; row < y.sizes[0]; ++row)
+      for (int64_t column = 0; column < case_.n; ++column) {
+        const double got = read_element(y, row * case_.n + column), want = wanted(epoch, rank, row, column);
+        if (got != want)
+          return fmt::format("epoch {}, rank {}, y[{}, {}] is {}, not {}", epoch, rank, row, column, got, want);
+      }
+    return "";
+  }
+
   static autotune::Workload workload(const Case& c) {
     return linear().normalize({"linear", c.dtype, 1, {{"n", c.n}, {"k", c.k}}});
   }
@@ -175,6 +197,7 @@ void check(const Case& c, RankOptions options) {
   options.channel = problem.channel(options.channel);
   const auto function = problem.kernel();
   const RankOutcome outcome = run_ranks(*function, options, problem.calls);
+  for (const std::string& error : outcome.errors) CHECK(error == "");
   INFO(options.device << ", kind " << c.kind << ", " << c.world_size << " ranks, n " << c.n << ", k " << c.k);
   for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
   for (const uint64_t epoch : outcome.epochs)
@@ -184,23 +207,29 @@ void check(const Case& c, RankOptions options) {
 
 }  // namespace
 
-TEST_CASE("fused linear: exact on threads, any number of ranks and rows", "[seqpar]") {
-  for (const Case::Kind kind : {Case::gather, Case::reduce})
-    for (const int world_size : {1, 2, 3, 4, 8})
-      for (const auto& [n, k] : {std::pair<int64_t, int64_t>{72, 64}, {33, 57}, {1, 3}})
-        check({kind, world_size, n, k, {0, 1, 5, 64, 200, 257, 3, 100}}, {});
+TEST_CASE("fused linear: exact on the CPU, any number of ranks and rows", "[seqpar]") {
+  for (const std::string device : {"threads", "processes"})
+    for (const Case::Kind kind : {Case::gather, Case::reduce})
+      for (const int world_size : {1, 2, 3, 4, 8})
+        for (const auto& [n, k] : {std::pair<int64_t, int64_t>{72, 64}, {33, 57}, {1, 3}}) {
+          RankOptions options;
+          options.device = device;
+          check({kind, world_size, n, k, {0, 1, 5, 64, 200, 257, 3, 100}}, options);
+        }
 }
 
 TEST_CASE("fused linear: exact where ranks pause at random", "[seqpar]") {
-  for (const Case::Kind kind : {Case::gather, Case::reduce})
-    for (const int world_size : {2, 3, 4}) {
-      std::mt19937 random(world_size);
-      Case c{kind, world_size, 40, 48, {}};
-      for (int epoch = 0; epoch < 60; ++epoch) c.lengths.push_back(static_cast<int64_t>(random() % 97));
-      RankOptions options;
-      options.seed = 5, options.slow_rank = 1;
-      check(c, options);
-    }
+  for (const std::string device : {"threads", "processes"})
+    for (const Case::Kind kind : {Case::gather, Case::reduce})
+      for (const int world_size : {2, 3, 4}) {
+        std::mt19937 random(static_cast<uint32_t>(world_size));
+        Case c{kind, world_size, 40, 48, {}};
+        for (int epoch = 0; epoch < 60; ++epoch) c.lengths.push_back(static_cast<int64_t>(random() % 97));
+        RankOptions options;
+        options.device = device;
+        options.seed = 5, options.slow_rank = 1;
+        check(c, options);
+      }
 }
 
 TEST_CASE("fused linear: the epoch goes on around 2^31, 2^32 and 2^48", "[seqpar]") {
@@ -232,4 +261,46 @@ TEST_CASE("fused linear: exact on simulated GPUs, every check on", "[seqpar][sim
         options.device = device;
         check(simulated({kind, world_size, 72, 64, {0, 1, 5, 64, 200}, DType::bf16}), options);
       }
+}
+
+TEST_CASE("fused linear: a rank that is killed ends the others with a record and NaN", "[seqpar]") {
+  for (const Case::Kind kind : {Case::gather, Case::reduce}) {
+    const Case c{kind, 4, 24, 16, {40, 33, 64, 50}};
+    Problem problem(c);
+    RankOptions options;
+    options.device = "processes", options.world_size = 4;
+    options.channel = problem.channel({.deadline = std::chrono::seconds(100)});
+    options.before_launch = [](int rank, int epoch) {
+      if (rank == 2 && epoch == 2) _exit(9);
+    };
+    const auto start = std::chrono::steady_clock::now();
+    const RankOutcome outcome = run_ranks(*problem.kernel(), options, problem.calls);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+    for (size_t rank = 0; rank < 4; ++rank) {
+      if (rank == 2) continue;
+      INFO("rank " << rank << ": " << outcome.errors[rank]);
+      CHECK_THAT(outcome.errors[rank], Catch::Contains("a rank has died"));
+    }
+    CHECK(problem.first_wrong_epoch() == 2);
+    CHECK(problem.is_nan_from(2, 2));
+  }
+}
+
+TEST_CASE("fused linear: another length on one rank is a record on all and NaN, never wrong data", "[seqpar]") {
+  for (const std::string device : {"threads", "processes"})
+    for (const int world_size : {2, 3}) {
+      Case c{Case::gather, world_size, 24, 16, {40, 33, 64}};
+      Problem problem(c);
+      problem.calls[1][1] = problem.calls[1][0];
+      RankOptions options;
+      options.device = device, options.world_size = world_size;
+      options.channel = problem.channel(options.channel);
+      const RankOutcome outcome = run_ranks(*problem.kernel(), options, problem.calls);
+      for (const auto& record : outcome.records) {
+        REQUIRE(record);
+        CHECK((record->kind == channel::mismatch || record->kind == channel::aborted));
+        CHECK(record->epoch >= 2);
+      }
+      CHECK(problem.is_nan_from(1, 1));
+    }
 }
