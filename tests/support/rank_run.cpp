@@ -237,7 +237,13 @@ RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
                       const std::vector<std::vector<RankCall>>& calls) {
   const bool is_simulated = options.device.starts_with("sim:");
   const std::string target = is_simulated ? options.device.substr(4) : "";
-  const KernelBinary binary = compile(function, is_simulated ? gpu_target(target) : host_target());
+  KernelBinary binary = compile(function, is_simulated ? gpu_target(target) : host_target());
+  if (is_simulated && options.edit_ptx) {
+    const std::string text =
+        options.edit_ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    binary.code.assign(bytes, bytes + text.size());
+  }
   if (options.device == "processes") return run_processes(binary, options, calls);
   const auto fabrics =
       is_simulated ? make_sim_fabric(target, options.world_size) : make_thread_fabric(options.world_size);

@@ -28,6 +28,7 @@ struct RankOptions {
   ChannelOptions channel{.deadline = std::chrono::seconds(20)};  ///< rows, staging and flags are the kernel's
   uint32_t seed = 0;     ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
   int slow_rank = -1;    ///< this rank pauses more than others
+  std::function<std::string(std::string)> edit_ptx = nullptr;  ///< simulated GPUs: what runs instead of the kernel's text
   std::function<void(int rank, int epoch)> before_launch = nullptr;  ///< on the rank's own thread or process
 };
 
