@@ -42,7 +42,7 @@ struct ArgSpec {
   bool dense = false;  ///< no gaps within one index of the first dimension
 };
 
-/// constant * product over terms of ceil(symbol / divisor): one grid axis, or the elements of a workspace.
+/// constant * product over terms of ceil(symbol / divisor), plus `more`: one grid axis, or the elements of a workspace.
 struct SizeExpr {
   struct Term {
     int symbol = 0;  ///< index into Schema::symbols
@@ -51,10 +51,11 @@ struct SizeExpr {
   };
   int64_t constant = 1;
   std::vector<Term> terms;
+  int64_t more = 0;
   int64_t value(std::span<const int64_t> symbols) const {
     int64_t result = constant;
     for (const Term& t : terms) result *= (symbols[t.symbol] + t.plus + t.divisor - 1) / t.divisor;
-    return result;
+    return result + more;
   }
 };
 

@@ -52,6 +52,12 @@ autotune::GpuWork gpu_work(const Shape& shape, const autotune::Config& config, i
 std::vector<autotune::GpuSample> gpu_samples(const autotune::Workload& w, const autotune::Config& config,
                                              int64_t length);
 
+/// x w^T of each weight, [rows, columns], for these rows of x.
+std::vector<std::vector<double>> reference_products(const Shape& shape, const autotune::Problem& p,
+                                                    const std::vector<std::vector<double>>& x);
+/// Bias, activation, gate, and the residual's rows `rows`.
+void reference_epilogue(const Shape& shape, const autotune::Problem& p, std::span<const int64_t> rows,
+                        std::vector<std::vector<double>> products, std::vector<std::vector<double>>& outputs);
 void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
 
 }  // namespace seqtile::kernels::linear_op

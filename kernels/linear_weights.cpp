@@ -46,18 +46,16 @@ std::vector<double> weight_row(const Shape& s, const Tensor& w, int64_t column) 
   return row;
 }
 
-/// x w^T + bias for weight `i`, [rows, columns].
+/// x w^T for weight `i`, [rows, columns].
 std::vector<double> product(const Shape& s, const autotune::Problem& p, const std::vector<std::vector<double>>& x,
                             int i) {
   const Tensor& w = p.tensors[1 + i];
   const int64_t n = s.weight_columns(i);
-  const std::vector<double> bias =
-      s.bias ? read_row(p.tensors[1 + s.num_weights() + i], 0) : std::vector<double>(static_cast<size_t>(n), 0.0);
   std::vector<double> result(x.size() * static_cast<size_t>(n));
   for (int64_t column = 0; column < n; ++column) {
     const std::vector<double> weight = weight_row(s, w, column);
     for (size_t r = 0; r < x.size(); ++r) {
-      double sum = bias[column];
+      double sum = 0;
       for (int64_t kk = 0; kk < s.k; ++kk) sum += x[r][kk] * weight[kk];
       result[r * static_cast<size_t>(n) + static_cast<size_t>(column)] = sum;
     }
@@ -67,25 +65,36 @@ std::vector<double> product(const Shape& s, const autotune::Problem& p, const st
 
 }  // namespace
 
-void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Shape s(*p.workload);
-  std::vector<std::vector<double>> x;
-  for (const int64_t row : rows) x.push_back(read_row(p.tensors[0], row));
-  outputs.clear();
-  for (size_t i = 0; i < s.n.size(); ++i) {
-    outputs.push_back(product(s, p, x, static_cast<int>(i)));
-    for (double& value : outputs[i]) value = activate(s.activation, value);
+std::vector<std::vector<double>> reference_products(const Shape& s, const autotune::Problem& p,
+                                                    const std::vector<std::vector<double>>& x) {
+  std::vector<std::vector<double>> products;
+  for (int i = 0; i < s.num_weights(); ++i) products.push_back(product(s, p, x, i));
+  return products;
+}
+
+void reference_epilogue(const Shape& s, const autotune::Problem& p, std::span<const int64_t> rows,
+                        std::vector<std::vector<double>> products, std::vector<std::vector<double>>& outputs) {
+  for (int i = 0; s.bias && i < s.num_weights(); ++i) {
+    const std::vector<double> bias = read_row(p.tensors[1 + s.num_weights() + i], 0);
+    for (size_t e = 0; e < products[i].size(); ++e) products[i][e] += bias[e % bias.size()];
   }
-  if (s.gated) {
-    const std::vector<double> up = product(s, p, x, 1);
-    for (size_t e = 0; e < up.size(); ++e) outputs[0][e] *= up[e];
-  }
+  outputs.assign(products.begin(), products.begin() + static_cast<std::ptrdiff_t>(s.n.size()));
+  for (std::vector<double>& output : outputs)
+    for (double& value : output) value = activate(s.activation, value);
+  for (size_t e = 0; s.gated && e < products[1].size(); ++e) outputs[0][e] *= products[1][e];
   if (!s.residual) return;
   const Tensor& residual = p.tensors[1 + s.num_weights() * (s.bias ? 2 : 1)];
   for (size_t r = 0; r < rows.size(); ++r) {
     const std::vector<double> added = read_row(residual, rows[r]);
     for (size_t e = 0; e < added.size(); ++e) outputs[0][r * added.size() + e] += added[e];
   }
+}
+
+void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+  const Shape s(*p.workload);
+  std::vector<std::vector<double>> x;
+  for (const int64_t row : rows) x.push_back(read_row(p.tensors[0], row));
+  reference_epilogue(s, p, rows, reference_products(s, p, x), outputs);
 }
 
 }  // namespace linear_op

@@ -8,6 +8,7 @@
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
 #include "kernels/softmax.h"
 
@@ -23,6 +24,8 @@ autotune::Registry make_registry() {
   registry.add(silu_and_mul());
   registry.add(softmax());
   registry.add(embedding());
+  registry.add(seqpar::fused_allgather_and_linear());
+  registry.add(seqpar::fused_linear_and_reducescatter());
   return registry;
 }
 

@@ -1,6 +1,6 @@
-// jit/fabric/channel.cpp -- see channel.h.
+// jit/fabric/channel.cpp -- see jit/channel.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/channel.h"
+#include "jit/channel.h"
 
 #include <algorithm>
 #include <vector>
@@ -57,7 +57,14 @@ Channel::Channel(Fabric& fabric, const ChannelOptions& options)
   fabric.all_gather("");  // peers may store their flags from here on
 }
 
-Tensor Channel::block() const { return make_tensor(block_.data(), DType::i64, {channel::num_words}); }
+std::array<Tensor, 3> Channel::tensors() const {
+  const auto own = [&](const SymmetricMemory& memory, DType dtype) {
+    const auto elements = static_cast<int64_t>(memory.bytes()) / dtype_bytes(dtype);
+    return make_tensor(reinterpret_cast<void*>(memory.address(fabric_.rank())), dtype, {elements});
+  };
+  return {own(*staging_, DType::i8), own(*flags_, DType::i64),
+          make_tensor(block_.data(), DType::i64, {channel::num_words})};
+}
 
 std::array<int64_t, channel::num_words> Channel::read_block() {
   std::array<int64_t, channel::num_words> block{};

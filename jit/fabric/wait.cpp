@@ -56,6 +56,7 @@ class Patience {
 }  // namespace
 
 int64_t wait_for_flag(const int64_t* block, const int64_t* flag, int64_t expected) noexcept {
+  if (block[channel::deadline_ns] < 0) return channel::arrived;
   for (int i = 0; i < kSpins; ++i) {
     const int64_t outcome = outcome_of(load(flag, std::memory_order_acquire), expected);
     if (outcome >= 0) return outcome;

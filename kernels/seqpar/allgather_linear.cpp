@@ -6,8 +6,8 @@
 // A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
 #include "kernels/seqpar/allgather_linear.h"
 
-#include "jit/base/channel_block.h"
 #include "kernels/linear_tile.h"
+#include "kernels/seqpar/channel_args.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -23,9 +23,9 @@ class Builder {
         schedule_(schedule),
         world_size_(world_size),
         v_(b, shape),
-        block_(b.view("channel", DType::i64, {channel::num_words})),
-        ex_(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), block_,
-            b.size(v_.y[0], 0)) {}
+        channel_(declare_channel(b)),
+        ex_(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), channel_.block,
+            channel_.counters, b.size(v_.y[0], 0)) {}
 
   void build() {
     const std::vector<Var> outputs = v_.y;
@@ -109,7 +109,7 @@ class Builder {
   const GatherSchedule schedule_;
   const int world_size_;
   linear_op::Operands v_;
-  Var block_;
+  ChannelViews channel_;
   Exchange ex_;
 };
 
@@ -119,11 +119,10 @@ ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_
   return {world_size, identity, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
 }
 
-Grid gather_grid(const linear_op::Shape& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
-                 int world_size, int64_t length) {
-  const int64_t row_blocks = (length + world_size * tile.block_m - 1) / (world_size * tile.block_m);
-  const int64_t tiles = row_blocks * world_size * linear_op::column_blocks(shape, tile.block_n);
-  return {schedule.push_programs + tiles + 1, 1, 1};
+autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
+                                   const GatherSchedule& schedule, int world_size) {
+  return {world_size * linear_op::column_blocks(shape, tile.block_n), {{0, world_size * tile.block_m}},
+          schedule.push_programs + 1};
 }
 
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,

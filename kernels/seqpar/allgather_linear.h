@@ -15,11 +15,11 @@ struct GatherSchedule {
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
-/// Programs: those that push, the tiles of all ranks' rows, and one more.
-Grid gather_grid(const linear_op::Shape& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
-                 int world_size, int64_t length);
+/// Programs: those that push, the tiles of all ranks' rows, and one more; at least one row.
+autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
+                                   const GatherSchedule& schedule, int world_size);
 
-/// Parameters: x [own rows, k], then those of linear, y [length, n]; last the channel's control block.
+/// Parameters: x [own rows, k], then those of linear, y [length, n]; then those of declare_channel(), one counter.
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
                             const GatherSchedule& schedule, int world_size, int64_t identity);
 

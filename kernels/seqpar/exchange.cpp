@@ -41,8 +41,9 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
-Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var length)
-    : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), length_(length) {
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters,
+                   Var length)
+    : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
   b.schedule({{"in_order", int64_t{1}}});
   rank_ = word(channel::rank);
   epoch_ = b.binary(OpKind::bit_and, word(channel::epoch) + 1, channel::kEpochMask);
@@ -165,9 +166,9 @@ void Exchange::raise(Var kind, Var peer, Var tile, Var seen) {
 }
 
 void Exchange::leave(const std::vector<Var>& outputs) {
-  Var before = b_.atomic("add", block_, {int64_t{channel::done}}, 1, "acq_rel", "gpu");
+  Var before = b_.cast(b_.atomic("add", counters_, {0}, 1, "acq_rel", "gpu"), DType::i64);
   b_.when(b_.compare(Compare::eq, before, b_.num_programs(0) - 1), [&] {
-    b_.store_scalar(block_, {int64_t{channel::done}}, 0);
+    b_.store_scalar(counters_, {0}, 0);
     b_.store_scalar(block_, {int64_t{channel::epoch}}, epoch_);
     b_.when(is_aborted(), [&] {
       for (const Var& output : outputs) fill_with_nan(output);

@@ -41,8 +41,9 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity);
 
 class Exchange {
  public:
-  /// `block` is the channel's control block, `length` the number of rows of all ranks.
-  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var length);
+  /// `block` is the channel's control block, `length` the number of rows of all ranks. The first of the counters (i32)
+  /// counts the programs that have ended; all are zero between launches.
+  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var length);
 
   Var rank() const { return rank_; }
   /// Rank + 1 + i, around.
@@ -85,7 +86,7 @@ class Exchange {
   KernelBuilder& b_;
   const Protocol& protocol_;
   const ExchangeShape shape_;
-  Var block_, length_, rank_, epoch_, parity_, expected_, segment_rows_;
+  Var block_, counters_, length_, rank_, epoch_, parity_, expected_, segment_rows_;
   PeerSteps noted_;
 };
 

@@ -9,15 +9,20 @@
 
 #include <algorithm>
 
-#include "jit/base/channel_block.h"
 #include "kernels/linear_tile.h"
 #include "kernels/row_kernel.h"
+#include "kernels/seqpar/channel_args.h"
 
 namespace seqtile::kernels::seqpar {
 
 namespace {
 
 constexpr int64_t kSumColumns = 256;
+constexpr int64_t kFirstCounter = 1;  ///< before it: the programs that have ended
+
+int64_t sums_per_row_block(const linear_op::Tile& tile, const ReduceSchedule& schedule) {
+  return (tile.block_m + schedule.sum_rows - 1) / schedule.sum_rows;
+}
 
 class Builder {
  public:
@@ -30,17 +35,16 @@ class Builder {
         world_size_(world_size),
         transport_(transport),
         v_(b, shape),
-        counters_(b.view("counters", DType::i32, {kDynamic})),
-        block_(b.view("channel", DType::i64, {channel::num_words})),
+        channel_(declare_channel(b)),
         ex_(b, reduce_scatter_protocol(), reduce_shape(shape, world_size, identity, transport, schedule.chunk_rows),
-            block_, b.size(v_.x, 0)) {}
+            channel_.block, channel_.counters, b.size(v_.x, 0)) {}
 
   void build() {
     Var length = b_.size(v_.x, 0), id = b_.program_id(0);
     // One block at least: a call without rows publishes its empty chunks.
     row_blocks_ = b_.max(b_.cdiv(length, int64_t{world_size_} * t_.block_m), 1);
     Var tiles = row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
-    Var sums = b_.cdiv(length, int64_t{world_size_} * schedule_.sum_rows);
+    Var sums = row_blocks_ * sums_per_row_block(t_, schedule_);
     b_.when(id < tiles, [&] { ex_.role("produce", [&] { produce(id); }); },
             [&] {
               Var sum = id - tiles;
@@ -80,10 +84,11 @@ class Builder {
     Var end_block = b_.select(b_.compare(Compare::eq, chunk, chunks - 1), row_blocks_,
                               first_block + schedule_.chunk_rows / t_.block_m);
     Var all = (end_block - first_block) * linear_op::column_blocks(s_, t_.block_n);
-    Var place = owner * (b_.size(counters_, 0) / world_size_) + chunk;
-    Var before = b_.cast(b_.atomic("add", counters_, {place}, 1), DType::i64);
+    Var counters = channel_.counters;
+    Var place = owner * ((b_.size(counters, 0) - kFirstCounter) / world_size_) + chunk + kFirstCounter;
+    Var before = b_.cast(b_.atomic("add", counters, {place}, 1), DType::i64);
     b_.when(b_.compare(Compare::eq, before, all - 1), [&] {
-      b_.store_scalar(counters_, {place}, 0);
+      b_.store_scalar(counters, {place}, 0);
       b_.when(ex_.is_aborted(), nullptr, [&] { ex_.publish(0, owner, chunk); });
     });
   }
@@ -125,7 +130,7 @@ class Builder {
   const int world_size_;
   const DType transport_;
   linear_op::Operands v_;
-  Var counters_, block_;
+  ChannelViews channel_;
   Exchange ex_;
   Var row_blocks_;
 };
@@ -137,16 +142,14 @@ ExchangeShape reduce_shape(const linear_op::Shape& shape, int world_size, int64_
   return {world_size, identity, {{PhaseShape::Rows::of_owner, transport, shape.n[0] * shape.weights_per_loop(), chunk_rows}}};
 }
 
-int64_t num_counters(const ReduceSchedule& schedule, int world_size, int64_t capacity) {
-  const int64_t rows = (capacity + world_size - 1) / world_size;
-  return world_size * std::max<int64_t>(1, (rows + schedule.chunk_rows - 1) / schedule.chunk_rows);
+autotune::SizeExpr num_counters(const ReduceSchedule& schedule, int world_size) {
+  return {world_size, {{0, world_size * schedule.chunk_rows}}, kFirstCounter};
 }
 
-Grid reduce_grid(const linear_op::Shape& shape, const linear_op::Tile& tile, const ReduceSchedule& schedule,
-                 int world_size, int64_t length) {
-  const auto blocks = [&](int64_t rows) { return (length + world_size * rows - 1) / (world_size * rows); };
-  const int64_t tiles = std::max<int64_t>(1, blocks(tile.block_m)) * world_size * linear_op::column_blocks(shape, tile.block_n);
-  return {tiles + blocks(schedule.sum_rows) + 1, 1, 1};
+autotune::SizeExpr reduce_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
+                                   const ReduceSchedule& schedule, int world_size) {
+  const int64_t tiles = world_size * linear_op::column_blocks(shape, tile.block_n);
+  return {tiles + sums_per_row_block(tile, schedule), {{0, world_size * tile.block_m}}, 1};
 }
 
 void build_linear_reducescatter(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,

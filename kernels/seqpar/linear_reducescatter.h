@@ -15,15 +15,14 @@ struct ReduceSchedule {
 ExchangeShape reduce_shape(const linear_op::Shape& shape, int world_size, int64_t identity, DType transport,
                            int64_t chunk_rows);
 
-/// Elements of the counters, i32: zeros at first, and again when a launch has ended.
-int64_t num_counters(const ReduceSchedule& schedule, int world_size, int64_t capacity);
+/// Elements of the counters for `length` rows of all ranks.
+autotune::SizeExpr num_counters(const ReduceSchedule& schedule, int world_size);
+/// Programs: the tiles of all ranks' rows, those that sum up, and one more; at least one row.
+autotune::SizeExpr reduce_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
+                                   const ReduceSchedule& schedule, int world_size);
 
-/// Programs: the tiles of all ranks' rows, those that sum up, and one more.
-Grid reduce_grid(const linear_op::Shape& shape, const linear_op::Tile& tile, const ReduceSchedule& schedule,
-                 int world_size, int64_t length);
-
-/// Parameters: x [length, k], then those of linear, y and residual [own rows, n]; the counters; last the channel's
-/// control block. One weight, or a gated pair.
+/// Parameters: x [length, k], then those of linear, y and residual [own rows, n]; then those of declare_channel().
+/// One weight, or a gated pair.
 void build_linear_reducescatter(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
                                 const ReduceSchedule& schedule, int world_size, DType transport, int64_t identity);
 

@@ -89,11 +89,16 @@ class Rank {
     poison_staging(channel);
     fabric_.all_gather("");
     const auto kernel = device.load(binary);
+    int64_t most_counters = 1;
+    for (const RankCall& call : calls) most_counters = std::max(most_counters, call.num_counters);
+    const DeviceBuffer counters(device.memory(), static_cast<size_t>(most_counters) * sizeof(int32_t));
+    device.memory().fill(counters.data(), 0, counters.bytes());
     DeviceTensors tensors(device);
     for (const RankCall& call : calls) {
       std::vector<Tensor> placed;
       for (const Tensor& tensor : call.tensors) placed.push_back(tensors.place(tensor));
-      placed.push_back(channel.block());
+      for (const Tensor& tensor : channel.tensors()) placed.push_back(tensor);
+      placed.push_back(make_tensor(counters.data(), DType::i32, {call.num_counters}));
       pause(device);
       if (options_.before_launch) options_.before_launch(fabric_.rank(), static_cast<int>(&call - calls.data()));
       device.launch(*kernel, call.grid, slots_of(placed));

@@ -10,16 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "jit/fabric/channel.h"
+#include "jit/channel.h"
 #include "jit/ir/function.h"
 #include "jit/kernel.h"
 
 namespace seqtile::testing {
 
-/// One launch of one rank: tensors in the order of the kernel's parameters, without the channel's block.
+/// One launch of one rank: tensors in the order of the kernel's parameters, without those of the channel.
 struct RankCall {
   Grid grid;
   std::vector<Tensor> tensors;
+  int64_t num_counters = 1;
 };
 
 struct RankOptions {

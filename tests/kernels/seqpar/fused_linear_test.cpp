@@ -75,11 +75,6 @@ class Problem {
       weights_.emplace_back(c.dtype, Sizes{c.n, c.k});
       fill_sparsely(weights_.back().tensor, random);
     }
-    const int64_t counters = c.kind == Case::reduce ? seqpar::num_counters(c.reduces, c.world_size, capacity()) : 0;
-    for (int rank = 0; rank < c.world_size && counters > 0; ++rank) {
-      counters_.emplace_back(DType::i32, Sizes{counters});
-      std::fill(counters_.back().bytes.begin(), counters_.back().bytes.end(), std::byte{0});
-    }
     for (const int64_t length : c.lengths) c.kind == Case::gather ? add_gather(length, random) : add_reduce(length, random);
   }
 
@@ -145,6 +140,12 @@ class Problem {
     return linear().normalize({"linear", c.dtype, 1, {{"n", c.n}, {"k", c.k}}});
   }
 
+  /// A call without rows has the grid of one row.
+  static int64_t value(const autotune::SizeExpr& size, int64_t length) {
+    const int64_t symbols[] = {std::max<int64_t>(length, 1)};
+    return size.value(symbols);
+  }
+
   int64_t capacity() const { return *std::max_element(case_.lengths.begin(), case_.lengths.end()); }
 
   void add_gather(int64_t length, std::mt19937& random) {
@@ -157,8 +158,8 @@ class Problem {
       x.sizes[0] = first_row(rank + 1, length, case_.world_size) - first;
       outputs_.emplace_back(case_.dtype, Sizes{length, case_.n});
       const auto r = static_cast<size_t>(rank);
-      calls[r].push_back({seqpar::gather_grid(shape_, case_.tile, case_.gathers, case_.world_size, length),
-                          {x, weights_[r].tensor, outputs_.back().tensor}});
+      calls[r].push_back({{value(seqpar::gather_programs(shape_, case_.tile, case_.gathers, case_.world_size), length), 1, 1},
+                          {x, weights_[r].tensor, outputs_.back().tensor}, 1});
     }
   }
 
@@ -170,8 +171,9 @@ class Problem {
           first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
       outputs_.emplace_back(case_.dtype, Sizes{rows, case_.n});
       const auto r = static_cast<size_t>(rank);
-      calls[r].push_back({seqpar::reduce_grid(shape_, case_.tile, case_.reduces, case_.world_size, length),
-                          {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor, counters_[r].tensor}});
+      calls[r].push_back({{value(seqpar::reduce_programs(shape_, case_.tile, case_.reduces, case_.world_size), length), 1, 1},
+                          {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor},
+                          value(seqpar::num_counters(case_.reduces, case_.world_size), length)});
     }
   }
 
@@ -187,7 +189,7 @@ class Problem {
 
   const Case case_;
   const linear_op::Shape shape_;
-  std::deque<Buffer> weights_, counters_, inputs_, outputs_;
+  std::deque<Buffer> weights_, inputs_, outputs_;
 
  public:
   std::vector<std::vector<RankCall>> calls;

@@ -1,4 +1,4 @@
-// jit/fabric/channel.h -- what a stream of fused launches shares with its peers: epochs, flags, staging, abort words.
+// jit/channel.h -- what a stream of fused launches shares with its peers: epochs, flags, staging, abort words.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
@@ -36,8 +36,9 @@ class Channel {
   /// Collective, with the same options on all ranks. Errors: invalid_argument, out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
 
-  /// The control block, [channel::num_words] i64: the last argument of a kernel that communicates.
-  Tensor block() const;
+  /// The last arguments of an operation that communicates: this rank's staging i8, its flags i64, and the control block,
+  /// [channel::num_words] i64.
+  std::array<Tensor, 3> tensors() const;
   Fabric& fabric() const { return fabric_; }
   /// This rank's staging, of both parities.
   uint64_t staging_address() const { return staging_->address(fabric_.rank()); }

@@ -1,0 +1,117 @@
+// kernels/seqpar/channel_args.cpp -- see channel_args.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/channel_args.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "jit/base/channel_block.h"
+#include "jit/fabric/wait.h"
+#include "kernels/tensor_values.h"
+
+namespace seqtile::kernels::seqpar {
+
+using autotune::ArgRole;
+using autotune::Problem;
+
+namespace {
+
+constexpr int64_t kWordsPerFlag = channel::kFlagBytes / 8;
+
+/// Where the tensor `name` stands in the schema.
+const Tensor& find(const Problem& problem, std::string_view name) {
+  const auto found = std::ranges::find(problem.schema->args, name, &autotune::ArgSpec::name);
+  return problem.tensors[static_cast<size_t>(found - problem.schema->args.begin())];
+}
+
+int64_t address_of(const Tensor& tensor) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data)); }
+
+/// Of the segments of a phase: offset of the first one, and from one to the next.
+std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int64_t capacity) {
+  ExchangeShape before = shape;
+  before.phases.resize(static_cast<size_t>(phase));
+  ExchangeShape until = shape;
+  until.phases.resize(static_cast<size_t>(phase) + 1);
+  const int64_t first = staging_bytes(before, capacity);
+  return {first, (staging_bytes(until, capacity) - first) / shape.world_size};
+}
+
+/// Both parities hold the same, so that every launch computes the same.
+void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t capacity, uint64_t seed) {
+  const int64_t parity_bytes = staging.sizes[0] / 2;
+  auto* base = static_cast<std::byte*>(staging.data);
+  for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
+    const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
+    const DType dtype = shape.phases[phase].dtype;
+    const Tensor segments =
+        make_tensor(base + first, dtype, {stride * shape.world_size / dtype_bytes(dtype)});
+    fill_normal(segments, 0, 1, seed + phase);
+  }
+  std::memcpy(base + parity_bytes, base, static_cast<size_t>(parity_bytes));
+}
+
+void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShape& shape, int rank) {
+  const Tensor &staging = find(problem, "staging"), &flags = find(problem, "flags");
+  auto* block = static_cast<int64_t*>(tensor.data);
+  std::fill_n(block, channel::num_words, 0);
+  block[channel::rank] = rank;
+  block[channel::capacity] = problem.symbols[0];
+  block[channel::deadline_ns] = -1;
+  block[channel::parity_bytes] = staging.sizes[0] / 2;
+  block[channel::flags_per_source] = (flags.sizes[0] - kWordsPerFlag) / (2 * shape.world_size * kWordsPerFlag);
+  block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(&fabric::wait_for_flag));
+  for (int peer = 0; peer < shape.world_size; ++peer) {
+    int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
+    words[channel::staging_address] = address_of(staging);
+    words[channel::flags_address] = address_of(flags);
+    words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
+  }
+}
+
+}  // namespace
+
+ChannelNeeds needs_of(const ExchangeShape& shape, int64_t capacity) {
+  return {staging_bytes(shape, capacity), flags_per_source(shape, capacity)};
+}
+
+void add_channel_args(autotune::Schema& schema) {
+  schema.symbols.insert(schema.symbols.end(), {"staging_bytes", "flag_words"});
+  schema.args.push_back({"staging", ArgRole::input, DType::i8, {"staging_bytes"}});
+  schema.args.push_back({"flags", ArgRole::input, DType::i64, {"flag_words"}});
+  schema.args.push_back({"channel", ArgRole::input, DType::i64, {int64_t{channel::num_words}}});
+}
+
+void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
+  const ChannelNeeds needs = needs_of(shape, capacity);
+  symbols.push_back(2 * needs.staging_bytes);
+  symbols.push_back((2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
+}
+
+ChannelViews declare_channel(KernelBuilder& b) {
+  b.view("staging", DType::i8, {kDynamic});
+  b.view("flags", DType::i64, {kDynamic});
+  Var block = b.view("channel", DType::i64, {channel::num_words});
+  return {block, b.view("counters", DType::i32, {kDynamic})};
+}
+
+bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed) {
+  const std::string& name = problem.schema->args[arg].name;
+  const Tensor& tensor = problem.tensors[arg];
+  if (name == "staging") fill_staging(tensor, shape, problem.symbols[0], seed);
+  else if (name == "flags") std::memset(tensor.data, 0, static_cast<size_t>(tensor.sizes[0] * 8));
+  else if (name == "channel") fill_block(problem, tensor, shape, rank);
+  else return false;
+  return true;
+}
+
+std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
+  const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
+  const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
+  const Tensor segment =
+      make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + first + source * stride, what.dtype,
+                  {row + 1, what.columns});
+  return read_row(segment, row);
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,37 @@
+// kernels/seqpar/channel_args.h -- the arguments by which a fused operation reaches its channel.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Behind an operation's own tensors stand the rank's staging and flags and the channel's control block. A handle takes
+// them from its channel. When a kernel is verified or tuned by one process alone they are made up: all peers are this
+// rank itself, what they would send is there already, and nobody is awaited.
+#pragma once
+#include "autotune/op_def.h"
+#include "kernels/seqpar/exchange.h"
+
+namespace seqtile::kernels::seqpar {
+
+/// The longest call that operations of a channel are tuned for, in rows of all ranks.
+struct ChannelNeeds {
+  int64_t staging_bytes = 0, flags_per_source = 1;
+};
+ChannelNeeds needs_of(const ExchangeShape& shape, int64_t capacity);
+
+/// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64.
+void add_channel_args(autotune::Schema& schema);
+/// Values of the symbols that add_channel_args() has added.
+void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity);
+
+struct ChannelViews {
+  Var block, counters;
+};
+/// The kernel's parameters for them, and the counters, which are the last workspace.
+ChannelViews declare_channel(KernelBuilder& b);
+
+/// Fills such an argument for a call on one process; false for any other argument. `rank`: whose call it is.
+bool fill_channel_arg(const autotune::Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed);
+
+/// Row `row` of the segment of `source` in the staging of a problem that fill_channel_arg() has filled.
+std::vector<double> staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source,
+                               int64_t row);
+
+}  // namespace seqtile::kernels::seqpar
