@@ -22,6 +22,7 @@ class SimDevice : public Device {
   virtual void forget_memory() = 0;
   virtual Machine& machine() = 0;
   virtual Options& options() = 0;
+  virtual const LaunchProgress& progress() const = 0;
   /// What the newest launch did.
   virtual const LaunchResult& last_launch() const = 0;
 };
