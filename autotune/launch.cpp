@@ -29,7 +29,8 @@ int64_t alignment_of(const ArgSpec& spec, bool for_gpu) {
 
 }  // namespace
 
-CallLayout::CallLayout(const Schema& schema, bool for_gpu) : symbol_names_(schema.symbols), for_gpu_(for_gpu) {
+CallLayout::CallLayout(const Schema& schema, bool for_gpu)
+    : symbol_names_(schema.symbols), least_length_(schema.least_length), for_gpu_(for_gpu) {
   num_bound_ = static_cast<int>(schema.symbols.size());
   num_scalars_ = static_cast<int>(schema.scalars.size());
   symbol_names_.insert(symbol_names_.end(), schema.scalars.begin(), schema.scalars.end());
@@ -79,7 +80,7 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu) : symbol_names_(schem
 
 void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
                       KernelCall& call) const {
-  if (length < 1) fail(fmt::format("length is {}; it must be at least 1", length));
+  if (length < least_length_) fail(fmt::format("length is {}; it must be at least {}", length, least_length_));
   if (tensors.size() != args_.size()) fail(fmt::format("{} tensors given, {} expected", tensors.size(), args_.size()));
   if (scalars.size() != static_cast<size_t>(num_scalars_)) {
     fail(fmt::format("{} scalars given, {} expected", scalars.size(), num_scalars_));

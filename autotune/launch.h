@@ -85,6 +85,7 @@ class CallLayout {
 
   std::vector<ArgRule> args_;
   std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
+  int64_t least_length_ = 1;
   int num_bound_ = 0, num_scalars_ = 0, tensor_slots_ = 0;
   bool for_gpu_ = false;
 };

@@ -70,6 +70,7 @@ struct Workspace {
 struct Schema {
   std::vector<std::string> symbols{"length"};  ///< run-time sizes, bound by the tensors' dims in order of appearance
   std::vector<ArgSpec> args;
+  int64_t least_length = 1;          ///< 0: ranks that communicate take part in a call without rows too
   std::vector<std::string> scalars;  ///< further run-time i64 values of a call; each is also a symbol
 };
 

@@ -39,6 +39,13 @@ void set_simulation(Device& device, const SimulationOptions& options) {
   simulated->options().seed = options.seed;
 }
 
+SimulationProgress simulation_progress(const Device& device) {
+  const auto* simulated = dynamic_cast<const sim::SimDevice*>(&device);
+  if (!simulated) return {};
+  const sim::LaunchProgress& now = simulated->progress();
+  return {now.is_running, now.ctas, now.ctas_done, now.warp_instructions};
+}
+
 SimulatedLaunch last_launch(const Device& device) {
   const auto* simulated = dynamic_cast<const sim::SimDevice*>(&device);
   if (!simulated)

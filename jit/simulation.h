@@ -34,6 +34,13 @@ struct SimulationOptions {
   uint32_t seed = 0;     ///< of a random schedule; 0: warps in turn
 };
 void set_simulation(Device& device, const SimulationOptions& options);
+/// How far the launch that runs now, or the newest one, has come. May be asked from any thread.
+struct SimulationProgress {
+  bool is_running = false;
+  int64_t blocks = 0, blocks_done = 0;  ///< 0 blocks: nothing was launched yet
+  uint64_t warp_instructions = 0;       ///< roughly
+};
+SimulationProgress simulation_progress(const Device& device);
 /// The newest launch. Errors: unsupported where the device is not simulated.
 SimulatedLaunch last_launch(const Device& device);
 

@@ -74,11 +74,11 @@ const autotune::LaunchPlan& Handle::State::plan_for(int64_t length) {
 
 void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars,
                          Stream stream, int64_t plan_length) {
-  if (length < 1 || length > max_length_) refuse_length(length);
+  if (length < schema.least_length || length > max_length_) refuse_length(length);
   if (plan_length != length) check_capacity(plan_length, length);
   autotune::KernelCall call;
   layout_.bind(tensors, length, scalars, call);
-  autotune::launch(*core_->parts.device, plan_for(plan_length), layout_, scalars, call, stream);
+  autotune::launch(*core_->parts.device, plan_for(std::max<int64_t>(plan_length, 1)), layout_, scalars, call, stream);
   autotune::count(core_->calls.mine().launches);
 }
 
@@ -138,8 +138,9 @@ const autotune::LaunchPlan& Handle::State::plan_after_miss(int64_t length, const
 }
 
 void Handle::State::refuse_length(int64_t length) const {
-  if (length < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: length is {}; it must be at least 1", op_.name, length));
+  if (length < schema.least_length) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: length is {}; it must be at least {}", op_.name, length, schema.least_length));
   }
   autotune::count(core_->calls.mine().above_top);
   throw Error(ErrorCode::invalid_argument,

@@ -5,6 +5,7 @@
 // groups that wait, not warps, and arrivals at the cluster barrier are counted per lane.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "jit/sim/address.h"
@@ -90,9 +91,22 @@ void Cohort::recheck_barriers(Cta& cta) {
 void Cohort::cluster_arrive(Warp& warp, const Instruction& i, uint32_t mask) {
   ClusterState& cluster = clusters_[cta_of(warp).cluster];
   if (races() && !i.flag) join(cluster.clock, warp.clock), merge(cluster.foreign, warp.foreign), publish(warp);
+  if (races() && i.flag) arrive_relaxed(warp, cluster);
   for_lanes(mask, [&](int lane) { warp.cluster_phase[lane] = cluster.phase; });
   cluster.arrived += static_cast<uint32_t>(std::popcount(mask));
   check_cluster(cluster);
+}
+
+/// Brings along what fences before it have released, the inits of mbarriers that fence.mbarrier_init covers, no more.
+void Cohort::arrive_relaxed(Warp& warp, ClusterState& cluster) {
+  for (size_t scope = static_cast<size_t>(Scope::cluster); scope < warp.fence_release.size(); ++scope) {
+    join(cluster.clock, warp.fence_release[scope]);
+    merge(cluster.foreign, warp.fence_foreign[scope]);
+  }
+  const uint32_t inits = init_thread(warp.cta);
+  if (cluster.clock.size() < num_threads()) cluster.clock.resize(num_threads());
+  cluster.clock[inits] = std::max(cluster.clock[inits], warp.clock[inits]);
+  join(cluster.relaxed, warp.clock);
 }
 
 Flow Cohort::cluster_wait(Warp& warp, uint32_t mask) {
@@ -100,6 +114,7 @@ Flow Cohort::cluster_wait(Warp& warp, uint32_t mask) {
   const uint32_t phase = warp.cluster_phase[std::countr_zero(mask)];
   if (phase < cluster.phase) {
     if (races() && !cluster.released.empty()) learn(warp, cluster.released), merge(warp.foreign, cluster.foreign);
+    if (races() && !cluster.relaxed_released.empty()) join(warp.relaxed_seen, cluster.relaxed_released);
     return Flow::next;
   }
   ++counters_.barrier_waits;
@@ -136,6 +151,7 @@ void Cohort::check_cluster(ClusterState& cluster) {
   cluster.arrived = 0;
   ++cluster.phase;
   cluster.released = cluster.clock;
+  cluster.relaxed_released = cluster.relaxed;
   ++events_;
   for (int w = first_warp; w < end_warp; ++w)
     for (Group& group : warps_[w].groups)

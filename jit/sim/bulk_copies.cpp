@@ -151,6 +151,7 @@ void Cohort::bulk_load(Warp& warp, const Instruction& i, uint32_t mask) {
       report(ReportKind::misaligned, site, "bulk copies need multiples of 16 bytes");
       continue;
     }
+    check_barriers_of(job, site);
     if (tracks_shared()) {
       job.issued = snapshot(warp);
       job.thread = load_thread(warp.cta, job.barrier & kSharedOffsetMask);
@@ -159,6 +160,17 @@ void Cohort::bulk_load(Warp& warp, const Instruction& i, uint32_t mask) {
     loads_.push_back(std::move(job));
   }
   ++events_;
+}
+
+/// The mbarriers that a load will complete on must be visible to it when it is issued.
+void Cohort::check_barriers_of(const BulkLoad& job, const Site& site) {
+  Cta& own = ctas_[job.cta];
+  const uint32_t offset = job.barrier & kSharedOffsetMask, rank = job.barrier >> kRankShift;
+  const auto size = static_cast<uint32_t>(own.grid->cluster_size());
+  if (job.targets == 0 && rank == 0) check_init_fence(own, offset, site);
+  for (uint32_t r = 0; r < size; ++r)
+    if ((job.targets >> r & 1) != 0 || (job.targets == 0 && rank == r + 1))
+      check_init_fence(ctas_[own.first_in_cluster + static_cast<int>(r)], offset, site);
 }
 
 void Cohort::deliver(const BulkLoad& job) {

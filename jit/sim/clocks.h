@@ -4,7 +4,8 @@
 // A thread of the analysis is a warp. Entry t of a clock is how much of thread t's past is known to lie before this
 // moment; a thread raises its own entry whenever it publishes (barrier, release, arrival). Access a happened before
 // access b when b's clock has reached a's entry. Beside the warps a clock holds one entry per CTA for its tensor
-// copies, and one per warp that says which wgmma this warp has waited for.
+// copies, one per warp that says which wgmma this warp has waited for, and one per CTA that counts the inits of
+// mbarriers which fence.mbarrier_init has made visible.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,10 +1,10 @@
 // jit/sim/cohort.h -- the CTAs that run together on one host thread: a cluster, or a whole cooperative grid.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where to look: scheduler.cpp turns and deadlocks, interpreter.cpp the instruction loop, access.cpp loads, stores and
-// atomics, shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes,
-// barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator,
-// matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
+// Where to look: scheduler.cpp turns, stuck.cpp deadlocks and loops without end, interpreter.cpp the instruction loop,
+// access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks,
+// warp_ops.cpp shuffles and votes, barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async,
+// bulk_copies.cpp the tensor memory accelerator, matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
 #pragma once
 #include <mutex>
 #include <random>
@@ -19,6 +19,7 @@ struct LaunchContext {
   const Options& options;
   MemoryMap& memory;
   ReportSink& reports;
+  LaunchProgress& progress;
   bool is_parallel = false;
   uint32_t first_cohort = 1;  ///< older cohorts belong to launches that are over
   std::atomic<int64_t> finished_prefix{0};
@@ -76,7 +77,6 @@ class Cohort {
   /// Turns until every warp is done; false after a deadlock.
   bool rotate_until_done(int64_t index);
   void rotate();
-  bool note_idle(int64_t index);
   void deliver_copies(size_t count);
   /// A stream of launches on one device.
   struct StreamState {
@@ -89,6 +89,13 @@ class Cohort {
   void finish_launch(StreamState& stream, const Launch& launch);
   bool is_over(const StreamState& stream) const;
   bool advance_streams(std::vector<StreamState>& state, std::span<const std::vector<Launch>> streams);
+
+  // stuck.cpp
+  /// Counts a rotation without progress; false when there will be none.
+  bool note_idle(int64_t index);
+  uint64_t silent_limit() const;
+  bool is_lost();
+  void note_progress();
   const Warp* find_running(bool that_never_waits) const;
   void report_deadlock();
   void report_limit(const Warp& warp, const std::string& limit);
@@ -167,7 +174,11 @@ class Cohort {
   uint32_t wait_thread(int warp) const {
     return copy_thread(static_cast<int>(ctas_.size()), 0) + static_cast<uint32_t>(warp);
   }
-  size_t num_threads() const { return wait_thread(0) + warps_.size(); }
+  /// Behind them, one per CTA: the last fence.mbarrier_init of it. No access has such an epoch.
+  uint32_t init_thread(int cta) const {
+    return wait_thread(static_cast<int>(warps_.size())) + static_cast<uint32_t>(cta);
+  }
+  size_t num_threads() const { return init_thread(static_cast<int>(ctas_.size())); }
   uint32_t known_time(const Clock& clock, uint32_t thread) const;
   bool is_before(uint32_t epoch, const Clock& clock) const {
     return epoch_time(epoch) <= known_time(clock, epoch_thread(epoch));
@@ -234,10 +245,14 @@ class Cohort {
   uint32_t live_threads(const Cta& cta) const;
   void recheck_barriers(Cta& cta);
   void cluster_arrive(Warp& warp, const Instruction& i, uint32_t mask);
+  void arrive_relaxed(Warp& warp, ClusterState& cluster);
   Flow cluster_wait(Warp& warp, uint32_t mask);
   void check_cluster(ClusterState& cluster);
 
   // mbarriers.cpp
+  void fence_init(Warp& warp);
+  void check_init_order(const Cta& cta, const Mbarrier& barrier, uint32_t at, const Site& site, const Clock& clock);
+  void check_init_fence(const Cta& cta, uint32_t address, const Site& site);
   Mbarrier* find_mbarrier(Cta& own, uint64_t address, const Site& site, const Clock* clock);
   void mbarrier_init(Warp& warp, const Instruction& i, uint32_t mask);
   void mbarrier_arrive(Warp& warp, const Instruction& i, uint32_t mask);
@@ -257,6 +272,7 @@ class Cohort {
   uint32_t load_thread(int cta, uint32_t address);
   uint32_t store_thread(const Warp& warp) const;
   void bulk_load(Warp& warp, const Instruction& i, uint32_t mask);
+  void check_barriers_of(const BulkLoad& job, const Site& site);
   void deliver(const BulkLoad& job);
   uint32_t deliver_bytes(const BulkLoad& job, Cta& to, uint32_t address, const Clock& clock, const Site& site);
   void bulk_store(Warp& warp, const Instruction& i, uint32_t mask);
@@ -306,7 +322,10 @@ class Cohort {
   uint64_t events_ = 0;                  ///< progress that others can see
   uint64_t now_ = 1000;                  ///< what %globaltimer reads
   int idleness_ = 0, jumps_ = 0;
-  uint64_t idle_since_ = 0;  ///< instructions when the cohort's last progress was seen
+  uint64_t idle_since_ = 0;   ///< instructions when the cohort's last progress was seen
+  uint64_t lost_since_ = 0;   ///< instructions when a warp was first seen in a loop that no path leaves
+  bool may_be_lost_ = false;  ///< a program has such a loop
+  uint64_t counters_told_ = 0;
   bool is_stopped_ = false, has_spun_ = false, has_computed_ = false, has_read_clock_ = false;
   int current_ = 0;                         ///< group of the warp that runs
   alignas(64) std::byte refused_[64] = {};  ///< where refused accesses go

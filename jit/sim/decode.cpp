@@ -59,6 +59,7 @@ class Decoder {
     end.op = Op::leave, end.kind = InstructionClass::control;
     end.line = kernel_.instructions.empty() ? 0 : kernel_.instructions.back().line;
     program_.code.push_back(end);
+    find_endless_loops(program_);
     allocate_slots(program_, operands_.finish());
     return std::move(program_);
   }
@@ -88,18 +89,25 @@ class Decoder {
     int num_memory = 0;
     for (const PtxOperand& operand : text.operands) flatten(operand, flat, decoded, num_memory);
     const Opcode opcode(text.opcode);
+    require(least_target(opcode));
     if (is_clock_read(text)) {
       decoded.op = Op::read_clock;
       decoded.num_destinations = 1;
       decoded.is_wide = operands_.register_bytes(text.operands[0]) == 8;
       operands_.add(decoded, text.operands[0], 'v', false);
     } else if (const PtxForm* form = find_form(opcode)) {
+      require(form->target);
       decode_form(opcode, *form, flat, decoded);
     } else {
       decode_scalar(opcode, flat, decoded);
     }
     decoded.num_operands = static_cast<uint16_t>(program_.pool.size() - decoded.pool);
     program_.code.push_back(decoded);
+  }
+
+  /// Refuses the instruction where the text's own target does not have it.
+  void require(PtxTarget target) const {
+    if (module_.target < target) fail(describe_lack(current_->opcode, target, module_.target));
   }
 
   bool is_clock_read(const PtxInstruction& text) const {
@@ -122,6 +130,8 @@ class Decoder {
     decoded.aux = form->aux;
     decoded.num_destinations = static_cast<uint16_t>(form->num_destinations);
     decoded.kind = scalar_class(opcode);
+    for (const Flat& one : flat)
+      if (one.is_address) fail("an address in brackets stands where a value is expected");
     size_t next = 0;
     for (const char letter : form->operands) {
       if (letter == 'c') operands_.add_carry();
@@ -190,6 +200,8 @@ class Decoder {
     // mbarrier.arrive and expect_tx forms may leave out the state
     size_t first = 0;
     const bool lacks_state = decoded.op == Op::mbarrier_arrive && !flat.empty() && flat[0].is_address;
+    if (decoded.op == Op::mbarrier_arrive && flat.size() + lacks_state > 2 && module_.target < PtxTarget::sm_90)
+      fail(describe_lack(fmt::format("{} with a count", current_->opcode), PtxTarget::sm_90, module_.target));
     if (lacks_state) first = 1;
     decoded.num_destinations = static_cast<uint16_t>(letters.destinations.size() - first);
     size_t at = first;
@@ -239,10 +251,18 @@ class Decoder {
     // a cache policy may follow
     if (flat.size() < expected || flat.size() > expected + 1)
       fail(fmt::format("{} operands, {} or {} are expected", flat.size(), expected, expected + 1));
+    const size_t address = decoded.op == Op::store ? 0 : decoded.num_destinations;
+    for (size_t i = 0; i < flat.size(); ++i)
+      if (flat[i].is_address != (i == address)) fail("the address, and nothing else, is expected in brackets");
     decoded.is_wide = decoded.width == 8;
     for (size_t i = 0; i < expected; ++i)
       decoded.is_wide |= !flat[i].is_address && operands_.register_bytes(*flat[i].operand) == 8;
-    for (const Flat& one : flat) operands_.add(decoded, *one.operand, one.is_address ? 'a' : 'v', decoded.is_wide);
+    for (size_t i = 0; i < flat.size(); ++i) {
+      const int bytes = operands_.register_bytes(*flat[i].operand);
+      if (i < expected && i != address && bytes != 0 && (bytes < decoded.width || (bytes == 8) != decoded.is_wide))
+        fail(fmt::format("a register of {} bytes does not fit .{}", bytes, ptx_type_name(decoded.type)));
+      operands_.add(decoded, *flat[i].operand, i == address ? 'a' : 'v', decoded.is_wide);
+    }
   }
 
   /// Forms whose operands the machine does not look at.
@@ -289,6 +309,29 @@ class Decoder {
 };
 
 }  // namespace
+
+void find_endless_loops(Program& program) {
+  const std::vector<Instruction>& code = program.code;
+  std::vector<std::vector<uint32_t>> before(code.size());
+  std::vector<uint32_t> reached;
+  for (uint32_t pc = 0; pc < code.size(); ++pc) {
+    const bool ends = code[pc].op == Op::leave || code[pc].op == Op::trap;
+    const bool falls_through = code[pc].guard >= 0 || (!ends && code[pc].op != Op::branch);
+    if (ends) reached.push_back(pc);
+    if (falls_through) before[pc + 1].push_back(pc);
+    if (code[pc].op == Op::branch) before[code[pc].target].push_back(pc);
+  }
+  std::vector<bool> never_ends(code.size(), true);
+  for (const uint32_t pc : reached) never_ends[pc] = false;
+  for (; !reached.empty();) {
+    const uint32_t pc = reached.back();
+    reached.pop_back();
+    for (const uint32_t from : before[pc])
+      if (never_ends[from]) never_ends[from] = false, reached.push_back(from);
+  }
+  if (std::find(never_ends.begin(), never_ends.end(), true) != never_ends.end())
+    program.never_ends = std::move(never_ends);
+}
 
 Program decode(const PtxModule& module, std::string_view kernel) {
   const PtxKernel* found = module.find(kernel);

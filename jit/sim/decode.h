@@ -15,14 +15,20 @@ namespace seqtile::sim {
 
 struct PtxForm {
   Op op;
+  PtxTarget target;  ///< the first that has it
   std::string_view pattern, operands;
   InstructionClass kind;
 };
 
 /// The row of ptx_ops.def that fits, null without one.
 const PtxForm* find_form(const Opcode& opcode);
+/// The first target that has the modifiers of a form of ptx_ops.def, or a scalar form.
+PtxTarget least_target(const Opcode& opcode);
 /// Reads what the operation needs from its modifiers. Returns what is wrong, empty if nothing.
 std::string decode_modifiers(const Opcode& opcode, Instruction& into);
+
+/// Finds the loops that no path leaves, for Program::never_ends.
+void find_endless_loops(Program& program);
 
 /// Operands while they have no slots yet: registers as they are, then constants.
 struct VirtualProgram {

@@ -10,7 +10,8 @@ namespace seqtile::sim {
 namespace {
 
 constexpr PtxForm kForms[] = {
-#define SEQTILE_PTX_OP(operation, pattern, operands, kind) {Op::operation, pattern, operands, InstructionClass::kind},
+#define SEQTILE_PTX_OP(operation, target, pattern, operands, kind) \
+  {Op::operation, PtxTarget::target, pattern, operands, InstructionClass::kind},
 #include "jit/sim/ptx_ops.def"
 #undef SEQTILE_PTX_OP
 };
@@ -113,6 +114,8 @@ std::string decode_access(const Opcode& op, Instruction& into) {
     if (part == "nc") into.flag = true;
   }
   if (is_atomic && !has_operation) return "the operation";
+  if (!is_atomic && into.width * into.vector > 16) return "a vector of more than 16 bytes";
+  if (is_atomic && into.width == 1) return "type ." + std::string(op.parts.back());
   if (is_atomic) into.flag2 = op.base() == "red";
   if (into.width * into.vector > 32) return "a vector of more than 32 bytes";
   return "";

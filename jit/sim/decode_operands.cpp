@@ -25,6 +25,26 @@ int64_t place(int64_t& total, const PtxVariable& variable) {
   return offset;
 }
 
+/// What a device gives a thread, a block and a module; said before anything is allocated.
+void check_sizes(const PtxModule& module, const PtxKernel& kernel) {
+  constexpr int64_t kMaxLocal = 512 << 10, kMaxShared = 227 << 10, kMaxGlobal = int64_t{1} << 30;
+  int64_t local = 0, shared = 0, global = 0;
+  for (const auto* list : {&module.variables, &kernel.variables})
+    for (const PtxVariable& variable : *list) {
+      int64_t& bytes = variable.space == PtxSpace::local ? local : variable.space == PtxSpace::shared ? shared : global;
+      place(bytes, variable);
+    }
+  const auto check = [&](const char* what, int64_t bytes, int64_t most) {
+    if (bytes > most)
+      throw Error(ErrorCode::out_of_resources,
+                  fmt::format("kernel {}: its {} variables need {} bytes, {} are available; declare smaller ones",
+                              kernel.name, what, bytes, most));
+  };
+  check(".local", local, kMaxLocal);
+  check(".shared", shared, kMaxShared);
+  check(".global and .const", global, kMaxGlobal);
+}
+
 uint64_t immediate_bits(const PtxOperand& operand, bool is_wide) {
   if (operand.is_double && !is_wide)
     return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(operand.bits)));
@@ -37,6 +57,7 @@ uint64_t immediate_bits(const PtxOperand& operand, bool is_wide) {
 
 OperandTable::OperandTable(const PtxModule& module, const PtxKernel& kernel, Program& program)
     : module_(module), kernel_(kernel), program_(program) {
+  check_sizes(module, kernel);
   for (const auto* list : {&module.variables, &kernel.variables})
     for (const PtxVariable& variable : *list)
       if (!variable.is_extern) place_variable(variable);
@@ -70,8 +91,8 @@ void OperandTable::place_variable(const PtxVariable& variable) {
 }
 
 void OperandTable::fail(const std::string& message) const {
-  throw Error(ErrorCode::compile_failed,
-              fmt::format("PTX line {}: {}: `{}`", current_->line, message, module_.line(current_->line)));
+  throw Error(ErrorCode::compile_failed, fmt::format("PTX line {}: {}: `{}`", current_->line, message,
+                                                     module_.line(current_->line).substr(0, 96)));
 }
 
 uint32_t OperandTable::constant(uint64_t value, bool is_wide) {
@@ -96,6 +117,9 @@ uint32_t OperandTable::special(Special what, bool is_wide) {
 
 uint32_t OperandTable::special(std::string_view name, bool is_wide) {
   if (name == "%clusterid") name = "%clusterid.x";
+  const bool is_of_clusters = name.find("cluster") != std::string_view::npos;
+  if (is_of_clusters && module_.target < PtxTarget::sm_90)
+    fail(describe_lack(fmt::format("register {}", name), PtxTarget::sm_90, module_.target));
   for (size_t i = 0; i < std::size(kSpecialNames); ++i)
     if (kSpecialNames[i] == name) return special(static_cast<Special>(i), is_wide);
   fail("register '" + std::string(name) + "' is not known");

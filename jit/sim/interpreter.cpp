@@ -345,6 +345,7 @@ Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
       if (races()) fence(warp, i.scope);
       return Flow::next;
     case Op::fence_async: ++warp.proxy_fences; return Flow::next;
+    case Op::fence_init: fence_init(warp); return Flow::next;
     default: return execute_async(warp, i, mask);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -14,7 +15,8 @@
 namespace seqtile::sim {
 namespace {
 
-constexpr int64_t kMaxSharedBytes = 232448;  ///< 227 KiB: the largest any of our targets has
+constexpr int64_t kMaxSharedBytes = 232448;           ///< 227 KiB: the largest any of our targets has
+constexpr int64_t kMaxLocalBytes = int64_t{4} << 30;  ///< of all threads that run together, as the host has it
 
 [[noreturn]] void refuse(const Program& program, const std::string& what) {
   throw Error(ErrorCode::invalid_argument, fmt::format("launch of {}: {}", program.kernel, what));
@@ -38,6 +40,21 @@ void check_shape(const Program& program, const LaunchShape& shape, size_t param_
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("launch of {}: {} bytes of shared memory, a device has at most {}", program.kernel, shared,
                             kMaxSharedBytes));
+}
+
+/// Local memory is the host's, for every thread of the blocks that run at once.
+void check_local(const Program& program, const LaunchShape& shape, const Executor* executor) {
+  const int64_t grid = int64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
+  const int64_t cluster = int64_t{shape.cluster[0]} * shape.cluster[1] * shape.cluster[2];
+  const int64_t workers = executor != nullptr ? executor->num_workers() : 1;
+  const int64_t blocks = shape.cooperative ? grid : std::min(grid, cluster * workers);
+  const int64_t needed = program.local_bytes * shape.threads * blocks;
+  if (needed <= kMaxLocalBytes) return;
+  throw Error(
+      ErrorCode::out_of_resources,
+      fmt::format("launch of {}: {} blocks of {} threads with {} bytes of .local each need {} bytes at once, {} "
+                  "are available; declare less, or simulate with fewer host threads",
+                  program.kernel, blocks, shape.threads, program.local_bytes, needed, kMaxLocalBytes));
 }
 
 /// Runs the clusters of one grid, several at a time.
@@ -67,6 +84,7 @@ class GridRun {
       for (int64_t item = begin; item < end && !context_.reports.is_enough(); ++item) {
         cohort.run(grid_, static_cast<int>(item) * ctas_per_item_, ctas_per_item_, item);
         note_finished(item);
+        context_.progress.ctas_done += ctas_per_item_;
       }
       const std::lock_guard lock(mutex_);
       counters_.add(cohort.counters());
@@ -94,6 +112,18 @@ class GridRun {
   std::exception_ptr error_;
 };
 
+/// Ends with the launch, whatever ends it.
+class RunningNow {
+ public:
+  RunningNow(LaunchProgress& progress, int64_t ctas) : progress_(progress) { progress.begin(ctas); }
+  ~RunningNow() { progress_.is_running = false; }
+  RunningNow(const RunningNow&) = delete;
+  RunningNow& operator=(const RunningNow&) = delete;
+
+ private:
+  LaunchProgress& progress_;
+};
+
 }  // namespace
 
 void Counters::add(const Counters& other) {
@@ -107,6 +137,7 @@ void Counters::add(const Counters& other) {
 
 struct Machine::State {
   MemoryMap memory;
+  LaunchProgress progress;
   uint32_t next_cohort = 1;
 
   /// Module variables are global memory while the kernel runs.
@@ -158,10 +189,12 @@ void Machine::unpoison(const void* pointer, uint64_t bytes) {
 LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, std::span<const std::byte> params,
                              const Options& options, int device) {
   check_shape(program, shape, params.size());
+  check_local(program, shape, options.executor);
   ReportSink sink(options.max_reports);
+  const RunningNow running(state_->progress, shape.grid[0] * int64_t{shape.grid[1]} * shape.grid[2]);
   state_->map_globals(program, device);
   state_->prepare_history(options);
-  LaunchContext context{options, state_->memory, sink};
+  LaunchContext context{options, state_->memory, sink, state_->progress};
   const Grid grid{&program, shape, {params.begin(), params.end()}, device};
   context.first_cohort = state_->next_cohort;
   state_->next_cohort += static_cast<uint32_t>(grid.num_ctas());
@@ -177,13 +210,15 @@ LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, 
   for (size_t s = 0; s < streams.size(); ++s)
     for (const Launch& launch : streams[s]) {
       check_shape(*launch.program, launch.shape, launch.params.size());
+      check_local(*launch.program, launch.shape, nullptr);
       if (launch.program != streams[s].front().program || launch.shape.grid != streams[s].front().shape.grid)
         refuse(*launch.program, "the launches of a stream must have one program and shape");
       state_->map_globals(*launch.program, static_cast<int>(s));
     }
   ReportSink sink(options.max_reports);
   state_->prepare_history(options);
-  LaunchContext context{options, state_->memory, sink};
+  const RunningNow running(state_->progress, 0);
+  LaunchContext context{options, state_->memory, sink, state_->progress};
   context.first_cohort = state_->next_cohort++;
   Cohort cohort(context, context.first_cohort);
   cohort.run_streams(streams);
@@ -195,6 +230,8 @@ LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, 
   result.reports = sink.take();
   return result;
 }
+
+const LaunchProgress& Machine::progress() const { return state_->progress; }
 
 std::optional<LastWriter> Machine::last_writer(const void* pointer) const {
   const auto address = reinterpret_cast<uint64_t>(pointer);

@@ -8,6 +8,7 @@
 // Faults are data: a launch returns reports and throws only for what the caller did wrong.
 #pragma once
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -61,6 +62,14 @@ struct LaunchResult {
   bool ok() const { return num_reports == 0; }
 };
 
+/// How far the launch that runs now, or the newest one, has come. May be read from any thread.
+struct LaunchProgress {
+  std::atomic<bool> is_running{false};
+  std::atomic<int64_t> ctas{0}, ctas_done{0};
+  std::atomic<uint64_t> warp_instructions{0};  ///< roughly, while it runs
+  void begin(int64_t num_ctas) { is_running = true, ctas = num_ctas, ctas_done = 0, warp_instructions = 0; }
+};
+
 /// One launch of several that run at the same time, or after each other on one device.
 struct Launch {
   const Program* program = nullptr;  ///< not owned
@@ -92,6 +101,8 @@ class Machine {
                       const Options& options = {}, int device = 0);
   /// Runs the launches of each stream in order and the streams at the same time; stream i belongs to device i.
   LaunchResult run_streams(std::span<const std::vector<Launch>> streams, const Options& options = {});
+
+  const LaunchProgress& progress() const;
 
   /// The store that wrote the element at `pointer` last, if launches recorded it.
   std::optional<LastWriter> last_writer(const void* pointer) const;

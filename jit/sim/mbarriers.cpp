@@ -30,11 +30,56 @@ Mbarrier* Cohort::find_mbarrier(Cta& own, uint64_t address, const Site& site, co
     return nullptr;
   }
   Mbarrier& barrier = found->second;
-  if (clock != nullptr && barrier.init_epoch != 0 && !is_before(barrier.init_epoch, *clock))
-    report(ReportKind::race, site,
-           fmt::format("the mbarrier at shared + {} is used before its init by {} is visible", narrow - kSharedBase,
-                       describe_thread(epoch_thread(barrier.init_epoch))));
+  if (clock != nullptr && barrier.init_epoch != 0) check_init_order(cta, barrier, narrow - kSharedBase, site, *clock);
   return &barrier;
+}
+
+/// An init is known by what orders everything, or by fence.mbarrier_init and whatever arrives behind it.
+void Cohort::check_init_order(const Cta& cta, const Mbarrier& barrier, uint32_t at, const Site& site,
+                              const Clock& clock) {
+  if (is_before(barrier.init_epoch, clock)) return;
+  const auto index = static_cast<int>(&cta - ctas_.data());
+  if (barrier.init_fence != 0 && barrier.init_fence <= clock[init_thread(index)]) return;
+  const std::string who = describe_thread(epoch_thread(barrier.init_epoch));
+  const Clock& relaxed = site.warp->relaxed_seen;
+  if (relaxed.empty() || !is_before(barrier.init_epoch, relaxed))
+    report(ReportKind::race, site,
+           fmt::format("the mbarrier at shared + {} is used before its init by {} is visible", at, who));
+  else
+    report(ReportKind::missing_fence, site,
+           fmt::format("the mbarrier at shared + {} of CTA {} was initialised by {} at PTX line {}, and its arrival at "
+                       "the cluster barrier is relaxed: fence.mbarrier_init.release.cluster is missing between",
+                       at, cta.linear, who, barrier.init_line));
+}
+
+/// Copies of the async proxy see an mbarrier behind a fence of the warp that has initialised it.
+void Cohort::check_init_fence(const Cta& cta, uint32_t address, const Site& site) {
+  const auto found = cta.mbarriers.find(address);
+  if (!checks_flight_ || found == cta.mbarriers.end()) return;
+  const Mbarrier& barrier = found->second;
+  if (barrier.init_fence != 0 || warps_[barrier.init_warp].proxy_fences != barrier.init_proxy_fences) return;
+  report(
+      ReportKind::missing_fence, site,
+      fmt::format("the copy completes on the mbarrier at shared + {} of CTA {}, which was initialised at PTX line {} "
+                  "without fence.mbarrier_init.release.cluster (or fence.proxy.async) after it",
+                  address - kSharedBase, cta.linear, barrier.init_line));
+}
+
+/// fence.mbarrier_init: every init that this warp knows becomes visible to whom it arrives at from now on.
+void Cohort::fence_init(Warp& warp) {
+  Cta& cta = cta_of(warp);
+  bool has_any = false;
+  for (auto& [address, barrier] : cta.mbarriers) {
+    const bool is_own = barrier.init_warp == warp.id;
+    if (barrier.init_fence != 0 || !(is_own || (races() && is_before(barrier.init_epoch, warp.clock)))) continue;
+    barrier.init_fence = cta.init_fences + 1;
+    has_any = true;
+  }
+  if (!has_any) return;
+  ++cta.init_fences;
+  if (!races()) return;
+  warp.clock[init_thread(warp.cta)] = cta.init_fences;
+  warp.snapshot = nullptr;
 }
 
 void Cohort::mbarrier_init(Warp& warp, const Instruction& i, uint32_t mask) {
@@ -60,6 +105,7 @@ void Cohort::mbarrier_init(Warp& warp, const Instruction& i, uint32_t mask) {
     Mbarrier barrier;
     const uint32_t count = lanes(warp, i.slot[1])[lane];
     barrier.count = barrier.pending = static_cast<int32_t>(count);
+    barrier.init_warp = warp.id, barrier.init_line = i.line, barrier.init_proxy_fences = warp.proxy_fences;
     if (count == 0 || count > kMaxCount)
       report(ReportKind::mbarrier, site, fmt::format("a count of {}: 1 to {}", count, kMaxCount));
     if (races())

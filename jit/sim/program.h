@@ -46,6 +46,7 @@ enum class Op : uint8_t {
   cluster_arrive,
   cluster_wait,
   fence_async,
+  fence_init,
   fence,
   mbarrier_init,
   mbarrier_inval,
@@ -161,6 +162,8 @@ struct Program {
   int64_t param_bytes = 0;
   int required_threads = 0, max_registers = 0;  ///< 0: the text does not say
   bool has_wgmma = false;
+  /// By instruction: from here the text cannot reach its end. Empty where there is no such place.
+  std::vector<bool> never_ends;
   /// Module variables in the global and constant spaces: name, place, bytes. The storage is shared by copies.
   struct Global {
     std::string name;

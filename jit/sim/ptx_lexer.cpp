@@ -3,6 +3,7 @@
 #include "jit/sim/ptx_lexer.h"
 
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 
 #include "jit/error.h"
@@ -93,10 +94,12 @@ int64_t PtxLexer::integer(const char* what) {
   if (!at_digit()) fail(what);
   const std::string digits(number_text());
   char* end = nullptr;
+  errno = 0;
   const int64_t value = std::strtoll(digits.c_str(), &end, 0);
   // "32U" as in .maxntid of some producers
   if (*end != '\0' && !((*end == 'U' || *end == 'u') && end[1] == '\0'))
     fail_at(line_, "expected " + std::string(what) + ", found '" + digits + "'");
+  if (errno == ERANGE) fail_at(line_, std::string(what) + " of " + digits + " does not fit 64 bits");
   return value;
 }
 

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/ptx_module.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 
 namespace seqtile::sim {
@@ -20,7 +23,22 @@ constexpr std::array<TypeFacts, 26> kTypes = {{
     {"f64", 8}, {"e4m3", 1}, {"e5m2", 1},  {"e4m3x2", 2}, {"e5m2x2", 2},
 }};
 
+constexpr std::array<std::string_view, 6> kTargets = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
+
 }  // namespace
+
+std::string_view ptx_target_name(PtxTarget target) { return kTargets[static_cast<size_t>(target)]; }
+
+std::string describe_lack(std::string_view what, PtxTarget needed, PtxTarget stated) {
+  return fmt::format("{} needs {}, the text says .target {}; have the text made for {}, or leave it out", what,
+                     ptx_target_name(needed), ptx_target_name(stated), ptx_target_name(needed));
+}
+
+std::optional<PtxTarget> parse_ptx_target(std::string_view name) {
+  for (size_t i = 0; i < kTargets.size(); ++i)
+    if (kTargets[i] == name) return static_cast<PtxTarget>(i);
+  return {};
+}
 
 PtxType parse_ptx_type(std::string_view text) {
   for (size_t i = 1; i < kTypes.size(); ++i)

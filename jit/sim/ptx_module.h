@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,15 @@ int ptx_type_bytes(PtxType type);
 
 enum class PtxSpace : uint8_t { generic, reg, param, shared, local, global, constant };
 
+/// The targets whose text is executed. A text runs on devices from its own target on, so they are compared by order;
+/// sm_90a is sm_90 with what only that architecture has.
+enum class PtxTarget : uint8_t { sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a };
+std::string_view ptx_target_name(PtxTarget target);
+/// What a text says that uses a thing which its own target lacks.
+std::string describe_lack(std::string_view what, PtxTarget needed, PtxTarget stated);
+/// Nothing where `name` is none of them.
+std::optional<PtxTarget> parse_ptx_target(std::string_view name);
+
 struct PtxVariable {
   std::string_view name;
   PtxSpace space = PtxSpace::generic;
@@ -57,7 +67,7 @@ struct PtxVariable {
   int64_t align = 1, bytes = 0;
   int64_t offset = 0;            ///< of a parameter: in the parameter block
   bool is_extern = false;        ///< `.extern .shared x[]`: the launch decides the size
-  std::vector<uint8_t> initial;  ///< empty: zero
+  std::vector<uint8_t> initial;  ///< of the first bytes, the others are zero
 };
 
 struct PtxRegister {
@@ -104,7 +114,9 @@ struct PtxKernel {
 
 struct PtxModule {
   std::shared_ptr<const std::string> text;
-  std::string_view version, target;
+  std::string_view version;
+  PtxTarget target = PtxTarget::sm_80;
+  int target_line = 0;  ///< of `.target`; 0: the text does not say
   std::vector<PtxVariable> variables;
   std::vector<PtxKernel> kernels;
 

@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <unordered_map>
 #include <utility>
 
@@ -19,7 +22,16 @@ namespace {
 
 // ptx_ops.def has forms up to this version: bulk loads into shared::cta came with it.
 constexpr int kNewestMajor = 8, kNewestMinor = 6;
-constexpr std::string_view kTargets[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
+constexpr std::string_view kTargets = "sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a";
+constexpr size_t kMaxRegisters = 1'000'000;              ///< of a kernel
+constexpr int kMaxDepth = 4;                             ///< of braces and brackets in an operand
+constexpr int64_t kMaxVariableBytes = int64_t{1} << 32;  ///< beyond what any space of a device holds
+constexpr int64_t kMaxParamBytes = 32764;
+constexpr std::string_view kHeader = "begin the text with .version 8.0, .target sm_80 and .address_size 64";
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 struct RegisterRange {
   uint32_t first = 0;
@@ -32,9 +44,12 @@ struct Scope {
   std::unordered_map<std::string_view, uint32_t> labels;
 };
 
+constexpr const char* kNoCalls = "functions and calls are not supported; inline them";
+
 struct LabelUse {
   size_t instruction, operand;
   int scope;
+  std::string_view name;
 };
 
 class Parser {
@@ -54,7 +69,9 @@ class Parser {
     } else if (word == ".target") {
       target();
     } else if (word == ".address_size") {
-      if (lexer_.integer("an address size") != 64) lexer_.fail("address size 64");
+      const int line = lexer_.line();
+      if (const int64_t size = lexer_.integer("an address size"); size != 64)
+        PtxLexer::fail_at(line, fmt::format(".address_size {} is not executed here; have the text made for 64", size));
     } else if (word == ".file" || word == ".pragma") {
       lexer_.rest_of_line();
     } else if (word == ".section") {
@@ -79,11 +96,15 @@ class Parser {
   }
 
   void target() {
-    const int line = lexer_.line();
-    module_.target = lexer_.identifier("a target");
-    if (std::find(std::begin(kTargets), std::end(kTargets), module_.target) == std::end(kTargets))
-      PtxLexer::fail_at(line, fmt::format(".target {} is not executed here; have the text made for one of {}",
-                                          module_.target, fmt::join(kTargets, ", ")));
+    if (module_.target_line != 0) PtxLexer::fail_at(lexer_.line(), ".target stands twice");
+    module_.target_line = lexer_.line();
+    const std::string_view name = lexer_.identifier("a target");
+    const auto target = parse_ptx_target(name);
+    if (!target)
+      PtxLexer::fail_at(
+          module_.target_line,
+          fmt::format(".target {} is not executed here; have the text made for one of {}", name, kTargets));
+    module_.target = *target;
     while (lexer_.accept(',')) lexer_.identifier("a target");
   }
 
@@ -94,7 +115,7 @@ class Parser {
       word = lexer_.directive();
     }
     if (word == ".entry") return kernel();
-    if (word == ".func") PtxLexer::fail_at(lexer_.line(), "functions and calls are not supported; inline them");
+    if (word == ".func") PtxLexer::fail_at(lexer_.line(), kNoCalls);
     if (!variable(word, is_extern, module_.variables)) lexer_.fail("a directive");
   }
 
@@ -108,10 +129,17 @@ class Parser {
     else if (word == ".const") parsed.space = PtxSpace::constant;
     else return false;
     declarator(parsed);
+    if (&into == &module_.variables) check_new(parsed, into);
     if (lexer_.accept('=')) initializer(parsed);
     lexer_.expect(';');
     into.push_back(std::move(parsed));
     return true;
+  }
+
+  void check_new(const PtxVariable& variable, const std::vector<PtxVariable>& others) {
+    for (const PtxVariable& other : others)
+      if (other.name == variable.name)
+        PtxLexer::fail_at(lexer_.line(), fmt::format("'{}' is declared twice", variable.name));
   }
 
   /// `.align 16 .b8 name[128]`, shared by parameters and variables.
@@ -119,26 +147,47 @@ class Parser {
     std::string_view word = lexer_.directive();
     variable.align = 0;
     while (word == ".align" || word == ".ptr" || word == ".global" || word == ".shared") {
-      if (word == ".align") variable.align = lexer_.integer("an alignment");
+      if (word == ".align") variable.align = alignment();
       word = lexer_.directive();
     }
     variable.type = word.empty() ? PtxType::none : parse_ptx_type(word.substr(1));
-    if (variable.type == PtxType::none) lexer_.fail("a type");
+    if (variable.type == PtxType::none) unknown_type(word, "a type");
     // `.param .u64 .ptr .global .align 16 name`: facts about the pointer, not about the parameter
     for (word = lexer_.directive(); !word.empty(); word = lexer_.directive())
-      if (word == ".align") lexer_.integer("an alignment");
+      if (word == ".align") alignment();
     if (variable.align == 0) variable.align = ptx_type_bytes(variable.type);
     variable.name = lexer_.identifier("a name");
     variable.bytes = ptx_type_bytes(variable.type);
     while (lexer_.accept('[')) {
-      variable.bytes *= lexer_.at(']') ? 0 : lexer_.integer("a size");
+      const int line = lexer_.line();
+      const int64_t count = lexer_.at(']') ? 0 : lexer_.integer("a size");
+      if (count < 0 || (variable.bytes > 0 && count > kMaxVariableBytes / variable.bytes))
+        PtxLexer::fail_at(line, fmt::format("'{}' has {} elements of {} bytes; at most {} bytes are possible",
+                                            variable.name, count, variable.bytes, kMaxVariableBytes));
+      variable.bytes *= count;
       lexer_.expect(']');
     }
+  }
+
+  [[noreturn]] void unknown_type(std::string_view word, const char* expected) {
+    if (word.empty()) lexer_.fail(expected);
+    PtxLexer::fail_at(lexer_.line(), fmt::format("expected {}, found '{}'", expected, word));
+  }
+
+  int64_t alignment() {
+    const int line = lexer_.line();
+    const int64_t align = lexer_.integer("an alignment");
+    if (align < 1 || align > 1 << 20 || (align & (align - 1)) != 0)
+      PtxLexer::fail_at(line, fmt::format(".align {}: a power of two, at most {}, is needed", align, 1 << 20));
+    return align;
   }
 
   void initializer(PtxVariable& variable) {
     const int element_bytes = ptx_type_bytes(variable.type);
     const auto append = [&] {
+      if (static_cast<int64_t>(variable.initial.size()) + element_bytes > variable.bytes)
+        PtxLexer::fail_at(lexer_.line(),
+                          fmt::format("more values than the {} bytes of '{}' hold", variable.bytes, variable.name));
       const uint64_t bits = immediate().bits;
       for (int i = 0; i < element_bytes; ++i) variable.initial.push_back(static_cast<uint8_t>(bits >> (8 * i)));
     };
@@ -149,14 +198,19 @@ class Parser {
     } else {
       append();
     }
-    variable.initial.resize(static_cast<size_t>(variable.bytes));
   }
 
   void kernel() {
+    if (module_.target_line == 0 || module_.version.empty())
+      PtxLexer::fail_at(lexer_.line(), fmt::format("a kernel stands before {}; {}",
+                                                   module_.version.empty() ? ".version" : ".target", kHeader));
     kernel_ = PtxKernel();
     scopes_.clear();
     uses_.clear();
+    const int line = lexer_.line();
     kernel_.name = lexer_.identifier("the kernel's name");
+    if (module_.find(kernel_.name) != nullptr)
+      PtxLexer::fail_at(line, fmt::format("kernel '{}' stands twice", kernel_.name));
     if (lexer_.accept('(') && !lexer_.accept(')')) {
       do parameter();
       while (lexer_.accept(','));
@@ -176,18 +230,34 @@ class Parser {
     PtxVariable param;
     param.space = PtxSpace::param;
     declarator(param);
+    check_new(param, kernel_.params);
     param.offset = (kernel_.param_bytes + param.align - 1) / param.align * param.align;
     kernel_.param_bytes = param.offset + param.bytes;
+    if (kernel_.param_bytes > kMaxParamBytes)
+      PtxLexer::fail_at(lexer_.line(), fmt::format("the parameters need {} bytes, at most {} are possible",
+                                                   kernel_.param_bytes, kMaxParamBytes));
     kernel_.params.push_back(param);
   }
 
   void performance_directive() {
+    const int line = lexer_.line();
     const std::string_view word = lexer_.directive();
     if (word.empty()) lexer_.fail("'{'");
+    if (!is_one_of(word, {".reqntid", ".maxntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".noreturn", ".pragma",
+                          ".reqnctapercluster", ".explicitcluster", ".maxclusterrank"}))
+      PtxLexer::fail_at(line, fmt::format("directive {} of a kernel is not known", word));
+    if (word == ".pragma") return static_cast<void>(lexer_.rest_of_line());
+    if (is_one_of(word, {".reqnctapercluster", ".explicitcluster", ".maxclusterrank"}) &&
+        module_.target < PtxTarget::sm_90)
+      PtxLexer::fail_at(line, describe_lack(word, PtxTarget::sm_90, module_.target));
     int product = 1;
     if (lexer_.at_digit()) {
-      do product *= static_cast<int>(lexer_.integer("a number"));
-      while (lexer_.accept(','));
+      do {
+        const int64_t factor = lexer_.integer("a number");
+        if (factor < 1 || factor * product > 1 << 20)
+          PtxLexer::fail_at(line, fmt::format("{} {}: a number from 1 to {} is needed", word, factor, 1 << 20));
+        product *= static_cast<int>(factor);
+      } while (lexer_.accept(','));
     }
     if (word == ".reqntid") kernel_.required_threads = product;
     if (word == ".maxntid") kernel_.max_threads = product;
@@ -223,19 +293,25 @@ class Parser {
   void registers() {
     const std::string_view word = lexer_.directive();
     const PtxType type = word.empty() ? PtxType::none : parse_ptx_type(word.substr(1));
-    if (type == PtxType::none) lexer_.fail("a register type");
+    if (type == PtxType::none) unknown_type(word, "a register type");
     do {
+      const int line = lexer_.line();
       const std::string_view name = lexer_.identifier("a register's name");
       RegisterRange range{static_cast<uint32_t>(kernel_.registers.size()), -1};
       if (lexer_.accept('<')) {
         range.count = static_cast<int>(lexer_.integer("a number of registers"));
-        if (range.count < 0 || range.count > 1'000'000) lexer_.fail("a sensible number of registers");
+        if (range.count < 0 || static_cast<size_t>(range.count) > kMaxRegisters)
+          PtxLexer::fail_at(line, fmt::format("{}<{}>: 0 to {} registers", name, range.count, kMaxRegisters));
         lexer_.expect('>');
         for (int i = 0; i < range.count; ++i) kernel_.registers.push_back({name, i, type});
       } else {
         kernel_.registers.push_back({name, -1, type});
       }
-      scopes_[scope_].registers[name] = range;
+      if (!scopes_[scope_].registers.emplace(name, range).second)
+        PtxLexer::fail_at(line, fmt::format("register '{}' is declared twice", name));
+      if (kernel_.registers.size() > kMaxRegisters)
+        PtxLexer::fail_at(line,
+                          fmt::format("kernel '{}' declares more than {} registers", kernel_.name, kMaxRegisters));
     } while (lexer_.accept(','));
     lexer_.expect(';');
   }
@@ -246,7 +322,7 @@ class Parser {
     for (int s = scope_; s >= 0; s = scopes_[s].parent) {
       if (const auto found = scopes_[s].registers.find(name); found != scopes_[s].registers.end())
         if (found->second.count < 0) return static_cast<int>(found->second.first);
-      if (digits == name.size()) continue;
+      if (digits == name.size() || name.size() - digits > 7) continue;
       const auto found = scopes_[s].registers.find(name.substr(0, digits));
       if (found == scopes_[s].registers.end()) continue;
       const int number = std::atoi(std::string(name.substr(digits)).c_str());
@@ -270,12 +346,13 @@ class Parser {
       return add_label(label);
     }
     std::string_view word = lexer_.opcode();
-    if (word.size() > 1 && word.back() == ':' && word.find('.') == std::string_view::npos)
+    if (word.size() > 1 && word.find_first_of(".:") == word.size() - 1 && word.back() == ':')
       return add_label(word.substr(0, word.size() - 1));
+    if (word.substr(0, 4) == "call") PtxLexer::fail_at(parsed.line, kNoCalls);
     parsed.opcode = word;
-    if (!lexer_.at(';')) {
+    if (!lexer_.at(';') && !lexer_.at('}')) {
       do {
-        parsed.operands.push_back(operand(parsed.operands.size()));
+        parsed.operands.push_back(operand(parsed.operands.size(), 0));
       } while (lexer_.accept(',') || lexer_.accept('|'));
     }
     lexer_.expect(';');
@@ -291,10 +368,16 @@ class Parser {
     PtxOperand parsed;
     parsed.kind = PtxOperand::Kind::immediate;
     const int line = lexer_.line();
-    const std::string text(lexer_.number_text());
+    std::string text(lexer_.number_text());
+    const bool is_decimal = lexer_.peek() == '.';
+    if (is_decimal && lexer_.accept('.')) text += "." + std::string(lexer_.number_text());
     const char form = text.size() > 1 && text[0] == '0' ? text[1] : '\0';
     char* end = nullptr;
-    if ((form == 'f' || form == 'F') && text.size() == 10) {
+    errno = 0;
+    if (is_decimal) {
+      parsed.bits = std::bit_cast<uint64_t>(std::strtod(text.c_str(), &end));
+      parsed.is_double = true;
+    } else if ((form == 'f' || form == 'F') && text.size() == 10) {
       parsed.bits = std::strtoull(text.c_str() + 2, &end, 16);
       parsed.is_float = true;
     } else if ((form == 'd' || form == 'D') && text.size() == 18) {
@@ -307,31 +390,33 @@ class Parser {
     }
     if (*end == 'U') ++end;
     if (*end != '\0') PtxLexer::fail_at(line, "expected a number, found '" + text + "'");
+    if (errno == ERANGE) PtxLexer::fail_at(line, text + " does not fit 64 bits");
     return parsed;
   }
 
-  PtxOperand operand(size_t position) {
+  PtxOperand operand(size_t position, int depth) {
     PtxOperand parsed;
+    if (depth > kMaxDepth) PtxLexer::fail_at(lexer_.line(), "braces stand too deep in an operand");
     if (lexer_.at_digit()) return immediate();
     if (lexer_.accept('{')) {
       parsed.kind = PtxOperand::Kind::vector;
-      do parsed.elements.push_back(operand(position));
+      do parsed.elements.push_back(operand(position, depth + 1));
       while (lexer_.accept(','));
       lexer_.expect('}');
       return parsed;
     }
-    if (lexer_.accept('[')) return memory_operand(position);
+    if (lexer_.accept('[')) return memory_operand(position, depth);
     parsed.is_negated = lexer_.accept('!');
     named_operand(parsed, position);
     if (parsed.kind == PtxOperand::Kind::symbol && lexer_.accept('+')) parsed.offset = lexer_.integer("an offset");
     return parsed;
   }
 
-  PtxOperand memory_operand(size_t position) {
+  PtxOperand memory_operand(size_t position, int depth) {
     PtxOperand parsed;
     parsed.kind = PtxOperand::Kind::memory;
     do {
-      PtxOperand element = operand(position);
+      PtxOperand element = operand(position, depth + 1);
       if (lexer_.accept('+')) parsed.offset = lexer_.integer("an offset");
       else if (lexer_.at('-')) parsed.offset = lexer_.integer("an offset");
       if (element.kind == PtxOperand::Kind::symbol) parsed.offset += std::exchange(element.offset, 0);
@@ -358,7 +443,7 @@ class Parser {
     } else {
       if (name.find('.') != std::string_view::npos) PtxLexer::fail_at(line, "unknown name '" + std::string(name) + "'");
       parsed.kind = PtxOperand::Kind::label;
-      uses_.push_back({kernel_.instructions.size(), position, scope_});
+      uses_.push_back({kernel_.instructions.size(), position, scope_, name});
     }
   }
 
@@ -374,9 +459,11 @@ class Parser {
       PtxInstruction& instruction = kernel_.instructions[use.instruction];
       PtxOperand* operand = use.operand < instruction.operands.size() ? &instruction.operands[use.operand] : nullptr;
       int s = use.scope;
-      while (s >= 0 && operand != nullptr && !scopes_[s].labels.contains(operand->text)) s = scopes_[s].parent;
-      if (s < 0 || operand == nullptr || operand->kind != PtxOperand::Kind::label)
-        PtxLexer::fail_at(instruction.line, "unknown name '" + std::string(operand ? operand->text : "") + "'");
+      while (s >= 0 && !scopes_[s].labels.contains(use.name)) s = scopes_[s].parent;
+      if (s < 0)
+        PtxLexer::fail_at(instruction.line, fmt::format("unknown name '{}': no register, variable or label", use.name));
+      if (operand == nullptr || operand->kind != PtxOperand::Kind::label)
+        PtxLexer::fail_at(instruction.line, fmt::format("label '{}' stands where a value is expected", use.name));
       operand->target = scopes_[s].labels.at(operand->text);
     }
   }

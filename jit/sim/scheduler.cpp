@@ -1,27 +1,20 @@
-// jit/sim/scheduler.cpp -- starts CTAs, gives warps their turns, lets late data arrive, and says why nothing moves.
+// jit/sim/scheduler.cpp -- starts CTAs, gives warps their turns and lets late data arrive.
 // SPDX-License-Identifier: Apache-2.0
 //
 // One rotation is a turn for every warp. Copies that were under way before a rotation arrive at its end (with a seed:
-// later). A deadlock is a rotation in which nobody can run, or many in which warps run but nothing happens that another
-// warp could see: a spin counts more than a long computation. A warp that does not even look for what others do is in a
-// loop without end, or a long one: only its instructions count.
+// later). What does not come to its end is found in stuck.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
 #include "jit/error.h"
-#include "jit/sim/address.h"
 #include "jit/sim/cohort.h"
 
 namespace seqtile::sim {
 namespace {
 
 constexpr int kRegistersPerCta = 65536;
-constexpr int kIdleLimit = 20000, kSpinWeight = 100;
-constexpr uint64_t kSilentLimit = uint64_t{1} << 26;
-constexpr uint64_t kClockJump = uint64_t{1} << 40;  ///< lets every deadline of a kernel pass
 
 uint32_t dim_index(uint32_t linear, const std::array<int, 3>& dims, int d) {
   if (d == 0) return linear % static_cast<uint32_t>(dims[0]);
@@ -48,7 +41,7 @@ void Cohort::run(const Grid& grid, int first_cta, int num_ctas, int64_t index) {
   // nothing remembers the times of the CTAs before
   for (Warp& warp : warps_) std::fill(warp.clock.begin(), warp.clock.end(), 0);
   for (int c = 0; c < num_ctas; ++c) start_cta(ctas_[c], first_cta + c);
-  for (ClusterState& cluster : clusters_) cluster = {0, 0, cluster.first_cta, cluster.num_ctas, {}, {}, {}};
+  for (ClusterState& cluster : clusters_) cluster = {0, 0, cluster.first_cta, cluster.num_ctas, {}, {}, {}, {}, {}};
   loads_.clear();
   is_stopped_ = false;
   number_ = context_.first_cohort + static_cast<uint32_t>(index);
@@ -60,7 +53,7 @@ void Cohort::add_ctas(const Grid& grid, int first_cta, int num_ctas) {
   const int size = grid.cluster_size();
   for (int c = 0; c < num_ctas; ++c) {
     const auto index = static_cast<int>(ctas_.size());
-    if (c % size == 0) clusters_.push_back({0, 0, index, size, {}, {}, {}});
+    if (c % size == 0) clusters_.push_back({0, 0, index, size, {}, {}, {}, {}, {}});
     Cta& cta = ctas_.emplace_back();
     cta.grid = &grid;
     cta.cluster = static_cast<int>(clusters_.size()) - 1;
@@ -78,11 +71,13 @@ void Cohort::add_ctas(const Grid& grid, int first_cta, int num_ctas) {
 }
 
 void Cohort::size_clocks() {
-  if (races() && num_threads() > kMaxThreads)
+  if (races() && init_thread(0) > kMaxThreads)
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} warps run together, the race check knows {}; launch fewer CTAs or switch it off",
                             warps_.size(), kMaxThreads / 3));
   size_t words = 16;
+  may_be_lost_ = std::any_of(warps_.begin(), warps_.end(),
+                             [](const Warp& warp) { return !warp.grid->program->never_ends.empty(); });
   for (const Warp& warp : warps_) words += size_t{warp.grid->program->num_slots} * kWarpLanes;
   if (registers_.size() < words) registers_.resize(words);
   auto* next = reinterpret_cast<uint32_t*>((reinterpret_cast<uintptr_t>(registers_.data()) + 63) & ~uintptr_t{63});
@@ -112,6 +107,7 @@ void Cohort::start_cta(Cta& cta, int linear) {
   cta.barriers = {};
   cta.released.clear();
   cta.copy_barriers.clear();
+  cta.init_fences = 0;
   cta.free_registers = 0;
   cta.remote.clear();
   cta.is_gone = false;
@@ -202,12 +198,15 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
 
 bool Cohort::rotate_until_done(int64_t index) {
   idleness_ = jumps_ = 0;
+  lost_since_ = 0;
   const uint64_t limit = counters_.warp_instructions + context_.options.instruction_limit;
   while (!is_stopped_ && !context_.reports.is_enough()) {
     const bool is_alive = std::any_of(warps_.begin(), warps_.end(), [](const Warp& w) { return !w.is_done; });
     if (!is_alive) break;
     const uint64_t before = events_;
     rotate();
+    note_progress();
+    if (is_lost()) return false;
     if (counters_.warp_instructions > limit) {
       const Warp* running = find_running(false);
       report_limit(running ? *running : warps_.front(),
@@ -245,108 +244,12 @@ void Cohort::rotate() {
   }
 }
 
-/// Counts a rotation without progress; false when there will be none.
-bool Cohort::note_idle(int64_t index) {
-  if (idleness_ == 0) {
-    idle_since_ = counters_.warp_instructions;
-    for (Warp& warp : warps_) warp.has_waited = false;
-    idleness_ = 1;
-    return true;
-  }
-  const bool is_runnable = find_running(false) != nullptr;
-  const Warp* endless = find_running(true);
-  const uint64_t silent = counters_.warp_instructions - idle_since_;
-  idleness_ += has_computed_ ? 1 : kSpinWeight;
-  if (is_runnable && (endless ? silent < kSilentLimit : idleness_ < kIdleLimit)) return true;
-  // clusters that started earlier still run: what these warps wait for may come from there
-  if (is_runnable && context_.finished_prefix.load() < index) {
-    std::this_thread::yield();
-    idleness_ = 0;
-    return true;
-  }
-  if (is_runnable && has_read_clock_ && jumps_++ < 4) {
-    now_ += kClockJump;
-    idleness_ = 0;
-    return true;
-  }
-  if (endless) report_limit(*endless, fmt::format("{} instructions of which other warps see nothing", silent));
-  else report_deadlock();
-  return false;
-}
-
-/// A warp that can run; with `that_never_waits` one that has not looked for what others do. Null: there is none.
-const Warp* Cohort::find_running(bool that_never_waits) const {
-  for (const Warp& warp : warps_)
-    for (const Group& group : warp.groups)
-      if (group.state == GroupState::running && !(that_never_waits && warp.has_waited)) return &warp;
-  return nullptr;
-}
-
 void Cohort::deliver_copies(size_t count) {
   for (; count > 0 && !loads_.empty(); --count) {
     const BulkLoad job = std::move(loads_.front());
     loads_.pop_front();
     deliver(job);
   }
-}
-
-void Cohort::report_deadlock() {
-  const Warp* first = nullptr;
-  for (const Warp& warp : warps_)
-    if (!warp.is_done && first == nullptr) first = &warp;
-  bool all_converging = first != nullptr;
-  for (const Warp& warp : warps_)
-    for (const Group& group : warp.groups) all_converging &= group.state == GroupState::converging;
-  const Instruction& at = code(*first, first->groups.front().pc);
-  for (const Warp& warp : warps_)
-    for (const Group& group : warp.groups)
-      if (const Instruction& i = code(warp, group.pc); i.op == Op::set_registers && group.state == GroupState::running)
-        return report(ReportKind::registers, {&warp, i.line, -1},
-                      fmt::format("{} registers per thread are never free, the CTA has {} left in all:",
-                                  warp.regs[i.slot[0] * kWarpLanes], cta_of(warp).free_registers) +
-                          describe_waits());
-  if (all_converging)
-    return report(ReportKind::divergence, {first, at.line, -1},
-                  "only a part of the warp reaches an instruction that needs all of it:" + describe_waits());
-  report(ReportKind::deadlock, {first, 0, -1}, "no warp can go on:" + describe_waits());
-}
-
-void Cohort::report_limit(const Warp& warp, const std::string& limit) {
-  const auto running = std::find_if(warp.groups.begin(), warp.groups.end(),
-                                    [](const Group& group) { return group.state == GroupState::running; });
-  const int line = running == warp.groups.end() ? 0 : code(warp, running->pc).line;
-  report(ReportKind::limit, {&warp, line, -1}, "still running after " + limit + ":" + describe_waits());
-}
-
-std::string Cohort::describe_group(const Warp& warp, const Group& group) const {
-  const uint32_t pc = group.state == GroupState::at_barrier ? group.pc - 1 : group.pc;
-  const Cta& cta = cta_of(warp);
-  const Instruction& i = code(warp, pc);
-  std::string text = fmt::format("device {} CTA {} at PTX line {} `{}`", warp.grid->device, cta.linear, i.line,
-                                 warp.grid->program->module->line(i.line).substr(0, 80));
-  if (group.state == GroupState::at_barrier) {
-    const Barrier& barrier = cta.barriers[group.wait_for];
-    text += fmt::format(" (barrier {}: {} of {} threads)", group.wait_for, barrier.arrived, barrier.expected);
-  }
-  if (group.state == GroupState::at_cluster) text += " (cluster barrier)";
-  return text;
-}
-
-std::string Cohort::describe_waits() const {
-  std::map<std::string, std::string> warps_at;
-  for (const Warp& warp : warps_)
-    for (const Group& group : warp.groups) {
-      std::string& list = warps_at[describe_group(warp, group)];
-      list += (list.empty() ? "" : ",") + std::to_string(warp.index);
-    }
-  std::string text;
-  for (const auto& [place, list] : warps_at) text += fmt::format("\n  warp {} of {}", list, place);
-  for (const Cta& cta : ctas_)
-    for (const auto& [address, barrier] : cta.mbarriers)
-      text +=
-          fmt::format("\n  CTA {} mbarrier at shared + {}: phase {}, {} of {} arrivals missing, {} bytes outstanding",
-                      cta.linear, address - kSharedBase, barrier.phase, barrier.pending, barrier.count, barrier.tx);
-  return text;
 }
 
 /// All CTAs of a stream's launch, from where the stream's past is known.
@@ -360,7 +263,7 @@ void Cohort::start_launch(StreamState& stream, const Launch& launch) {
   }
   for (ClusterState& cluster : clusters_)
     if (ctas_[cluster.first_cta].grid == &stream.grid)
-      cluster = {0, 0, cluster.first_cta, cluster.num_ctas, {}, {}, {}};
+      cluster = {0, 0, cluster.first_cta, cluster.num_ctas, {}, {}, {}, {}, {}};
   stream.is_running = true;
 }
 
@@ -402,9 +305,12 @@ void Cohort::run_streams(std::span<const std::vector<Launch>> streams) {
   size_clocks();
   for (Warp& warp : warps_) warp.is_done = true;
   idleness_ = jumps_ = 0;
+  lost_since_ = 0;
   while (!is_stopped_ && advance_streams(state, streams)) {
     const uint64_t before = events_;
     rotate();
+    note_progress();
+    if (is_lost()) break;
     if (events_ != before || !loads_.empty()) idleness_ = 0, jumps_ = events_ != before ? 0 : jumps_;
     else if (!note_idle(0)) break;
   }

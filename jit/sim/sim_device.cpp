@@ -50,6 +50,7 @@ class PtxDevice final : public SimDevice {
   Machine& machine() override { return world_->machine(); }
   void* allocate_for_peers(size_t bytes) override { return memory_.allocate(bytes, true); }
   Options& options() override { return options_; }
+  const LaunchProgress& progress() const override { return world_->machine().progress(); }
   const LaunchResult& last_launch() const override { return last_; }
 
  private:
@@ -69,12 +70,23 @@ class PtxDevice final : public SimDevice {
   SimMemory memory_{*world_, index_, streams_};
 };
 
+/// A device runs the text of older targets too, but none of newer ones.
+void check_target(const PtxModule& module, std::string_view device) {
+  if (module.target <= parse_ptx_target(device).value()) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("PTX line {}: .target {} does not run on sim:{}; use sim:sm_90a, or have the text made for {}",
+                  module.target_line, ptx_target_name(module.target), device, device));
+}
+
 std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
   if (binary.target != target_.name || binary.stage != "ptx")
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: a {} of {} does not run on sim:{}", binary.symbol,
                                                          binary.stage, binary.target, target_.name));
   const std::string_view text(reinterpret_cast<const char*>(binary.code.data()), binary.code.size());
-  Program program = decode_text(text, binary.symbol);
+  const PtxModule module = parse_ptx(text);
+  check_target(module, target_.name);
+  Program program = decode(module, binary.symbol);
   return std::make_unique<SimKernel>(std::move(binary), std::move(program));
 }
 

@@ -25,6 +25,7 @@ class SimDevice : public Device {
   /// Memory that kernels of the other GPUs of this one's world reach too; freed as any other.
   virtual void* allocate_for_peers(size_t bytes) = 0;
   virtual Options& options() = 0;
+  virtual const LaunchProgress& progress() const = 0;
   /// What the newest launch did.
   virtual const LaunchResult& last_launch() const = 0;
 };

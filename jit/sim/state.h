@@ -120,6 +120,7 @@ struct Warp {
   std::vector<BulkGroup> bulk_groups;
   uint32_t proxy_fences = 0;
   std::array<uint32_t, 32> cluster_phase = {};
+  Clock relaxed_seen;  ///< came with the cluster barrier, but without release
 
   std::vector<uint32_t> initialised;                     ///< lanes, by virtual register
   std::vector<uint8_t> busy_accumulator, busy_fragment;  ///< by virtual register: wgmma in flight
@@ -145,6 +146,9 @@ struct Mbarrier {
   int64_t tx = 0;
   uint32_t phase = 0;
   uint32_t init_epoch = 0;
+  int init_warp = 0, init_line = 0;
+  uint32_t init_proxy_fences = 0;  ///< of that warp at the init
+  uint32_t init_fence = 0;         ///< number of the fence.mbarrier_init behind it, in its CTA; 0: none yet
   Clock clock, completed;
   ForeignClocks foreign;
 };
@@ -166,6 +170,7 @@ struct Cta {
   Clock remote;                                               ///< of accesses from other CTAs
   bool is_gone = false;
   uint32_t copy_time = 0;
+  uint32_t init_fences = 0;             ///< fence.mbarrier_init that had an init before them
   std::vector<uint32_t> copy_barriers;  ///< mbarriers that copies complete on, in the order of first use
 };
 
@@ -173,6 +178,7 @@ struct ClusterState {
   uint32_t arrived = 0, phase = 0;
   int first_cta = 0, num_ctas = 0;
   Clock clock, released;
+  Clock relaxed, relaxed_released;  ///< what arrivals without release knew: it orders nothing
   ForeignClocks foreign;
 };
 

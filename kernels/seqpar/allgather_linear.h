@@ -15,7 +15,7 @@ struct GatherSchedule {
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
-/// Programs: those that push, the tiles of all ranks' rows, and one more; at least one row.
+/// Programs: those that push, the tiles of all ranks' rows, and one more.
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size);
 

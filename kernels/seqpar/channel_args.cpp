@@ -76,6 +76,7 @@ ChannelNeeds needs_of(const ExchangeShape& shape, int64_t capacity) {
 }
 
 void add_channel_args(autotune::Schema& schema) {
+  schema.least_length = 0;
   schema.symbols.insert(schema.symbols.end(), {"staging_bytes", "flag_words"});
   schema.args.push_back({"staging", ArgRole::input, DType::i8, {"staging_bytes"}});
   schema.args.push_back({"flags", ArgRole::input, DType::i64, {"flag_words"}});

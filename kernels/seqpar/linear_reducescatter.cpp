@@ -41,15 +41,14 @@ class Builder {
 
   void build() {
     Var length = b_.size(v_.x, 0), id = b_.program_id(0);
-    // One block at least: a call without rows publishes its empty chunks.
-    row_blocks_ = b_.max(b_.cdiv(length, int64_t{world_size_} * t_.block_m), 1);
+    row_blocks_ = b_.cdiv(length, int64_t{world_size_} * t_.block_m);
     Var tiles = row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
     Var sums = row_blocks_ * sums_per_row_block(t_, schedule_);
     b_.when(id < tiles, [&] { ex_.role("produce", [&] { produce(id); }); },
             [&] {
               Var sum = id - tiles;
               b_.when(sum < sums, [&] { ex_.role("sum", [&] { sum_up(sum); }); },
-                      [&] { b_.when(b_.compare(Compare::eq, sum, sums), [&] { ex_.last_role(); }); });
+                      [&] { b_.when(b_.compare(Compare::eq, sum, sums), [&] { finish(length); }); });
             });
     ex_.leave({v_.y[0]});
   }
@@ -91,6 +90,16 @@ class Builder {
       b_.store_scalar(counters, {place}, 0);
       b_.when(ex_.is_aborted(), nullptr, [&] { ex_.publish(0, owner, chunk); });
     });
+  }
+
+  /// A call without rows has no tiles whose chunks could be published.
+  void finish(Var length) {
+    b_.when(b_.compare(Compare::eq, length, 0), [&] {
+      b_.when(ex_.is_aborted(), nullptr, [&] {
+        b_.for_each(0, world_size_ - 1, 1, [&](Var i) { ex_.publish(0, ex_.peer(i), b_.constant(DType::i64, int64_t{0})); });
+      });
+    });
+    ex_.last_role();
   }
 
   void sum_up(Var program) {

@@ -17,7 +17,7 @@ ExchangeShape reduce_shape(const linear_op::Shape& shape, int world_size, int64_
 
 /// Elements of the counters for `length` rows of all ranks.
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, int world_size);
-/// Programs: the tiles of all ranks' rows, those that sum up, and one more; at least one row.
+/// Programs: the tiles of all ranks' rows, those that sum up, and one more.
 autotune::SizeExpr reduce_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const ReduceSchedule& schedule, int world_size);
 

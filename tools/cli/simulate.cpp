@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
 #include <limits>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "autotune/worker/verify.h"
 #include "jit/compiler.h"
@@ -32,15 +35,57 @@ struct Outcome {
   double max_rel_err = 0, seconds = 0;
 };
 
-constexpr const char* kPtxAdvice = "`seqtile compile OP ... --target sm_80 --emit ptx` prints such a text";
+/// Says on standard error how far a long call has come.
+class Watch {
+ public:
+  explicit Watch(const Device& device) : device_(device), thread_([this] { run(); }) {}
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    over_.notify_one();
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  void run() {
+    Progress progress("simulate");
+    const auto start = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    while (!over_.wait_for(lock, std::chrono::milliseconds(500), [this] { return is_over_; })) {
+      const SimulationProgress now = simulation_progress(device_);
+      const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      progress.update({activity(now), now.blocks_done, now.blocks, 0, elapsed_s, 0});
+    }
+  }
+
+  static std::string activity(const SimulationProgress& now) {
+    if (now.is_running)
+      return fmt::format("{} of {} ended, {} warp instructions", format_count(now.blocks_done),
+                         format_counted(now.blocks, "block"),
+                         format_count(static_cast<int64_t>(now.warp_instructions)));
+    return now.blocks == 0 ? "operands" : "the reference";
+  }
+
+  const Device& device_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
 
 KernelBinary read_ptx(KernelBinary binary, const std::string& path) {
-  check_is_file("--ptx", path, kPtxAdvice);
+  const std::string advice =
+      fmt::format("`seqtile compile OP ... --target {} --emit ptx` prints such a text", binary.target);
+  check_is_file("--ptx", path, advice);
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   const std::string bytes = text.str();
   if (bytes.empty() || bytes.find('\0') != std::string::npos)
-    bad_input(fmt::format("--ptx {}: is {}, not PTX; {}", path, bytes.empty() ? "empty" : "binary", kPtxAdvice));
+    bad_input(fmt::format("--ptx {}: is {}, not PTX; {}", path, bytes.empty() ? "empty" : "binary", advice));
   binary.code.assign(reinterpret_cast<const std::byte*>(bytes.data()),
                      reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size());
   return binary;
@@ -64,6 +109,7 @@ Outcome run_call(const autotune::OpDef& op, const autotune::Workload& workload, 
   const auto start = std::chrono::steady_clock::now();
   Outcome outcome;
   try {
+    const Watch watch(device);
     const autotune::Verdict verdict =
         checker.check(candidate, {&probe, 1}, false, std::numeric_limits<double>::infinity());
     outcome = {verdict.outcome, verdict.detail, verdict.max_rel_err, 0};
@@ -92,9 +138,9 @@ void print_outcome(const Outcome& outcome, const SimulatedLaunch& launch, bool w
 
 int run(const Session& session, const SimulateOptions& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
-  const auto device = open_device_of(options, options.threads.empty() ? 0 : host_threads(options));
-  if (!is_simulated(*device))
+  if (!options.device.starts_with("sim"))
     bad_input(fmt::format("--device {}: is not simulated; use sim:sm_80 or sim:sm_90a", options.device));
+  const auto device = open_device_of(options, options.threads.empty() ? 0 : host_threads(options));
   const autotune::Workload workload = workload_of(session.registry, options, 1);
   const int64_t length = parse_length("--length", options.length);
   const Target& target = device->target();

@@ -178,6 +178,13 @@ TEST_CASE("ptx machine: tensor copies cut at the tensor's edges, with and withou
 TEST_CASE("ptx machine: each fault of a tensor copy is reported for what it is", "[jit][sim]") {
   const std::string text = tensor_text();
   CHECK(has(tensor_copy(replaced(text, "fence.proxy.async.shared::cta;", "")), ReportKind::missing_fence));
+  const std::string init_fence = "fence.mbarrier_init.release.cluster;";
+  const LaunchResult unfenced = tensor_copy(replaced(text, init_fence, ""));
+  INFO(messages(unfenced));
+  REQUIRE(has(unfenced, ReportKind::missing_fence));
+  CHECK_THAT(unfenced.reports[0].message,
+             Catch::Contains("the mbarrier at shared + 4096 of CTA 0, which was initialised"));
+  CHECK(tensor_copy(replaced(text, init_fence, "fence.proxy.async.shared::cta;")).ok());
   CHECK(has(tensor_copy(replaced(text, "cp.async.bulk.wait_group.read 0;", "")), ReportKind::early_exit));
   CHECK(has(
       tensor_copy(replaced(text, "tensor.2d.shared", "tensor.3d.shared").replace(text.find("{-8, 5}"), 7, "{-8,5,0}")),
@@ -211,7 +218,8 @@ TEST_CASE("ptx machine: a loop without end is a limit, whoever waits for it", "[
       REQUIRE(result.num_reports == 1);  // the other CTAs are not run
       const std::string& message = result.reports[0].message;
       CHECK_THAT(message, Catch::StartsWith("limit: k, PTX line ") && Catch::Contains("CTA 0 warp 1: still running"));
-      CHECK_THAT(message, Catch::Contains(work[0] == 'a' ? " instructions of which other warps" : " synchronisations"));
+      CHECK_THAT(message, Catch::Contains(work[0] == 'a' ? " instructions, in a loop that no path leaves"
+                                                         : " synchronisations"));
       CHECK_THAT(message, Catch::Contains(wait == kSpin ? "ld.acquire" : "barrier 0: 32 of 64 threads"));
     }
 }
@@ -258,58 +266,6 @@ TEST_CASE("ptx machine: an infinite loop and a barrier that too few reach end wi
           32);
   CHECK(has(partial, ReportKind::divergence));
   CHECK(has(run("trap;", 32), ReportKind::trap));
-}
-
-/// CTA 0 of a cluster of two writes to CTA 1's shared memory and arrives on its mbarrier.
-const std::string kRemote = kernel_text(R"(
-mov.u32 %r1, smem;
-mov.u32 %r2, %cluster_ctarank;
-setp.ne.u32 %p1, %r0, 0;
-@!%p1 mbarrier.init.shared::cta.b64 [%r1+64], 1;
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-setp.eq.u32 %p2, %r2, 1;
-@%p2 bra READER;
-@%p1 bra END;
-mapa.shared::cluster.u32 %r3, %r1, 1;
-st.shared::cluster.u32 [%r3], 77;
-mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3+64];
-bra END;
-READER:
-mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r1+64], 0;
-@!%p3 bra READER;
-ld.shared.u32 %r4, [%r1];
-@!%p1 st.global.u32 [%rd0], %r4;
-END:
-barrier.cluster.arrive.aligned;
-barrier.cluster.wait.aligned;
-)",
-                                        1, kShared);
-
-LaunchResult remote(const std::string& text) {
-  std::vector<uint32_t> out(1, 0);
-  Bench bench;
-  bench.add(out);
-  bench.shape.grid = bench.shape.cluster = {2, 1, 1};
-  bench.shape.shared_bytes = 128;
-  const LaunchResult result = bench.run(text);
-  if (result.ok()) CHECK(out[0] == 77);
-  return result;
-}
-
-TEST_CASE("ptx machine: CTAs of a cluster reach each other's shared memory", "[jit][sim]") {
-  const LaunchResult clean = remote(kRemote);
-  INFO(messages(clean));
-  REQUIRE(clean.ok());
-  CHECK(has(remote(replaced(kRemote, "arrive.release.cluster", "arrive.relaxed.cluster")), ReportKind::race));
-  const LaunchResult early =
-      remote(replaced(kRemote, "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nsetp", "setp"));
-  CHECK((has(early, ReportKind::race) || has(early, ReportKind::mbarrier)));
-  const std::string hurried =
-      replaced(kRemote, "END:\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", "END:");
-  CHECK_FALSE(has(remote(hurried), ReportKind::race));  // here the mbarrier orders the access before CTA 1's end
-  CHECK(has(remote(replaced(kRemote, "mapa.shared::cluster.u32 %r3, %r1, 1", "mapa.shared::cluster.u32 %r3, %r1, 2")),
-            ReportKind::out_of_bounds));
 }
 
 TEST_CASE("tensor map: rules that a device would enforce", "[jit][sim]") {

@@ -237,6 +237,49 @@ const std::vector<TextFault> kExchangeFaults = {
 
 }  // namespace
 
+namespace {
+
+/// Runs a body on 128 threads and 4 KiB of global memory.
+LaunchResult loop(const std::string& body) {
+  std::vector<uint32_t> data(1024, 1);
+  Bench bench;
+  bench.add(data);
+  bench.shape.threads = 128;
+  return bench.run(
+      kernel_text("mov.u32 %r9, 0;\nmov.u32 %r1, 1;\nand.b32 %r8, %r0, 31;\nsetp.eq.u32 %p2, %r8, 0;\n" + body));
+}
+
+}  // namespace
+
+TEST_CASE("faults: a loop without end is reported after a bounded number of instructions", "[jit][sim][fault]") {
+  const auto check = [](const std::string& body, uint64_t most, const std::string& what) {
+    const LaunchResult result = loop(body);
+    INFO(body << "\n" << messages(result));
+    REQUIRE(has(result, ReportKind::limit));
+    CHECK_THAT(messages(result), Catch::Contains(what));
+    CHECK(result.counters.warp_instructions < most);
+  };
+  const std::string no_way_out = "in a loop that no path leaves";
+  check("LOOP:\n@%p2 ld.global.u32 %r1, [%rd0];\nadd.u32 %r9, %r9, %r1;\nbra LOOP;", 3'000'000, no_way_out);
+  // stores are progress that others see, but never the end
+  check("setp.ne.u32 %p1, %r0, 0;\nLOOP:\n@!%p1 st.global.u32 [%rd0], %r9;\nbra LOOP;", 3'000'000, no_way_out);
+  check("setp.ne.u32 %p1, %r0, 0;\nLOOP:\n@!%p1 red.global.add.u32 [%rd0], 1;\nbra LOOP;", 3'000'000, no_way_out);
+  // a condition that holds for ever is found by the instructions that nobody sees
+  check("LOOP:\n@%p2 ld.global.u32 %r1, [%rd0];\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra LOOP;", 6'000'000,
+        "of which other warps see nothing");
+}
+
+TEST_CASE("faults: a long loop that ends is none, nor one beside it that does not", "[jit][sim]") {
+  const std::string body =
+      "LOOP:\n@%p2 ld.global.u32 %r1, [%rd0];\nadd.u32 %r9, %r9, %r1;\nsetp.lt.u32 %p1, %r9, 200000;\n@%p1 bra LOOP;";
+  const LaunchResult result = loop(body);
+  INFO(messages(result));
+  CHECK(result.ok());
+  CHECK(result.counters.warp_instructions > 3'000'000);
+  // the loop that no path leaves is there, but no warp comes to it
+  CHECK(loop(body + "\n@!%p1 bra END;\nLOST:\nbra LOST;\nEND:").ok());
+}
+
 TEST_CASE("faults: every fault of an exchange between two devices is found", "[jit][sim][fault]") {
   for (uint32_t seed = 0; seed <= 40; ++seed) REQUIRE(exchange(kExchange, seed) == "");
   check_faults(kExchange, kExchangeFaults, exchange);

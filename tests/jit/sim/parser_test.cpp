@@ -46,7 +46,7 @@ TEST_CASE("ptx parser: a module's facts, parameters and directives", "[jit][sim]
   ret;
 })");
   CHECK(module.version == "8.0");
-  CHECK(module.target == "sm_90a");
+  CHECK(module.target == PtxTarget::sm_90a);
   REQUIRE(module.kernels.size() == 1);
   const PtxKernel& kernel = module.kernels[0];
   CHECK(kernel.required_threads == 384);
@@ -98,6 +98,8 @@ TEST_CASE("ptx parser: operands of every kind, over several lines", "[jit][sim]"
   CHECK(static_cast<int64_t>(code[5].operands[2].bits) == -12);
   CHECK(code[6].operands[2].bits == 31);
   CHECK(code[6].line == code[5].line + 1);
+  const PtxModule decimal = parse_ptx(kernel_text("mul.f32 %f1, %f2, -1.5e-1;"));
+  CHECK(std::bit_cast<double>(decimal.kernels[0].instructions[2].operands[2].bits) == -0.15);
 }
 
 TEST_CASE("ptx parser: errors name the line and what was found", "[jit][sim]") {
@@ -133,6 +135,92 @@ TEST_CASE("ptx decoder: a form that the machine does not know is an error with i
   CHECK_THAT(decode_error("mov.u32 %r1, %frobnicate;"), Catch::Contains("%frobnicate"));
   CHECK_THAT(decode_error("ld.global.weird.u32 %r1, [%rd0];"), Catch::Contains(".weird"));
   CHECK_THAT(decode_error("cp.async.wait_group %r1, %r2;"), Catch::Contains("operands"));
+}
+
+TEST_CASE("ptx parser: what a text gets wrong is named", "[jit][sim]") {
+  const auto module_error = [](const std::string& lines) {
+    return parse_error(".version 8.0\n.target sm_80\n.address_size 64\n" + lines);
+  };
+  CHECK(
+      parse_error(".visible .entry k()\n{\nret;\n}\n") ==
+      "PTX line 1: a kernel stands before .version; begin the text with .version 8.0, .target sm_80 and .address_size "
+      "64");
+  CHECK_THAT(parse_error(".version 8.0\n.entry k() { ret; }"), Catch::Contains("stands before .target"));
+  CHECK_THAT(module_error(".entry k() { ret; }\n.entry k() { ret; }"),
+             Catch::Equals("PTX line 5: kernel 'k' stands twice"));
+  CHECK_THAT(parse_error(kernel_text("mov.b64 %rd1, {%r1, nobody};")), Catch::Contains("unknown name 'nobody'"));
+  CHECK_THAT(parse_error(kernel_text("ld.global.u32 %r1, [nothing+4];")), Catch::Contains("unknown name 'nothing'"));
+  CHECK_THAT(parse_error(kernel_text("HERE:\nmov.b64 %rd1, {%r1, HERE};")),
+             Catch::Contains("label 'HERE' stands where a value is expected"));
+  CHECK_THAT(parse_error(kernel_text("add.s32 %r1, %r2, %r4294967295;")),
+             Catch::Equals(""));  // the decoder's to refuse
+  CHECK_THAT(decode_error("add.s32 %r1, %r2, %r4294967295;"), Catch::Contains("'%r4294967295' is not known"));
+  CHECK_THAT(parse_error(kernel_text("mov.u32 %r1, 99999999999999999999;")), Catch::Contains("does not fit 64 bits"));
+  CHECK_THAT(parse_error(kernel_text("ld.global.u32 %r1, [%rd0+99999999999999999999];")),
+             Catch::Contains("an offset of 99999999999999999999 does not fit"));
+  CHECK_THAT(parse_error(kernel_text("mov.u32 %r1, " + std::string(100'000, '{') + ";")), Catch::Contains("too deep"));
+  CHECK_THAT(parse_error(kernel_text("mov.u32 %r1, " + std::string(100'000, '[') + ";")), Catch::Contains("too deep"));
+  CHECK_THAT(parse_error(kernel_text(".reg .b32 %x;\n.reg .b32 %x;")),
+             Catch::Contains("register '%x' is declared twice"));
+  CHECK_THAT(parse_error(kernel_text(".reg .b32 %x<9999999>;")),
+             Catch::Contains("%x<9999999>: 0 to 1000000 registers"));
+  for (const char* align : {"0", "3", "-16", "99999999999"})
+    CHECK_THAT(module_error(".shared .align " + std::string(align) + " .b8 x[16];"),
+               Catch::StartsWith("PTX line 4: .align " + std::string(align) + ": a power of two"));
+  CHECK_THAT(module_error(".global .b8 x[-1];"), Catch::Contains("'x' has -1 elements"));
+  CHECK_THAT(module_error(".global .b64 x[4294967296][4294967296];"), Catch::Contains("at most 4294967296 bytes"));
+  CHECK_THAT(module_error(".global .b32 x[1] = {1, 2};"), Catch::Contains("more values than the 4 bytes of 'x' hold"));
+  CHECK_THAT(module_error(".entry k(.param .b8 x[40000]) { ret; }"),
+             Catch::Contains("need 40000 bytes, at most 32764"));
+  CHECK_THAT(module_error(".entry k() .reqntid 1024, 1024, 1024 { ret; }"), Catch::Contains(".reqntid 1024: a number"));
+  CHECK_THAT(module_error(".entry k() .reqntidx 32 { ret; }"), Catch::Contains("directive .reqntidx of a kernel"));
+  CHECK_THAT(module_error(".entry k() { ret }"), Catch::Equals("PTX line 4: expected ';', found '}'"));
+  CHECK_THAT(parse_error(kernel_text("add.f32 %f1, %f2, 1.x;")), Catch::Contains("expected a number, found '1.x'"));
+  CHECK_THAT(module_error(".target sm_90\n"), Catch::Equals("PTX line 4: .target stands twice"));
+  CHECK_THAT(module_error(".address_size 32\n"), Catch::Contains(".address_size 32 is not executed here"));
+  CHECK_THAT(module_error(".shared .b8 x[4];\n.shared .b8 x[8];"), Catch::Equals("PTX line 5: 'x' is declared twice"));
+  CHECK_THAT(module_error(".entry k(.param .u64 a, .param .u64 a) { ret; }"), Catch::Contains("'a' is declared twice"));
+  CHECK_THAT(parse_error(kernel_text(".reg .foo %x;")), Catch::Contains("expected a register type, found '.foo'"));
+  CHECK_THAT(parse_error(kernel_text("call f;")), Catch::Contains("calls are not supported; inline them"));
+  CHECK_THAT(parse_error(kernel_text("::;")), Catch::Equals(""));  // an opcode that nobody knows
+  CHECK_THAT(decode_error("::;"), Catch::Contains("does not know the form ::"));
+  for (const char* access : {"ld.global.u32 %r1, %rd0;", "st.global.u32 %rd0, %r1;", "st.global.u32 [%rd0], [%r1];"})
+    CHECK_THAT(decode_error(access), Catch::Contains("the address, and nothing else, is expected in brackets"));
+  CHECK_THAT(decode_error("add.u64 %rd1, [%rd0], 1;"), Catch::Contains("an address in brackets stands where a value"));
+  CHECK_THAT(decode_error("ld.global.u64 %r1, [%rd0];"), Catch::Contains("a register of 4 bytes does not fit .u64"));
+  CHECK_THAT(decode_error("ld.global.v2.u32 {%r1, %rd1}, [%rd0];"), Catch::Contains("a register of 4 bytes does not"));
+  CHECK_THAT(decode_error("ld.global.u32 %rs1, [%rd0];"), Catch::Contains("a register of 2 bytes does not fit .u32"));
+  CHECK_THAT(decode_error("red.global.add.u8 [%rd0], %rs1;"), Catch::Contains("type .u8"));
+  CHECK(decode_error("add.u32 " + std::string(9999, ' ') + "%r1;").size() < 200);
+  CHECK_THAT(decode_error("ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%rd0];"),
+             Catch::Contains("a vector of more than 16 bytes"));
+}
+
+TEST_CASE("ptx decoder: variables that no device holds are refused before they are made", "[jit][sim]") {
+  const auto refusal = [](const std::string& module_text, const std::string& body) -> std::string {
+    try {
+      decode_text(kernel_text(body, 1, module_text), "k");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::out_of_resources);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refusal("", ".local .b8 big[524288];") == "");
+  CHECK(refusal("", ".local .b8 big[4294967296];") ==
+        "kernel k: its .local variables need 4294967296 bytes, 524288 are available; declare smaller ones");
+  CHECK_THAT(refusal(".shared .b8 big[300000];\n", ""), Catch::Contains(".shared variables need 300000 bytes, 232448"));
+  CHECK_THAT(refusal(".global .b64 big[500000000];\n", ""), Catch::Contains("need 4000000000 bytes, 1073741824"));
+
+  const Program program = decode_text(kernel_text(".local .b8 big[524288];"), "k");
+  Machine machine;
+  LaunchShape shape;
+  shape.threads = 1024, shape.grid = {64, 1, 1}, shape.cooperative = true;
+  const std::vector<std::byte> params(8);
+  CHECK_THROWS_WITH(
+      machine.launch(program, shape, params),
+      Catch::Contains("64 blocks of 1024 threads with 524288 bytes of .local each need 34359738368 bytes at "
+                      "once, 4294967296 are available"));
 }
 
 TEST_CASE("ptx decoder: registers that are never live together share a slot", "[jit][sim]") {
