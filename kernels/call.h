@@ -14,7 +14,7 @@ namespace seqtile::kernels {
 /// its schema.
 class Call {
  public:
-  static constexpr int kMaxTensors = 12;
+  static constexpr int kMaxTensors = 16;
 
   int64_t length = 0;  ///< the bucketed dimension
 
@@ -22,6 +22,7 @@ class Call {
     for (const Tensor* tensor : tensors)
       if (tensor->rank != 0) tensors_[count_++] = *tensor;
   }
+  void add(const Tensor& tensor) { tensors_[count_++] = tensor; }
   std::span<const Tensor> tensors() const { return {tensors_.data(), static_cast<size_t>(count_)}; }
   std::span<const int64_t> scalars() const { return {}; }
 

@@ -28,7 +28,7 @@ void append_workspaces(Device& device, const LaunchPlan& plan, WorkspaceSet& set
   // Capacity for the whole bucket: growing once a bucket keeps steady traffic free of allocations.
   std::array<int64_t, kMaxSymbols> top;
   std::copy_n(call.symbols.begin(), call.num_symbols, top.begin());
-  top[0] = bucket(call.symbols[0]).hi;
+  top[0] = bucket(std::max<int64_t>(call.symbols[0], 1)).hi;
   const std::span<const int64_t> top_symbols{top.data(), static_cast<size_t>(call.num_symbols)};
   for (size_t i = 0; i < plan.workspaces.size(); ++i) {
     const Workspace& workspace = plan.workspaces[i];

@@ -28,8 +28,10 @@ struct FusedAllgatherAndLinear {
     Tensor x, w, w2, w3, bias, bias2, bias3, y, y2, y3;
   };
   autotune::Workload workload() const;
-  static std::vector<const Tensor*> tensors(const Args& a) {
-    return {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.y, &a.y2, &a.y3};
+  static constexpr const char* kCutTensor = "x";
+  static int64_t cut_rows(const Args& a) { return a.x.sizes[0]; }
+  static Call pack(const Args& a, int64_t length) {
+    return Call(length, {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.y, &a.y2, &a.y3});
   }
 };
 
@@ -52,7 +54,9 @@ struct FusedLinearAndReducescatter {
     Tensor x, w, bias, residual, y;
   };
   autotune::Workload workload() const;
-  static std::vector<const Tensor*> tensors(const Args& a) { return {&a.x, &a.w, &a.bias, &a.residual, &a.y}; }
+  static constexpr const char* kCutTensor = "y";
+  static int64_t cut_rows(const Args& a) { return a.y.sizes[0]; }
+  static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y}); }
 };
 
 /// What a channel must have for calls of the operation with up to `capacity` rows of all ranks, whatever was tuned.

@@ -1,0 +1,52 @@
+// kernels/seqpar/fused_handle.cpp -- see fused_handle.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/fused_handle.h"
+
+#include <fmt/format.h>
+
+#include "jit/error.h"
+
+namespace seqtile::kernels::seqpar {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+}  // namespace
+
+ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity) {
+  ChannelOptions options;
+  options.capacity = capacity;
+  for (const autotune::Workload& operation : operations) {
+    const ChannelNeeds needs = channel_needs(operation, capacity);
+    options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
+    options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
+  }
+  return options;
+}
+
+void check_channel(const autotune::Workload& workload, const Channel& channel) {
+  const int64_t world_size = workload.fields.get_int("world_size");
+  if (world_size != channel.fabric().world_size())
+    refuse(fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
+                       channel.fabric().world_size()));
+  const ChannelNeeds needs = channel_needs(workload, channel.options().capacity);
+  if (needs.staging_bytes > channel.options().staging_bytes ||
+      needs.flags_per_source > channel.options().flags_per_source)
+    refuse(fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
+                       "{}; name the operation in channel_options()",
+                       workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
+                       channel.options().staging_bytes, channel.options().flags_per_source));
+}
+
+void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length) {
+  const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
+  if (length > channel.options().capacity)
+    refuse(fmt::format("length {} is above the channel's capacity {}; make the channel with a larger one", length,
+                       channel.options().capacity));
+  const int64_t owned = (rank + 1) * length / size - rank * length / size;
+  if (rows != owned)
+    refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
+                       length, rows));
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,160 @@
+// tests/kernels/seqpar/fused_engine_test.cpp -- fused operations through tuner and engine: any length, one launch.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "jit/error.h"
+#include "kernels/registry.h"
+#include "kernels/seqpar/fused_handle.h"
+#include "tests/support/temp_folder.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using seqpar::FusedAllgatherAndLinear;
+using seqpar::FusedHandle;
+using seqpar::FusedLinearAndReducescatter;
+
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int64_t kHidden = 48, kWide = 64, kCapacity = 300;
+
+FusedAllgatherAndLinear gather_op() { return {.world_size = kRanks, .n = kWide, .k = kHidden}; }
+FusedLinearAndReducescatter reduce_op() { return {.world_size = kRanks, .n = kHidden, .k = kWide, .residual = true}; }
+
+struct Home {
+  Home() { setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1); }
+  EngineOptions options(MissPolicy policy) const {
+    EngineOptions options;
+    options.threads = 1;
+    options.cache = folder.file("tuning.db");
+    options.artifacts = folder.file("artifacts.db");
+    options.policy = policy;
+    return options;
+  }
+  seqtile::test::TempFolder folder;
+  const autotune::Registry registry = make_registry();
+};
+
+std::vector<float> ones_and_zeros(int64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = static_cast<float>(random() % 4 == 0);
+  return values;
+}
+
+Tensor matrix(std::vector<float>& values, int64_t rows, int64_t columns, int64_t first = 0) {
+  return make_tensor(values.data() + first * columns, DType::f32, {rows, columns});
+}
+
+int64_t first_row(int rank, int64_t length) { return rank * length / kRanks; }
+
+/// A column-parallel layer, then a row-parallel one, on every rank; what the unsharded layers give.
+struct Layer {
+  std::vector<std::vector<float>> up, down;
+  Layer() {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      up.push_back(ones_and_zeros(kWide * kHidden, 10 + rank));
+      down.push_back(ones_and_zeros(kHidden * kWide, 20 + rank));
+    }
+  }
+  float wanted(const std::vector<float>& x, int64_t row, int64_t column) const {
+    float sum = x[static_cast<size_t>(row * kHidden + column)];
+    for (size_t rank = 0; rank < kRanks; ++rank)
+      for (int64_t i = 0; i < kWide; ++i) {
+        float inner = 0;
+        for (int64_t j = 0; j < kHidden; ++j)
+          inner += x[static_cast<size_t>(row * kHidden + j)] * up[rank][static_cast<size_t>(i * kHidden + j)];
+        sum += inner * down[rank][static_cast<size_t>(column * kWide + i)];
+      }
+    return sum;
+  }
+};
+
+/// Runs `work(rank)` on a thread for each rank; rethrows what one of them throws.
+void on_every_rank(const std::function<void(int)>& work) {
+  std::vector<std::exception_ptr> errors(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        work(rank);
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+void run_layers(Engine& engine, const std::vector<int64_t>& lengths) {
+  Layer layer;
+  auto fabrics = make_thread_fabric(kRanks);
+  auto x = ones_and_zeros(kCapacity * kHidden, 1);
+  std::vector<float> z(x.size());
+  on_every_rank([&](int rank) {
+    Fabric& fabric = *fabrics[static_cast<size_t>(rank)];
+    ChannelOptions options = seqpar::channel_options(
+        {gather_op().workload(), reduce_op().workload()}, kCapacity);
+    options.deadline = std::chrono::seconds(20);
+    Channel channel(fabric, options);
+    const FusedHandle up(engine, gather_op(), channel);
+    const FusedHandle down(engine, reduce_op(), channel);
+    std::vector<float> wide(kCapacity * kWide);
+    for (const int64_t length : lengths) {
+      const int64_t first = first_row(rank, length), rows = first_row(rank + 1, length) - first;
+      up({.x = matrix(x, rows, kHidden, first),
+          .w = matrix(layer.up[static_cast<size_t>(rank)], kWide, kHidden),
+          .y = matrix(wide, length, kWide)},
+         length);
+      down({.x = matrix(wide, length, kWide),
+            .w = matrix(layer.down[static_cast<size_t>(rank)], kHidden, kWide),
+            .residual = matrix(x, rows, kHidden, first),
+            .y = matrix(z, rows, kHidden, first)},
+           length);
+      fabric.all_gather("");
+      bool is_right = true;
+      for (int64_t row = first; row < first + rows; ++row)
+        for (int64_t column = 0; column < kHidden; ++column)
+          is_right &= z[static_cast<size_t>(row * kHidden + column)] == layer.wanted(x, row, column);
+      if (!is_right) throw Error(ErrorCode::wrong_result, "length " + std::to_string(length));
+      fabric.all_gather("");
+    }
+    if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+    fabric.all_gather("");
+  });
+}
+
+}  // namespace
+
+TEST_CASE("fused operations: two layers through the engine, any length, without records", "[seqpar][engine]") {
+  const Home home;
+  const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
+  run_layers(*engine, {0, 1, 2, 17, 300, 64, 0, 255});
+  CHECK(engine->counters().launches == 2 * 2 * 8);
+}
+
+TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[seqpar][engine]") {
+  const Home home;
+  const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
+  auto fabrics = make_thread_fabric(1);
+  FusedAllgatherAndLinear op = gather_op();
+  Channel channel(*fabrics[0], seqpar::channel_options({op.workload()}, 64));
+  CHECK_THROWS_WITH(FusedHandle(*engine, op, channel), Catch::Contains("world_size is 2, the channel's fabric has 1"));
+  op.world_size = 1;
+  Channel small(*fabrics[0], {.capacity = 64, .staging_bytes = 100});
+  CHECK_THROWS_WITH(FusedHandle(*engine, op, small), Catch::Contains("bytes of staging"));
+  const FusedHandle handle(*engine, op, channel);
+  auto x = ones_and_zeros(100 * kHidden, 1), w = ones_and_zeros(kWide * kHidden, 2);
+  std::vector<float> y(100 * kWide);
+  const auto call = [&](int64_t rows, int64_t length) {
+    handle({.x = matrix(x, rows, kHidden), .w = matrix(w, kWide, kHidden), .y = matrix(y, length, kWide)}, length);
+  };
+  CHECK_THROWS_WITH(call(100, 100), Catch::Contains("above the channel's capacity 64"));
+  CHECK_THROWS_WITH(call(9, 10), Catch::Contains("rank 0 of 1 owns 10 of 10 rows, the tensor has 9"));
+  CHECK_NOTHROW(call(10, 10));
+}
