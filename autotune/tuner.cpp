@@ -20,7 +20,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1, kModelSeconds = 0.03;  // a bucket, for estimates
+constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1;  // a bucket, for estimates
 constexpr const char* kPolicies[] = {"cold", "warm", "cold-graph", "warm-graph"};
 
 void check_options(const TuneOptions& options, const Target& target) {
@@ -138,15 +138,16 @@ std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRe
   load_records(items, opened->target(), store, evidence);
   const bool predicted = evidence == Evidence::predicted;
   std::vector<TunePlanRow> rows;
-  for (const Item& item : items) {
+  for (Item& item : items) {
     TunePlanRow row{item.label, item.op->name, static_cast<int64_t>(item.buckets.size())};
     for (const BucketState& state : item.buckets) {
       const auto count = item.op->config_space(item.workload, state.bucket.hi, opened->target()).enumerate().size();
       row.candidates = std::max(row.candidates, static_cast<int64_t>(count));
       row.recorded += state.record && state.is_resolved();
       if (!state.record && !predicted) row.estimated_s += kCoverageSeconds;
-      if (!state.is_resolved()) row.estimated_s += predicted ? kModelSeconds : kTuneSeconds;
+      if (!state.is_resolved() && !predicted) row.estimated_s += kTuneSeconds;
     }
+    if (predicted) row.estimated_s = TuningSession::estimate_modelling(item, opened->target());
     rows.push_back(std::move(row));
   }
   return rows;

@@ -54,9 +54,10 @@ struct TuneReport {
   int64_t binaries = 0;           ///< distinct ones of this run's decisions that the artifact store has
   int64_t unstored_binaries = 0;  ///< that it did not take
   double seconds = 0;
-  double coverage_s = 0;  ///< of `seconds`, until every bucket had a record
-  bool covered = false;   ///< every bucket has a record
-  bool complete = false;  ///< every bucket is tuned, merged or pinned
+  double coverage_s = 0;       ///< of `seconds`, until every bucket had a record
+  int64_t failed_buckets = 0;  ///< those of which no candidate works
+  bool covered = false;        ///< every bucket has a record
+  bool complete = false;       ///< every bucket is tuned, merged or pinned
   bool interrupted = false;
 };
 
@@ -76,8 +77,8 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
 struct TunePlanRow {
   std::string label, operation;
   int64_t buckets = 0, candidates = 0;
-  int64_t recorded = 0;  ///< buckets that already have a tuned record
-  double estimated_s = 0;
+  int64_t recorded = 0;    ///< buckets that already have a tuned record
+  double estimated_s = 0;  ///< on an idle machine; an estimate
 };
 std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRequest>& requests,
                               const std::string& device, cache::TuningStore& store, const TuneOptions& options);

@@ -5,18 +5,22 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include "cache/checksum.h"
 #include "cache/database_file.h"
+#include "cache/files.h"
 #include "cache/key_file.h"
+#include "cache/text.h"
 
 namespace seqtile::cache {
 namespace {
 
 constexpr int kMaxBinaryBytes = 256 << 20;
+constexpr const char* kMending = ".mending";  // of a damaged file's name, until all that can be read is in the new one
 constexpr int64_t kTouchIntervalUs = 24ll * 3600 * 1000000;
 
 int64_t unix_time_us() {
@@ -33,7 +37,6 @@ class SqliteArtifactDb final : public ArtifactDb {
               {.schema = &kArtifactSchema,
                .is_read_only = is_read_only,
                .is_private = true,
-               .is_checked = true,
                .remedy = is_read_only ? "what can be read is taken over"
                                       : "`seqtile cache build` moves it away and keeps what can be read",
                .synchronous = kSynchronousNormal,
@@ -49,12 +52,16 @@ class SqliteArtifactDb final : public ArtifactDb {
   std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override;
   std::string status() const override { return mac_key_ ? file_.status() : key_problem_; }
   ArtifactCounters counters() const override;
-  std::optional<ArtifactRepair> repair() override;
+  std::vector<ArtifactRepair> repair() override;
+  ArtifactCheck check() override;
 
  private:
   /// Of every row that can be found.
-  std::vector<ArtifactKey> keys();
+  std::set<std::string> hashes();
+  std::optional<ArtifactRepair> take_over(const std::string& path);
   enum class Answer { found, absent, rejected };
+  /// The row of `hash`, with its key.
+  Answer load_stored(const std::string& hash, ArtifactKey& key, KernelBinary& binary);
   Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
   std::string mac(const ArtifactKey& key, const KernelBinary& binary) const;
   void insert(Connection& connection, const ArtifactKey& key, const KernelBinary& binary);
@@ -218,7 +225,7 @@ ArtifactCounters SqliteArtifactDb::counters() const {
   return sum;
 }
 
-std::vector<ArtifactKey> SqliteArtifactDb::keys() {
+std::set<std::string> SqliteArtifactDb::hashes() {
   std::set<std::string> hashes;
   for (const char* sql : kArtifactKeys)
     file_.read([&](Connection& connection) {
@@ -226,28 +233,77 @@ std::vector<ArtifactKey> SqliteArtifactDb::keys() {
       for (std::string hash; statement.step();)
         if (statement.read(0, hash)) hashes.insert(hash);
     });
-  std::vector<ArtifactKey> keys;
-  for (const std::string& hash : hashes)
-    file_.read([&](Connection& connection) {
-      Statement statement = connection.prepare(kSelectManifest);
-      statement.bind(hash);
-      std::string manifest;
-      if (statement.step() && statement.read(0, manifest)) keys.push_back({hash, manifest});
-    });
-  return keys;
+  return hashes;
 }
 
-std::optional<ArtifactRepair> SqliteArtifactDb::repair() {
-  file_.write([](Connection&) {});  // which looks at the structure first
-  if (!file_.is_damaged()) return std::nullopt;
-  const auto moved_to = file_.move_aside();
-  if (!moved_to) return std::nullopt;
-  file_.write([](Connection&) {});  // a new one, whatever is found in the old one
-  ArtifactRepair repair{*moved_to};
-  SqliteArtifactDb old(*moved_to, key_file_, max_file_bytes_, true);
-  for (const ArtifactKey& key : old.keys())
-    if (const auto binary = old.load(key)) repair.kept += store(key, *binary);
-  return repair;
+SqliteArtifactDb::Answer SqliteArtifactDb::load_stored(const std::string& hash, ArtifactKey& key,
+                                                       KernelBinary& binary) {
+  key = {hash, {}};
+  Answer answer = Answer::rejected;
+  file_.read([&](Connection& connection) {
+    Statement statement = connection.prepare(kSelectManifest);
+    statement.bind(hash);
+    if (statement.step() && statement.read(0, key.manifest)) answer = load_row(connection, key, binary);
+  });
+  return answer;
+}
+
+ArtifactCheck SqliteArtifactDb::check() {
+  ArtifactCheck report;
+  const bool is_readable =
+      file_.read([&](Connection& connection) { report.problems = structure_problems(connection); });
+  report.is_sound = report.problems.empty() && !file_.is_damaged();
+  if (!is_readable || !mac_key_) report.problems.push_back(status());
+  if (!mac_key_) return report;
+  for (const std::string& hash : hashes()) {
+    ++report.rows;
+    ArtifactKey key;
+    KernelBinary binary;
+    if (load_stored(hash, key, binary) == Answer::found) {
+      report.good.insert(hash);
+      continue;
+    }
+    if (++report.bad_rows <= static_cast<int64_t>(CheckReport::kMaxListedProblems))
+      report.problems.push_back(fmt::format("binary {} {}: not written under this user's key, or damaged",
+                                            hash.substr(0, 16), one_line(binary.symbol)));
+  }
+  take_used();  // a look is no use
+  return report;
+}
+
+/// What an earlier run took over is stored again, which changes nothing.
+std::optional<ArtifactRepair> SqliteArtifactDb::take_over(const std::string& path) {
+  ArtifactRepair repair{path};
+  {
+    SqliteArtifactDb old(path, key_file_, max_file_bytes_, true);
+    for (const std::string& hash : old.hashes()) {
+      ArtifactKey key;
+      KernelBinary binary;
+      if (old.load_stored(hash, key, binary) != Answer::found) continue;
+      const bool is_stored = store(key, binary);
+      repair.kept += is_stored;
+      repair.is_whole &= is_stored;
+    }
+    repair.is_whole &= old.file_.counters().busy == 0;
+  }
+  if (!repair.is_whole) return repair;
+  repair.moved_to = free_name(file_.path() + ".damaged");
+  if (rename(path.c_str(), repair.moved_to.c_str()) == 0) return repair;
+  return std::nullopt;  // another process was faster
+}
+
+std::vector<ArtifactRepair> SqliteArtifactDb::repair() {
+  file_.read(check_structure);
+  const std::string first = file_.path() + kMending;
+  if (file_.is_damaged() && !file_.move_aside(kMending)) return {};
+  std::vector<std::string> paths;  // more than one only where a run was cut off before
+  for (std::string path = first; path != free_name(first); path = first + std::to_string(paths.size() + 1))
+    paths.push_back(path);
+  std::vector<ArtifactRepair> repairs;
+  if (!paths.empty()) file_.write([](Connection&) {});  // a new file, whatever is found in the old one
+  for (; !paths.empty() && (repairs.empty() || repairs.back().is_whole); paths.pop_back())
+    if (const auto repair = take_over(paths.back())) repairs.push_back(*repair);
+  return repairs;
 }
 
 }  // namespace

@@ -7,8 +7,11 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "cache/check_report.h"
 #include "jit/artifact_store.h"
 
 namespace seqtile::cache {
@@ -23,6 +26,11 @@ struct ArtifactCounters {
 struct ArtifactRepair {
   std::string moved_to;  ///< all that it held
   int64_t kept = 0;      ///< binaries of it that the new file has
+  bool is_whole = true;  ///< they are all that can be read; else the next call goes on with the rest
+};
+
+struct ArtifactCheck : CheckReport {
+  std::set<std::string> good;  ///< hashes of the keys whose binaries can be loaded
 };
 
 inline constexpr int64_t kMaxArtifactFileBytes = int64_t{2} << 30;
@@ -37,8 +45,11 @@ class ArtifactDb : public ArtifactStore {
   virtual std::string status() const = 0;
   virtual ArtifactCounters counters() const = 0;
   /// Looks for damage in the whole file; where there is any, moves it aside and starts a new one with the binaries that
-  /// can still be read. Nothing for a sound file, and for one that cannot be moved: status() then says why.
-  virtual std::optional<ArtifactRepair> repair() = 0;
+  /// can still be read. Goes on where an earlier call was cut off: until all is taken over, the old file's name ends in
+  /// ".mending". Nothing for a sound file, and for one that cannot be moved: status() then says why.
+  virtual std::vector<ArtifactRepair> repair() = 0;
+  /// Verifies the whole file and every row of it; changes nothing.
+  virtual ArtifactCheck check() = 0;
 };
 
 /// Where the files live unless an option or SEQTILE_CACHE_DIR / SEQTILE_CONFIG_DIR says otherwise (XDG base

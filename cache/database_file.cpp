@@ -33,6 +33,9 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
 }
 
 constexpr size_t kMaxReasonBytes = 200;
+// What the first write of a process may read to look at the structure first: a write could spread damage. Of a larger
+// file only what is read anyway is looked at here; `seqtile cache check` and `cache build` look at all of it.
+constexpr off_t kMaxCheckedBytes = 64 << 20;
 // SQLite takes a file of one byte for an empty one, which it would overwrite; none of its databases is that short.
 constexpr off_t kMinDatabaseBytes = 512;
 constexpr const char* kReadOnlyFolder =
@@ -163,12 +166,6 @@ void DatabaseFile::condemn(const std::string& reason) {
   report_locked(reason);
 }
 
-void DatabaseFile::check_structure() {
-  Statement statement = connection_->prepare(kStructureCheck);
-  std::string line;
-  if (statement.step() && statement.read(0, line) && line != "ok") throw DatabaseError(SQLITE_CORRUPT, line);
-}
-
 void DatabaseFile::disconnect() {
   // The parent's connection must not be used, nor even closed, in a forked child.
   if (connection_ && owner_ != getpid()) static_cast<void>(connection_.release());
@@ -185,7 +182,9 @@ bool DatabaseFile::open(Purpose purpose) {
     report_locked(write_problem_);
     return false;
   }
-  if (options_.is_checked && !std::exchange(was_checked_, true)) check_structure();
+  struct stat info {};
+  if (!std::exchange(was_checked_, true) && lstat(path_.c_str(), &info) == 0 && info.st_size <= kMaxCheckedBytes)
+    check_structure(*connection_);
   return true;
 }
 
@@ -298,7 +297,11 @@ bool DatabaseFile::identity_is_ours() {
   const int64_t application = number(kApplicationId), version = number(kUserVersion);
   if (texts.empty() && application == 0 && version == 0) return false;
   const Schema& schema = *options_.schema;
-  if (application != schema.application_id) {
+  const Schema& other = &schema == &kTuningSchema ? kArtifactSchema : kTuningSchema;
+  if (application == other.application_id) {
+    problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
+                           schema.subject);
+  } else if (application != schema.application_id) {
     problem_ = fmt::format(
         "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
         "another file",
@@ -357,15 +360,14 @@ bool DatabaseFile::is_damaged() {
   return is_damaged_;
 }
 
-std::optional<std::string> DatabaseFile::move_aside() {
+std::optional<std::string> DatabaseFile::move_aside(const std::string& suffix) {
   const std::lock_guard lock(mutex_);
   patience_ = kWritePatience;
   busy_deadline_ = std::chrono::steady_clock::now() + patience_;
   try {
     if (!open(Purpose::read) || !is_damaged_) return std::nullopt;  // another process has put a sound file here
     connection_->execute(kBeginExclusive);  // a journal that waits to be rolled back is, before the name is another
-    std::string name = path_ + ".damaged";
-    for (int i = 2; access(name.c_str(), F_OK) == 0; ++i) name = fmt::format("{}.damaged{}", path_, i);
+    const std::string name = free_name(path_ + suffix);
     if (connection_->has_moved()) return std::nullopt;
     const bool is_renamed = rename(path_.c_str(), name.c_str()) == 0;
     if (!is_renamed)

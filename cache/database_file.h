@@ -27,8 +27,7 @@ namespace seqtile::cache {
 struct FileOptions {
   const Schema* schema;
   bool is_read_only = false;
-  bool is_private = false;  ///< created with mode 0600
-  bool is_checked = false;  ///< its structure is checked before the first write, which would spread damage
+  bool is_private = false;                                 ///< created with mode 0600
   const char* remedy = "move it away to start a new one";  ///< of damage, for people
   const char* synchronous = kSynchronousFull;
   int max_value_bytes = 1 << 20;
@@ -59,9 +58,9 @@ class DatabaseFile {
   const std::string& path() const { return path_; }
   bool is_writable();
   bool is_damaged();  ///< as far as it was looked at
-  /// Renames the file, when nobody else uses it, so that the next write starts a new one; the new name, or nothing when
-  /// that was not possible. Who has the old one open follows the path.
-  std::optional<std::string> move_aside();
+  /// Renames the damaged file to its path with `suffix`, when nobody else uses it, so that the next write starts a new
+  /// one; the new name, or nothing when that was not possible. Who has the old one open follows the path.
+  std::optional<std::string> move_aside(const std::string& suffix);
   std::string status();
   FileCounters counters() const;
 
@@ -76,7 +75,6 @@ class DatabaseFile {
   bool identity_is_ours();
   void create_schema();
   void create_private_file(const std::string& path) const;
-  void check_structure();
   void disconnect();
   void fail(Purpose purpose, const DatabaseError& error);
   /// The file as it is now is not usable; looked at again only when it changes.

@@ -13,6 +13,12 @@ std::string parent_folder(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+std::string free_name(const std::string& path) {
+  std::string name = path;
+  for (int i = 2; access(name.c_str(), F_OK) == 0; ++i) name = path + std::to_string(i);
+  return name;
+}
+
 void make_parent_folders(const std::string& path) {
   std::filesystem::path folder;
   for (const auto& part : std::filesystem::path(parent_folder(path))) {

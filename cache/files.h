@@ -29,4 +29,7 @@ std::string parent_folder(const std::string& path);
 /// is opened.
 void make_parent_folders(const std::string& path);
 
+/// `path`, or the first of `path`2, `path`3, ... that no file has.
+std::string free_name(const std::string& path);
+
 }  // namespace seqtile::cache

@@ -13,6 +13,7 @@
 namespace seqtile::cache {
 
 struct Schema {
+  const char* subject;  ///< for people
   int32_t application_id;
   int32_t user_version;
   std::span<const char* const> tables;  ///< tables and indexes, compared word for word when a file is opened
@@ -124,7 +125,7 @@ SELECT e.env_id, e.device_kind AS kind, e.device_name AS device,
 FROM env e ORDER BY e.env_id)"};
 
 /// "sqtT" in ASCII.
-inline constexpr Schema kTuningSchema{0x73717454, 1, kTuningTables, kTuningViews};
+inline constexpr Schema kTuningSchema{"a tuning store (tuning.db)", 0x73717454, 1, kTuningTables, kTuningViews};
 
 inline constexpr const char* kSelectEnv =
     "SELECT env_id, device_kind, device_name, manifest, row_sum FROM env WHERE env_hash = ?1";
@@ -200,7 +201,8 @@ SELECT symbol, target, stage, length(code) AS code_bytes, arena_bytes,
 FROM artifact ORDER BY symbol)"};
 
 /// "sqtA" in ASCII.
-inline constexpr Schema kArtifactSchema{0x73717441, 2, kArtifactTables, kArtifactViews};
+inline constexpr Schema kArtifactSchema{"an artifact store (artifacts.db)", 0x73717441, 2, kArtifactTables,
+                                        kArtifactViews};
 
 inline constexpr const char* kSelectArtifact =
     "SELECT manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, gpu_launch, used_us, mac, code "

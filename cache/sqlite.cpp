@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/sqlite.h"
 
+#include "cache/schema.h"
+
 namespace seqtile::cache {
 
 Statement::~Statement() {
@@ -91,6 +93,20 @@ bool Connection::has_moved() const {
   int moved = 0;
   sqlite3_file_control(get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
   return moved != 0;
+}
+
+void check_structure(Connection& connection) {
+  Statement statement = connection.prepare(kStructureCheck);
+  std::string line;
+  if (statement.step() && statement.read(0, line) && line != "ok") throw DatabaseError(SQLITE_CORRUPT, line);
+}
+
+std::vector<std::string> structure_problems(Connection& connection) {
+  std::vector<std::string> problems;
+  Statement statement = connection.prepare(kIntegrityCheck);
+  for (std::string line; statement.step();)
+    if (statement.read(0, line) && line != "ok") problems.push_back("integrity check: " + line);
+  return problems;
 }
 
 }  // namespace seqtile::cache

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace seqtile::cache {
 
@@ -86,5 +87,10 @@ class Connection {
   std::unique_ptr<sqlite3, CloseHandle> handle_;
   std::unordered_map<const char*, std::unique_ptr<sqlite3_stmt, Finalize>> statements_;
 };
+
+/// Throws DatabaseError at the first damage of the file's structure; reads the whole file.
+void check_structure(Connection& connection);
+/// All that SQLite finds wrong with the file, a line each.
+std::vector<std::string> structure_problems(Connection& connection);
 
 }  // namespace seqtile::cache

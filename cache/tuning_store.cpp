@@ -16,8 +16,6 @@
 namespace seqtile::cache {
 namespace {
 
-constexpr size_t kMaxListedProblems = 20;
-
 int64_t unix_time_us() {
   using namespace std::chrono;
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
@@ -41,8 +39,7 @@ bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
 class SqliteTuningStore final : public TuningStore {
  public:
   SqliteTuningStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path,
-              {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .is_checked = true}) {}
+      : file_("tuning store", path, {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only}) {}
 
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }
@@ -88,7 +85,7 @@ bool SqliteTuningStore::Tally::take(RowState state, const std::string& bad_row_n
   if (state == RowState::good) return true;
   damaged += state == RowState::damaged;
   foreign += state == RowState::foreign;
-  if (!bad_row_name.empty() && problems.size() < kMaxListedProblems) {
+  if (!bad_row_name.empty() && problems.size() < CheckReport::kMaxListedProblems) {
     problems.push_back(bad_row_name +
                        (state == RowState::damaged ? ": does not match its checksum" : ": unknown origin"));
   }
@@ -337,13 +334,8 @@ CheckReport SqliteTuningStore::check() {
     const Parts envs = load_envs(connection, tally), workloads = load_workloads(connection, tally);
     scan_records(connection, envs, workloads, tally);
     scan_trials(connection, envs, workloads, tally);
-    Statement statement = connection.prepare(kIntegrityCheck);
-    std::string line;
-    while (statement.step()) {
-      if (!statement.read(0, line) || line == "ok") continue;
-      report.is_sound = false;
-      report.problems.push_back("integrity check: " + line);
-    }
+    report.problems = structure_problems(connection);
+    report.is_sound = report.problems.empty();
   });
   if (!is_readable) report.problems.push_back(file_.status());
   report.problems.insert(report.problems.end(), tally.problems.begin(), tally.problems.end());

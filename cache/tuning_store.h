@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/check_report.h"
+
 namespace seqtile::cache {
 
 /// Everything that decides whether a stored decision applies, except the length.
@@ -72,14 +74,6 @@ enum class OpenMode {
 struct KeyedRecord {
   TuningKey key;
   Record record;
-};
-
-/// Row counts and damage found by a full check of every row.
-struct CheckReport {
-  int64_t rows = 0, bad_rows = 0;
-  bool is_sound = true;               ///< SQLite finds nothing wrong with the file's structure
-  std::vector<std::string> problems;  ///< one line each
-  bool ok() const { return bad_rows == 0 && problems.empty(); }
 };
 
 class TuningStore {

@@ -46,9 +46,10 @@ KernelBinary compile(const ir::Function& function, const Target& target, const S
 bool can_compile_for(const Target& target) { return codegen::has_code_generator(target); }
 
 Target assembled(Target target, std::string_view arch) {
-  const auto ptxas = nvptx::find_ptxas();
+  const std::string wanted = arch.empty() ? target.cpu : std::string(arch);
+  const auto ptxas = nvptx::usable_ptxas(wanted);
   if (!ptxas) return target;
-  target.cubin_arch = arch.empty() ? target.cpu : std::string(arch);
+  target.cubin_arch = wanted;
   target.ptxas = *ptxas;
   return target;
 }

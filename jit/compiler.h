@@ -24,7 +24,7 @@ KernelBinary compile(const ir::Function& function, const Target& target, const S
 bool can_compile_for(const Target& target);
 
 /// `target` with cubins of the GPU `arch` ("sm_89"; empty: of the target itself) where this machine has a ptxas
-/// (docs/env.md), else as it is: PTX, which the driver compiles.
+/// that works (docs/env.md), else as it is: PTX, which the driver compiles.
 Target assembled(Target target, std::string_view arch = {});
 
 /// Whether `binary`, which may come from a store, is what compile() gives for `target`: its name, and for GPUs stage

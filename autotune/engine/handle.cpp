@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "autotune/command_line.h"
 #include "autotune/engine/handle_state.h"
 #include "jit/error.h"
 
@@ -27,12 +28,18 @@ std::string bucket_text(Bucket bucket) {
 /// The command that tunes what is missing.
 std::string tune_command(const autotune::Workload& workload, int64_t length, const EngineOptions& options,
                          bool is_gpu) {
-  std::string line = "seqtile tune " + workload.operation;
-  for (const auto& [name, value] : workload.fields.values())
-    line += std::visit([&, &field = name](const auto& v) { return fmt::format(" --set {}={}", field, v); }, value);
-  line += fmt::format(" --dtype {} --length {}", dtype_name(workload.dtype), length);
-  line += is_gpu ? " --device " + options.device : fmt::format(" --threads {}", workload.threads);
-  return options.cache.empty() ? line : line + " --cache " + options.cache;
+  std::vector<std::pair<std::string, std::string>> flags{{"", workload.operation}};
+  for (const auto& [name, value] : workload.fields.values()) {
+    const std::string text = std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+    flags.emplace_back("--set", name + "=" + text);
+  }
+  flags.insert(flags.end(), {{"--dtype", std::string(dtype_name(workload.dtype))},
+                             {"--length", std::to_string(length)},
+                             {"--threads", is_gpu ? "" : std::to_string(workload.threads)},
+                             {"--device", is_gpu ? options.device : ""},
+                             {"--cache", options.cache},
+                             {"--artifacts", options.artifacts}});
+  return autotune::command_line("tune", flags);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ TuneReport TuningSession::run() {
   for (const Item& item : items_)
     for (const BucketState& state : item.buckets) {
       if (!state.record) report_.covered = false;
+      report_.failed_buckets += state.failed && !state.record;
       if (!state.record || !state.is_resolved()) report_.complete = false;
     }
   report_.ranges = count_ranges(items_);

@@ -79,6 +79,10 @@ class TuningSession {
   /// Errors: invalid_argument (a budget too small for one measurement), io (the store refuses to write).
   TuneReport run();
 
+  /// Seconds that the open buckets of an item will take for a GPU that is not here, on an idle machine: from the small
+  /// calls and binaries that they need.
+  static double estimate_modelling(Item& item, const Target& target);
+
  private:
   struct Found;  // search.cpp
   struct Measured;
@@ -90,7 +94,7 @@ class TuningSession {
   struct Modelled;
   void model_all();
   void model_item(Item& item);
-  Modelled rank_buckets(Item& item);
+  static Modelled rank_buckets(Item& item, const Target& target);
   std::optional<std::map<std::string, Counted>> count_small_calls(const Item& item,
                                                                   const std::vector<CountTask>& tasks);
   void refine(const Item& item, Modelled& modelled, const std::map<std::string, Counted>& counted);

@@ -95,7 +95,11 @@ Verdict ProcessRunner::failure(WorkerProcess::Status status, const WorkerProcess
 
 Verdict ProcessRunner::give_problem(WorkerProcess& worker) const {
   Json request = describe(workload_);
-  request.update({{"do", "problem"}, {"max_length", max_length_}, {"device", device_}, {"policy", policy_}});
+  request.update({{"do", "problem"},
+                  {"max_length", max_length_},
+                  {"device", device_},
+                  {"policy", policy_},
+                  {"ptxas", target_.ptxas.empty() ? "none" : target_.ptxas}});
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limits_.verify_s);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);

@@ -35,6 +35,7 @@ std::optional<std::string> config_dir() {
 }
 std::optional<std::string> worker_program() { return get("SEQTILE_WORKER"); }
 std::optional<std::string> ptxas_program() { return get("SEQTILE_PTXAS"); }
+void set_ptxas_program(const std::string& program) { setenv("SEQTILE_PTXAS", program.c_str(), 1); }
 
 std::vector<std::string> toolkit_folders() {
   std::vector<std::string> folders;

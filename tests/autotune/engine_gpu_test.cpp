@@ -70,7 +70,8 @@ TEST_CASE("engine on a GPU: a strict miss names the command that tunes for that 
   const Handle handle = engine->prepare(world.workload);
   DeviceCall call(engine->device(), 16);
   expect_error([&] { handle(call.tensors(16), 16, std::array<int64_t, 1>{3}); }, ErrorCode::invalid_argument,
-               " --dtype f32 --length 16 --device sim:sm_80 --cache " + options.cache + "`");
+               " --dtype f32 --length 16 --device sim:sm_80 --cache " + options.cache + " --artifacts " +
+                   options.artifacts + "`");
 }
 
 TEST_CASE("engine: an operation of one's own on a simulated GPU, on several streams", "[autotune][engine][sim]") {

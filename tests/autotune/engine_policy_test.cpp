@@ -59,7 +59,8 @@ TEST_CASE("engine: a strict miss is an error that says what to do", "[autotune][
   CHECK_THAT(call_error(handle, 16), Contains("scale_rows at length 16") && Contains("bucket 9..16 has no record") &&
                                          Contains("longest recorded length is 20") &&
                                          Contains("`seqtile tune scale_rows --set ") &&
-                                         Contains(" --length 16 --threads "));
+                                         Contains(" --length 16 --threads ") &&
+                                         Contains(" --cache " + world.cache + " --artifacts " + world.artifacts + "`"));
   CHECK_THAT(call_error(handle, 21), Contains("bucket 21..22"));
   CHECK_FALSE(handle.lookup(16));
   CHECK(handle.lookup(20));

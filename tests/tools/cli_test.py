@@ -73,6 +73,13 @@ class Cli(unittest.TestCase):
             file.write(text)
         return name
 
+    def write_cubin(self, name):
+        """The header of a cubin for sm_90, which is all that is looked at."""
+        header = bytearray(64)
+        header[:4], header[8], header[18:20], header[49] = b"\x7fELF", 8, (190).to_bytes(2, "little"), 90
+        with open(self.path(name), "wb") as file:
+            file.write(header)
+
     def path(self, name):
         return os.path.join(self.work, name)
 
@@ -218,6 +225,33 @@ class Json(Cli):
         self.assertEqual((run.json()["bad_rows"], run.json()["ok"]), (0, True))
         self.assertGreater(run.json()["rows"], 10)
 
+    def test_cache_check_of_binaries(self):
+        check = ["cache", "check", "--cache", "tuning.db", "--artifacts"]
+        run = self.seqtile(*check, "artifacts.db", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()["artifacts"]
+        self.assert_fields(found, {"rows": int, "bad_rows": int, "named": int, "missing": int, "ok": bool})
+        self.assertGreater(found["named"], 5)
+        self.assertEqual((found["bad_rows"], found["missing"], found["ok"]), (0, 0, True))
+        self.assert_line(self.seqtile(*check, "absent.db"), 2, "absent.db: no such file; `seqtile cache build .*makes")
+        self.assertEqual(self.seqtile(*check, "artifacts.db", "--device", "h200", "--json").json()["artifacts"]["named"], 0)
+
+        shutil.copy(self.path("artifacts.db"), self.path("spoilt.db"))
+        with sqlite3.connect(self.path("spoilt.db")) as spoilt:
+            spoilt.execute("UPDATE artifact SET code = zeroblob(64) WHERE rowid IN (SELECT min(rowid) FROM artifact)")
+            spoilt.execute("DELETE FROM artifact WHERE rowid IN (SELECT max(rowid) FROM artifact)")
+        spoilt.close()
+        before = self.content("spoilt.db")
+        run = self.seqtile(*check, "spoilt.db", "--json")
+        self.assertEqual(run.code, 1, run.out + run.err)
+        self.assertEqual(run.json()["artifacts"]["bad_rows"], 1)
+        self.assertEqual((run.json()["ok"], run.json()["bad_rows"]), (False, 0))
+        self.assertRegex(run.out, r"binary \w+ .*: not written under this user's key, or damaged")
+        self.assertRegex(run.out, r"spoilt.db: .* are missing: not ok; `seqtile cache build .*spoilt.db` compiles")
+        self.assertEqual(self.content("spoilt.db"), before)
+        self.assertEqual(self.seqtile("cache", "build", "--cache", "tuning.db", "--artifacts", "spoilt.db").code, 0)
+        self.assertEqual(self.seqtile(*check, "spoilt.db").code, 0)
+
     def test_cache_ls_show_stats(self):
         listed = self.seqtile("cache", "ls", "--cache", "tuning.db", "--json").json()
         self.assertGreater(len(listed["keys"]), 8)
@@ -314,6 +348,36 @@ class Json(Cli):
                 self.assertRegex(run.out, pattern)
                 self.assertEqual(run.json()["num_reports"] > 0, outcome == "fault")
 
+    def test_simulate_refuses_what_a_device_does_not_execute(self):
+        text = self.seqtile("compile", *NORM, "--target", "sm_80", "--emit", "ptx").out
+        changes = {"newer.ptx": (".target sm_80", ".target sm_90a", r"PTX line \d+: .target sm_90a does not run on sim:sm_80"),
+                   "form.ptx": ("ret;", "wgmma.fence.sync.aligned;\nret;", r"PTX line \d+: wgmma.fence.sync.aligned needs "
+                                "sm_90a, the text says .target sm_80; have the text made for sm_90a"),
+                   "local.ptx": ("ret;", ".local .b8 big[1000000];\nret;", "need 1000000 bytes, 524288 are available")}
+        for name, (old, new, pattern) in changes.items():
+            self.assertIn(old, text)
+            self.write(name, text.replace(old, new, 1))
+            code = 3 if name == "local.ptx" else 2
+            self.assert_line(self.seqtile("simulate", *NORM, "--ptx", name), code, f"--ptx {name}: .*{pattern}")
+        for device in "cuda", "cuda:0", "h200", "gpu":
+            self.assert_line(self.seqtile("simulate", *NORM, "--device", device), 2,
+                             f"--device {device}: is not simulated; use sim:sm_80 or sim:sm_90a")
+
+    def test_simulate_says_how_far_it_is(self):
+        terminal, end = os.openpty()
+        command = [self.program, "simulate", *LINEAR, "--length", "100000"]
+        with subprocess.Popen(command, cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=end) as child:
+            os.close(end)
+            shown = b""
+            try:
+                while b"warp instructions" not in shown:
+                    shown += os.read(terminal, 4096)
+            except OSError:
+                pass  # the program ended
+            child.kill()
+        os.close(terminal)
+        self.assertRegex(shown.decode(), r"simulate \[.*\d+ of [\d,]+ blocks? ended, [\d,]+ warp instructions")
+
     def test_other_commands_on_a_simulated_gpu(self):
         device = ["--device", "sim:sm_80", "--cache", "tuning.db"]
         explained = self.seqtile("explain", *NORM, *device, "--json")
@@ -358,8 +422,31 @@ class Json(Cli):
         self.assertRegex(answer.out, "predicted for length 16")
         self.assertRegex(answer.out, "nothing was measured")
 
+    def test_a_ptxas_that_does_not_work_is_as_good_as_none(self):
+        norm, flags = ["rms_norm", "--set", "n=64"], ["--device", "h200", "--lengths", "1..64", "--json"]
+        for name, body in ("fails", "exit 1"), ("hangs", "sleep 1000"):
+            self.write(f"ptxas_{name}", f"#!/bin/sh\necho x >> {self.path(name)}\n{body}\n")
+            os.chmod(self.path(f"ptxas_{name}"), 0o755)
+            env, start = dict(self.env, SEQTILE_PTXAS=self.path(f"ptxas_{name}")), time.monotonic()
+            stores = ["--cache", f"{name}.db", "--artifacts", f"{name}_artifacts.db"]
+            run = self.seqtile("tune", *norm, *stores, *flags, env=env)
+            self.assertEqual((run.code, run.json()["covered"]), (0, True), run.err)
+            self.assertLess(time.monotonic() - start, 60)
+            self.assertEqual(self.content(name), b"x\n")
+            self.assertEqual(len(re.findall(r"ptxas_\w+ does not work \((?:exit status 1|no answer within 10 s): .*\); "
+                                            r"kernels stay PTX.*install it again, or set SEQTILE_PTXAS", run.err)), 1, run.err)
+            stored = sqlite3.connect(self.path(f"{name}_artifacts.db"))
+            self.assertEqual(stored.execute("SELECT DISTINCT stage FROM artifact").fetchall(), [("ptx",)])
+            stored.close()
+        run = self.seqtile("compile", *norm, "--length", "4", "--target", "sm_80", "--emit", "cubin", "-o", "no.cubin",
+                           env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_fails")))
+        self.assert_line(run, 2, "--emit cubin: no ptxas that works")
+        self.assertIn("ptxas_fails does not work", run.err)
+
     def test_what_ptxas_refuses_is_said_and_kept(self):
-        self.write("ptxas.sh", "#!/bin/sh\necho 'ptxas fatal : out of cheese' >&2\nexit 255\n")
+        self.write_cubin("smallest.cubin")
+        self.write("ptxas.sh", "#!/bin/sh\ngrep -q 'entry smallest' \"$3\" && exec cp smallest.cubin \"$5\"\n"
+                               "echo 'ptxas fatal : out of cheese' >&2\nexit 255\n")
         os.chmod(self.path("ptxas.sh"), 0o755)
         broken, none = (dict(self.env, SEQTILE_PTXAS=name) for name in (self.path("ptxas.sh"), "none"))
         norm, cache = ["rms_norm", "--set", "n=64", "--device", "h200"], ["--cache", "refused.db"]
@@ -367,8 +454,10 @@ class Json(Cli):
         run = self.seqtile(*tune, env=broken)
         self.assertEqual((run.code, run.json()["covered"]), (1, False))
         self.assertEqual(run.err.count("out of cheese"), 1, run.err)
-        self.assertRegex(run.err, r"no candidate .* in (\d+) of \1 buckets; if .*ptxas\.sh does not work.*or to none: .*"
-                                  r"PTX")
+        self.assertRegex(run.err, r"no candidate .* in (\d+) of \1 buckets; where .*ptxas\.sh refuses.*or to none: .*PTX")
+        self.assertEqual(run.json()["failed_buckets"], run.json()["buckets"])
+        self.assertRegex(run.out, r"\d+ buckets without a record: no candidate works there")
+        self.assertNotIn("Run the command again", run.out)
         explain = ["explain", *norm, "--length", "33", *cache, "--json"]
         refused = self.seqtile(*explain).json()["refused"]
         self.assertTrue(refused)
@@ -534,9 +623,19 @@ class BadInput(Cli):
             self.assertFalse(os.path.exists(self.path("refused.db")))
 
     def test_configurations(self):
-        for text, pattern in (("mr=1000", r"mr=1000: .*mr can be 1, .*\d$"), ("mr", "KEY=VALUE"),
-                              ("mrr=1", "no such parameter.*block_n.*mr")):
-            self.assert_line(self.seqtile("compile", *LINEAR, "--length", "40", "--config", text), 2, pattern)
+        where = r"linear at length 40 for cpu:\w+"
+        compile_linear = ["compile", *LINEAR, "--length", "40"]
+        for text, pattern in (("mr=1000", f"mr=1000: no configuration of {where} has this value, mr can be 1, .*; give one"),
+                              ("mr", "KEY=VALUE"), ("mrr=1", f"mrr=1: {where} has no such parameter; give one of block_m")):
+            self.assert_line(self.seqtile(*compile_linear, "--config", text), 2, pattern)
+        default = self.seqtile(*compile_linear, "--json").json()["config"]
+        form = next(form for form in ("dot", "outer", "transposed") if form != default["form"])
+        run = self.seqtile(*compile_linear, "--config", f"form={form}")
+        self.assert_line(run, 2, rf"form={form}: the default's \w+=\d+ does not go with it, \w+ can be \d.*for {where}; give")
+        example = re.search("for example (.*)", run.err).group(1).split()
+        self.assertEqual(self.seqtile(*compile_linear, *example, "--json").json()["config"]["form"], form)
+        run = self.seqtile(*compile_linear, "--config", f"form={form}", "--config", "mr=1000")
+        self.assert_line(run, 2, rf"this value together with form={form}, mr can be \d.*; give one of these")
 
     def test_device_that_is_not_there(self):
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "gpu.db", "--device", "cuda")
@@ -602,6 +701,39 @@ class BadInput(Cli):
             self.assertEqual((run.code, run.err.count(name), run.out.count(name)), (1, 1, 1), run.out + run.err)
             self.assertIn("move it away", run.out)
             self.assertEqual(self.content(name), content)
+
+    def test_swapped_stores(self):
+        for cache, artifacts in ("artifacts.db", "tuning.db"), ("artifacts.db", "more.db"), ("tuning.db", "tuning.db"):
+            for command in ["prove", *self.model_flags], ["cache", "build"], ["cache", "check"]:
+                run = self.seqtile(*command, "--cache", cache, "--artifacts", artifacts)
+                if artifacts == "more.db" or cache == "artifacts.db":
+                    line = r"--cache artifacts\.db: is an artifact store .*, not a tuning store .*look swapped"
+                else:
+                    line = r"--artifacts tuning\.db: is a tuning store .*, not an artifact store .*look swapped"
+                self.assert_line(run, 2, line)
+                self.assertFalse(os.path.exists(self.path("more.db")))
+
+    def test_a_file_that_cannot_be_written_keeps_its_content(self):
+        emit = ["compile", *LINEAR, "--length", "40", "--emit", "asm", "-o"]
+        self.write("kept.s", "old")
+        os.chmod(self.path("kept.s"), 0o640)
+
+        def stop_growth():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+        run = self.seqtile(*emit, "kept.s", preexec_fn=stop_growth)
+        self.assert_line(run, 3, r"--output kept\.s: cannot be written: File too large; check .*free space")
+        self.assertEqual(self.content("kept.s"), b"old")
+        self.assertEqual([name for name in os.listdir(self.work) if name.startswith("kept.s")], ["kept.s"])
+        os.symlink("kept.s", self.path("link.s"))
+        self.assertEqual(self.seqtile(*emit, "link.s").code, 0)
+        self.assertIn(b"ret", self.content("kept.s"))
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("kept.s")).st_mode), 0o640)
+        self.assertTrue(os.path.islink(self.path("link.s")))
+        self.assert_line(self.seqtile(*emit, "/dev/full"), 3, "/dev/full: cannot be written: No space left on device")
+        self.assert_line(self.seqtile(*emit, "absent/a.s"), 3, "absent/a.s: cannot be written: No such file or directory")
+        self.assertEqual(self.seqtile(*emit, "/dev/null").code, 0)
 
     def test_full_standard_output(self):
         for arguments in (["--help"], ["devices", "--json"], ["prove", *self.model_flags, *self.stores, "--json"]):
@@ -687,6 +819,8 @@ class BadInput(Cli):
         self.assertIn("it is now torn_artifacts.db.damaged", mended.out)
         self.assertEqual(self.content("torn_artifacts.db.damaged"), content)
         self.assertEqual(mended.json()["binaries"], 2)
+        os.rename(self.path("torn_artifacts.db.damaged"), self.path("torn_artifacts.db.mending"))  # as if it was killed
+        self.assertIn("it is now torn_artifacts.db.damaged", self.seqtile(*build).out)
         self.assertEqual(self.seqtile(*build).json()["compiled"], 0)
 
     def test_the_next_step_can_be_pasted(self):
@@ -792,6 +926,31 @@ class Interrupt(Cli):
         check = self.seqtile("cache", "check", "--cache", "stopped.db", "--json")
         self.assertEqual(check.code, 0, check.out + check.err)
         self.assertGreater(check.json()["rows"], 0)
+
+    def test_ctrl_c_during_cache_build_tells_what_remains(self):
+        self.write("slow_ptxas", "#!/bin/sh\ngrep -q 'entry smallest' \"$3\" || { touch began; sleep 2; }\n"
+                                 "cp slow.cubin \"$5\"\n")
+        os.chmod(self.path("slow_ptxas"), 0o755)
+        self.write_cubin("slow.cubin")
+        stores = ["--cache", "slow.db", "--artifacts", "slow_artifacts.db"]
+        for n in "64", "96", "128":
+            tune = self.seqtile("tune", "rms_norm", "--set", f"n={n}", "--device", "h200", "--length", "4", *stores[:2],
+                                "--artifacts", "quick_artifacts.db", env=dict(self.env, SEQTILE_PTXAS="none"))
+            self.assertEqual(tune.code, 0, tune.err)
+        env = dict(self.env, SEQTILE_PTXAS=self.path("slow_ptxas"))
+        process = subprocess.Popen([self.program, "cache", "build", "--device", "h200", *stores, "--json"], cwd=self.work,
+                                   env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not os.path.exists(self.path("began")) and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, out + err)
+        found = json.loads(out.rstrip("\n").split("\n")[-1])
+        self.assertEqual((found["binaries"], found["compiled"], found["remaining"], found["interrupted"]), (3, 1, 2, True))
+        self.assertIn("Interrupted: 2 of 3 were not looked at; `seqtile cache build --device h200 --cache slow.db "
+                      "--artifacts slow_artifacts.db` goes on from here.", out)
+        found = self.seqtile("cache", "build", "--device", "h200", *stores, "--json", env=env).json()
+        self.assertEqual((found["there"], found["compiled"], found["remaining"]), (1, 2, 0))
 
     def assert_ctrl_c_ends(self, *arguments):
         """At once, wherever it is: nothing of it is to be kept."""

@@ -71,7 +71,7 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   BuildReport report;
   const auto wanted = wanted_binaries(registry, store, device, report);
-  install_interrupt_handler();
+  report.binaries = static_cast<int64_t>(wanted.size());
   Progress progress("cache build");
   for (const auto& [key, item] : wanted) {
     if (interrupt_flag().load()) {
@@ -79,11 +79,12 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
       break;
     }
     const double gone = elapsed();
-    const int64_t total = static_cast<int64_t>(wanted.size());
-    progress.update({item.op->name, report.binaries, total, 0, gone,
-                     report.binaries ? gone / report.binaries * (total - report.binaries) : 0});
-    ++report.binaries;
-    if (artifacts.load(key)) continue;
+    const int64_t left = report.remaining(), done = report.binaries - left;
+    progress.update({item.op->name, done, report.binaries, 0, gone, done ? gone / done * left : 0});
+    if (artifacts.load(key)) {
+      ++report.there;
+      continue;
+    }
     try {
       const auto function = autotune::build_kernel(*item.op, item.workload, item.config, device.target());
       if (!artifacts.store(key, compile(*function, device.target())))
@@ -95,6 +96,15 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
     }
   }
   report.seconds = elapsed();
+  return report;
+}
+
+BuildReport find_binaries(const autotune::Registry& registry, cache::TuningStore& store,
+                          const std::set<std::string>& good, Device& device) {
+  BuildReport report;
+  const auto wanted = wanted_binaries(registry, store, device, report);
+  report.binaries = static_cast<int64_t>(wanted.size());
+  for (const auto& [key, item] : wanted) report.there += good.contains(key.hash);
   return report;
 }
 

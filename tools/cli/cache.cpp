@@ -169,8 +169,41 @@ std::string verdict(const cache::TuningStore& store, const cache::CheckReport& r
   return "not ok; the file is left as it is: move it away, then run `seqtile prewarm`";
 }
 
-int run_check(const Session&, const Options& options) {
+/// The part of `cache check` that looks at artifacts.db: its rows, and whether the decisions have their binaries.
+struct BinaryCheck {
+  cache::ArtifactCheck file;
+  BuildReport named;
+  bool ok() const { return file.ok() && named.remaining() == 0; }
+};
+
+std::string verdict(const BinaryCheck& check, const Options& options) {
+  if (check.ok()) return "ok";
+  if (!check.file.is_sound) return "not ok; " + next_build(options) + " moves it away and keeps what can be read";
+  if (check.named.remaining() > 0) return "not ok; " + next_build(options) + " compiles what is missing";
+  return "not ok; bad rows are ignored, a file without them is made where this one is moved away";
+}
+
+BinaryCheck check_binaries(const Session& session, const Options& options, cache::TuningStore& store,
+                           cache::ArtifactDb& artifacts, Device& device) {
+  BinaryCheck check{artifacts.check(), {}};
+  check.named = find_binaries(session.registry, store, check.file.good, device);
+  const std::string status = artifacts.status();  // standard error has it
+  for (const std::string& problem : check.file.problems)
+    if (problem != status) print_line(problem);
+  print_line(fmt::format("{}: {}, {} bad; {} of the {} binaries that records of {} name are missing: {}",
+                         options.artifacts, format_counted(check.file.rows, "row"), format_count(check.file.bad_rows),
+                         format_count(check.named.remaining()), format_count(check.named.binaries), options.device,
+                         verdict(check, options)));
+  return check;
+}
+
+int run_check(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::check);
+  const bool has_artifacts = !options.artifacts.empty();
+  if (has_artifacts && !std::filesystem::exists(options.artifacts))
+    bad_input(fmt::format("--artifacts {}: no such file; {} makes one", options.artifacts, next_build(options)));
+  const auto artifacts = has_artifacts ? open_artifacts_of(options) : nullptr;
+  const auto device = has_artifacts ? open_device_of(options, 1) : nullptr;
   const bool is_locked = store->counters().busy > 0;
   const cache::CheckReport report = is_locked ? cache::CheckReport{.problems = {store->status()}} : store->check();
   const std::string status = store->status();  // standard error has it
@@ -178,26 +211,48 @@ int run_check(const Session&, const Options& options) {
     if (problem != status) print_line(problem);
   print_line(fmt::format("{}: {}, {} bad: {}", store->path(), format_counted(report.rows, "row"),
                          format_count(report.bad_rows), verdict(*store, report)));
-  if (options.json)
-    print_json(
-        {{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}});
-  return report.ok() ? kDone : kNo;
+  Json json{{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}};
+  if (has_artifacts) {
+    const BinaryCheck binaries = check_binaries(session, options, *store, *artifacts, *device);
+    json["ok"] = report.ok() && binaries.ok();
+    json["artifacts"] = {{"rows", binaries.file.rows},
+                         {"bad_rows", binaries.file.bad_rows},
+                         {"named", binaries.named.binaries},
+                         {"missing", binaries.named.remaining()},
+                         {"ok", binaries.ok()},
+                         {"problems", binaries.file.problems}};
+  }
+  if (options.json) print_json(json);
+  return json["ok"] ? kDone : kNo;
+}
+
+/// Finishes what a damaged artifacts.db needs before anything is added.
+void mend(cache::ArtifactDb& artifacts, const Options& options) {
+  for (const cache::ArtifactRepair& repair : artifacts.repair())
+    print_line(
+        repair.is_whole
+            ? fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
+                          artifacts_path(options), repair.moved_to, format_count(repair.kept))
+            : fmt::format("{} was damaged: {} of its binaries are in a new file, the rest is still in {}; {} goes "
+                          "on with it",
+                          artifacts_path(options), format_count(repair.kept), repair.moved_to, next_build(options)));
+  if (!artifacts.status().empty()) throw Error(ErrorCode::io, artifacts.status());
 }
 
 int run_build(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
   install_interrupt_handler();  // what is taken over from a damaged file is taken over whole
-  if (const auto repair = artifacts->repair())
-    print_line(fmt::format("{} was damaged: it is now {}, and {} of its binaries are in a new file",
-                           artifacts_path(options), repair->moved_to, format_count(repair->kept)));
-  if (!artifacts->status().empty()) throw Error(ErrorCode::io, artifacts->status());
+  mend(*artifacts, options);
   const auto device = open_device_of(options, 1);
   const BuildReport report = build_binaries(session.registry, *store, *artifacts, *device);
   print_line(fmt::format("{} of this machine, binaries that they name: {}; {} there, {} compiled, {} failed in {}",
                          format_counted(report.records, "record"), format_count(report.binaries),
-                         format_count(report.binaries - report.compiled - report.failed), format_count(report.compiled),
-                         format_count(report.failed), format_seconds(report.seconds)));
+                         format_count(report.there), format_count(report.compiled), format_count(report.failed),
+                         format_seconds(report.seconds)));
+  if (report.interrupted)
+    print_line(fmt::format("Interrupted: {} of {} were not looked at; {} goes on from here.",
+                           format_count(report.remaining()), format_count(report.binaries), next_build(options)));
   if (report.other_records > 0)
     print_line(fmt::format("{} of another machine, toolchain or version, left alone",
                            format_counted(report.other_records, "record")));
@@ -205,9 +260,12 @@ int run_build(const Session& session, const Options& options) {
     print_json({{"records", report.records},
                 {"other_records", report.other_records},
                 {"binaries", report.binaries},
+                {"there", report.there},
                 {"compiled", report.compiled},
                 {"failed", report.failed},
-                {"seconds", report.seconds}});
+                {"remaining", report.remaining()},
+                {"seconds", report.seconds},
+                {"interrupted", report.interrupted}});
   if (report.interrupted) return kInterrupted;
   return after_reading(*store, report.failed == 0 ? kDone : kNo);
 }
@@ -228,14 +286,18 @@ void add_cache(CLI::App& app, Session& session) {
        {Part{"ls", "One line for every key", "  seqtile cache ls --cache tuning.db", run_ls},
         Part{"show", "Every record of an operation", "  seqtile cache show linear", run_show},
         Part{"stats", "Counts of keys, records, ranges and origins", "  seqtile cache stats", run_stats},
-        Part{"check", "Verify every row", "  seqtile cache check --cache tuning.db", run_check},
+        Part{
+            "check", "Verify every row; with --artifacts also every binary, and that no decision lacks its own",
+            "  seqtile cache check --cache tuning.db\n  seqtile cache check --cache tuning.db --artifacts artifacts.db",
+            run_check},
         Part{"build", "Compile the binaries that records name and that are missing",
              "  seqtile cache build --cache shipped.db", run_build}}) {
     auto options = std::make_shared<Options>();
     CLI::App& command = add_command(cache, session, part.name, part.summary, part.examples, options, part.run);
     add_stores(command, *options);
     if (part.run == run_show) command.add_option("operation", options->operation, "Name of the operation")->required();
-    if (part.run == run_build) command.add_option("--device", options->device, "Whose records")->capture_default_str();
+    if (part.run == run_build || part.run == run_check)
+      command.add_option("--device", options->device, "Whose records")->capture_default_str();
   }
 }
 

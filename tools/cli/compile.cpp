@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "jit/base/env.h"
@@ -67,18 +66,17 @@ Target with_cubin(const CompileOptions& options, const Target& target) {
   Target with = assembled(target);
   if (options.emit == "cubin" && with.cubin_arch.empty())
     throw Error(ErrorCode::unsupported,
-                env::ptxas_program() ? "--emit cubin: no ptxas, as SEQTILE_PTXAS=none says; unset it, or use --emit ptx"
-                                     : "--emit cubin: no ptxas in CUDA_HOME, PATH or /usr/local/cuda/bin; install a "
-                                       "CUDA toolkit, set SEQTILE_PTXAS, or use --emit ptx");
+                env::ptxas_program() == "none"
+                    ? "--emit cubin: no ptxas, as SEQTILE_PTXAS=none says; unset it, or use --emit ptx"
+                    : "--emit cubin: no ptxas that works in SEQTILE_PTXAS, CUDA_HOME, CUDA_PATH, PATH or "
+                      "/usr/local/cuda/bin; install a CUDA toolkit, or use --emit ptx");
   return with;
 }
 
 void write_stage(const CompileOptions& options, std::string_view text) {
   if (options.emit == "cubin" && is_for_stdout(options)) return print_text(text);
   if (is_for_stdout(options)) return print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
-  std::ofstream file(options.output, std::ios::binary);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.flush()) throw Error(ErrorCode::io, fmt::format("--output {}: cannot be written", options.output));
+  write_file("--output", options.output, text);
 }
 
 void print_summary(const KernelBinary& binary, const Target& target, const autotune::Config& config, double ms) {

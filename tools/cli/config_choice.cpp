@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -19,44 +20,79 @@ std::string text_of(const autotune::FieldValue& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
-/// Refuses a parameter or a value that no configuration has.
-void refuse_values(const autotune::Config& given, const std::vector<autotune::Config>& space) {
-  std::map<std::string, std::set<autotune::FieldValue>> known;
-  for (const autotune::Config& config : space)
-    for (const auto& [name, value] : config.values()) known[name].insert(value);
-  const auto list = [](const auto& items, auto text) {
-    std::string all;
-    for (const auto& item : items) all += (all.empty() ? "" : ", ") + text(item);
-    return all;
-  };
+using Values = std::map<std::string, std::set<autotune::FieldValue>>;
+
+Values values_of(const std::vector<autotune::Config>& configs) {
+  Values values;
+  for (const autotune::Config& config : configs)
+    for (const auto& [name, value] : config.values()) values[name].insert(value);
+  return values;
+}
+
+std::vector<autotune::Config> having(const autotune::Fields& given, const std::vector<autotune::Config>& configs) {
+  std::vector<autotune::Config> found;
+  std::copy_if(configs.begin(), configs.end(), std::back_inserter(found), [&](const autotune::Config& config) {
+    return std::all_of(given.values().begin(), given.values().end(), [&](const auto& item) {
+      const auto at = config.values().find(item.first);
+      return at != config.values().end() && at->second == item.second;
+    });
+  });
+  return found;
+}
+
+template <class Items, class Text>
+std::string list(const Items& items, Text text) {
+  std::string all;
+  for (const auto& item : items) all += (all.empty() ? "" : ", ") + text(item);
+  return all;
+}
+
+/// Refuses the first of `given` that no configuration has, alone or together with those before it.
+void refuse_values(const autotune::Config& given, const std::string& where,
+                   const std::vector<autotune::Config>& space) {
+  autotune::Fields before;
   for (const auto& [name, value] : given.values()) {
-    const auto values = known.find(name);
-    if (values == known.end())
-      bad_input(fmt::format("--config {}={}: there is no such parameter; there are {}", name, text_of(value),
-                            list(known, [](const auto& item) { return item.first; })));
-    if (!values->second.contains(value))
-      bad_input(fmt::format("--config {}={}: no configuration of this length has this value; {} can be {}", name,
-                            text_of(value), name, list(values->second, text_of)));
+    const Values all = values_of(space), values = values_of(having(before, space));
+    const std::string item = fmt::format("--config {}={}", name, text_of(value));
+    if (!all.contains(name))
+      bad_input(fmt::format("{}: {} has no such parameter; give one of {}", item, where,
+                            list(all, [](const auto& known) { return known.first; })));
+    const std::string together = before.values().empty() ? "" : " together with " + format_fields(before);
+    const auto known = values.find(name);
+    if (known == values.end())
+      bad_input(fmt::format("{}: no configuration of {} has {}{}; leave one out", item, where, name, together));
+    if (!known->second.contains(value))
+      bad_input(fmt::format("{}: no configuration of {} has this value{}, {} can be {}; give one of these", item, where,
+                            together, name, list(known->second, text_of)));
+    before.set(name, value);
   }
 }
 
-/// The next step for values that exist, but not together with the default's others.
-std::string whole_example(const autotune::Config& given, const autotune::Config& wanted,
-                          const std::vector<autotune::Config>& space) {
-  const auto shared = [](const autotune::Config& a, const autotune::Config& b) {
-    return std::count_if(a.values().begin(), a.values().end(), [&](const auto& item) {
-      const auto other = b.values().find(item.first);
-      return other != b.values().end() && other->second == item.second;
+/// What keeps the default's other values (in `wanted`) from going with those that `matching` have in common.
+std::string conflict(const autotune::Config& wanted, const std::vector<autotune::Config>& matching) {
+  const Values values = values_of(matching);
+  for (const auto& [name, value] : wanted.values()) {
+    const auto known = values.find(name);
+    if (known == values.end()) return fmt::format("goes without the default's {}", name);
+    if (!known->second.contains(value))
+      return fmt::format("the default's {}={} does not go with it, {} can be {}", name, text_of(value), name,
+                         list(known->second, text_of));
+  }
+  return "does not go with the default's other values";
+}
+
+/// The one that has the most of `wanted`, as flags.
+std::string nearest(const autotune::Config& wanted, const std::vector<autotune::Config>& matching) {
+  const auto shared = [&](const autotune::Config& config) {
+    return std::count_if(wanted.values().begin(), wanted.values().end(), [&](const auto& item) {
+      const auto at = config.values().find(item.first);
+      return at != config.values().end() && at->second == item.second;
     });
   };
-  const autotune::Config* nearest = nullptr;
-  for (const autotune::Config& config : space)
-    if (shared(given, config) == static_cast<int64_t>(given.values().size()) &&
-        (!nearest || shared(wanted, config) > shared(wanted, *nearest)))
-      nearest = &config;
-  if (!nearest) return "no configuration has these values together";
-  std::string text = "give all of one, for example";
-  for (const auto& [name, value] : nearest->values()) text += fmt::format(" --config {}={}", name, text_of(value));
+  const auto best = std::max_element(matching.begin(), matching.end(),
+                                     [&](const auto& a, const auto& b) { return shared(a) < shared(b); });
+  std::string text;
+  for (const auto& [name, value] : best->values()) text += fmt::format(" --config {}={}", name, text_of(value));
   return text;
 }
 
@@ -77,9 +113,12 @@ autotune::Config chosen_config(const autotune::OpDef& op, const autotune::Worklo
   const autotune::ConfigSpace space = op.config_space(workload, length, target);
   if (!space.refusal(config)) return config;
   if (!space.refusal(given)) return given;
-  refuse_values(given, space.enumerate());
-  bad_input(fmt::format("--config {}: does not go with the default's other values; {}", format_fields(given),
-                        whole_example(given, config, space.enumerate())));
+  const std::vector<autotune::Config> all = space.enumerate();
+  const std::string where = fmt::format("{} at length {} for {}", op.name, length, target.name);
+  refuse_values(given, where, all);
+  const std::vector<autotune::Config> matching = having(given, all);
+  bad_input(fmt::format("--config {}: {} for {}; give all of one, for example{}", format_fields(given),
+                        conflict(config, matching), where, nearest(config, matching)));
 }
 
 }  // namespace seqtile::cli

@@ -2,24 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/key_text.h"
 
-#include <algorithm>
-#include <cctype>
-#include <cstring>
+#include "autotune/command_line.h"
 
 namespace seqtile::cli {
-namespace {
-
-/// As a shell reads it back.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("_-+=./:,@%", c); };
-  if (std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-}  // namespace
-
 autotune::Fields workload_fields(const cache::TuningKey& key) {
   const autotune::Fields all = autotune::Fields::parse(key.workload_json);
   autotune::Fields told;
@@ -29,22 +14,18 @@ autotune::Fields workload_fields(const cache::TuningKey& key) {
 }
 
 std::string next_step(const std::string& command, const Options& options) {
-  std::string line = "`seqtile " + command;
-  const auto add = [&](const std::string& flag, const std::string& value) {
-    if (!value.empty()) line += flag + ' ' + quoted(value);
-  };
-  add("", options.operation);
-  for (const std::string& field : options.set) add(" --set", field);
-  add(" --model", options.model);
-  add(" --lengths", options.lengths);
-  add(" --kv-lengths", options.kv_lengths);
-  add(" --length", options.length);
-  add(" --dtype", options.dtype);
-  if (options.device == "cpu") add(" --threads", options.threads);
-  else add(" --device", options.device);
-  add(" --cache", options.cache);
-  add(" --artifacts", options.artifacts);
-  return line + "`";
+  std::vector<std::pair<std::string, std::string>> flags{{"", options.operation}};
+  for (const std::string& field : options.set) flags.emplace_back("--set", field);
+  flags.insert(flags.end(), {{"--model", options.model},
+                             {"--lengths", options.lengths},
+                             {"--kv-lengths", options.kv_lengths},
+                             {"--length", options.length},
+                             {"--dtype", options.dtype},
+                             {"--threads", options.device == "cpu" ? options.threads : ""},
+                             {"--device", options.device == "cpu" ? "" : options.device},
+                             {"--cache", options.cache},
+                             {"--artifacts", options.artifacts}});
+  return "`" + autotune::command_line(command, flags) + "`";
 }
 
 std::string next_build(const Options& options) {

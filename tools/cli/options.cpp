@@ -11,6 +11,7 @@
 #include <map>
 
 #include "autotune/bucket.h"
+#include "cache/schema.h"
 #include "jit/device.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/key_text.h"
@@ -19,7 +20,8 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int kThreadsPerCore = 4;  ///< more than that is a slip
+constexpr int kThreadsPerCore = 4;       ///< more than that is a slip
+constexpr size_t kApplicationIdAt = 68;  ///< in the header of an SQLite file
 
 template <class T>
 bool parse_number(std::string_view text, T& value) {
@@ -34,8 +36,8 @@ void refuse_kind(const std::string& flag, const std::string& path, std::filesyst
   bad_input(fmt::format("{} {}: is {}not a regular file; {}", flag, path, is_folder ? "a folder, " : "", advice));
 }
 
-/// A path that can never become a database is the caller's mistake, not the machine's.
-void check_is_database(const std::string& flag, const std::string& path) {
+/// A path that can never become the database of `schema` is the caller's mistake, not the machine's.
+void check_is_database(const std::string& flag, const std::string& path, const cache::Schema& schema) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();
   if (type == std::filesystem::file_type::not_found) return;
@@ -44,11 +46,18 @@ void check_is_database(const std::string& flag, const std::string& path) {
                 fmt::format("{} {}: {}; check the folder and its permissions", flag, path, error.message()));
   refuse_kind(flag, path, type, "give the path of a database");
   if (std::filesystem::file_size(path, error) == 0 || error) return;
-  char magic[16] = {};
-  std::ifstream(path, std::ios::binary).read(magic, sizeof magic);
+  char header[kApplicationIdAt + 4] = {};
+  std::ifstream(path, std::ios::binary).read(header, sizeof header);
   constexpr std::string_view kMagic{"SQLite format 3\0", 16};
-  if (std::string_view(magic, sizeof magic) != kMagic && magic[0] != 0)
+  if (std::string_view(header, kMagic.size()) != kMagic && header[0] != 0)
     bad_input(fmt::format("{} {}: is not an SQLite database; give another path", flag, path));
+  int32_t application = 0;  // big-endian
+  for (const char c : std::string_view(header, sizeof header).substr(kApplicationIdAt))
+    application = application << 8 | static_cast<unsigned char>(c);
+  for (const cache::Schema& other : {cache::kTuningSchema, cache::kArtifactSchema})
+    if (application == other.application_id && application != schema.application_id)
+      bad_input(fmt::format("{} {}: is {}, not {}; --cache and --artifacts look swapped", flag, path, other.subject,
+                            schema.subject));
 }
 
 }  // namespace
@@ -222,7 +231,7 @@ std::unique_ptr<Device> open_device_of(const Options& options, int threads) {
 
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use) {
   const std::string path = tuning_path(options);
-  check_is_database("--cache", path);
+  check_is_database("--cache", path, cache::kTuningSchema);
   const bool exists = std::filesystem::exists(path);
   if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))
     bad_input(fmt::format("--cache {}: no such file; {} makes one", path,
@@ -247,7 +256,7 @@ int after_reading(const cache::TuningStore& store, int code) { return could_not_
 
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   const std::string path = artifacts_path(options);
-  check_is_database("--artifacts", path);
+  check_is_database("--artifacts", path, cache::kArtifactSchema);
   auto artifacts = cache::ArtifactDb::open(path, cache::default_key_path());
   if (!artifacts->status().empty()) warn(artifacts->status());
   return artifacts;

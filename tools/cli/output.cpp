@@ -2,15 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cache/files.h"
 #include "jit/base/log.h"
+#include "jit/error.h"
 
 namespace seqtile::cli {
 namespace {
@@ -20,6 +27,18 @@ constexpr int kBarCells = 24;
 
 bool is_number(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell[0])) || cell[0] == '-' || cell[0] == '+';
+}
+
+/// Opens `path` and writes all of `text`, on to the disk where there is one; 0 or errno. `mode` is set if it is not 0.
+int write_opened(const std::string& path, int flags, mode_t mode, std::string_view text) {
+  const cache::Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
+  if (!file.is_open() || (mode != 0 && fchmod(file.get(), mode) != 0)) return errno;
+  while (!text.empty()) {
+    const ssize_t count = write(file.get(), text.data(), text.size());
+    if (count < 0 && errno != EINTR) return errno;
+    text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  }
+  return fsync(file.get()) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: of a pipe or device
 }
 
 struct Column {
@@ -51,6 +70,29 @@ void Table::print() const {
 void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 void print_line(const std::string& line) { print_text(line + "\n"); }
+
+void write_file(const std::string& flag, const std::string& path, std::string_view text) {
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  int error = 0;
+  if ((exists && !S_ISREG(info.st_mode)) || path.starts_with("/dev/")) {
+    error = write_opened(path, 0, 0, text);
+  } else if (exists && access(path.c_str(), W_OK) != 0) {
+    error = errno;
+  } else {
+    std::error_code unresolved;
+    const std::string target = exists ? std::filesystem::canonical(path, unresolved).string() : path;
+    const std::string aside = fmt::format("{}.{}", target, getpid());
+    error = write_opened(aside, O_CREAT | O_EXCL, exists ? info.st_mode & 07777 : 0, text);
+    if (!error && rename(aside.c_str(), target.c_str()) != 0) error = errno;
+    if (error && error != EEXIST) unlink(aside.c_str());
+  }
+  if (error)
+    throw Error(ErrorCode::io,
+                fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free "
+                            "space, or name another file",
+                            flag, path, std::strerror(error)));
+}
 
 bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 

@@ -50,9 +50,9 @@ int print_plan(const Session& session, const TuneRunOptions& options,
     seconds += row.estimated_s;
   }
   table.print();
-  print_line(fmt::format("{}, {}, {}; about {} without a budget", format_counted(rows.size(), "operation"),
-                         format_counted(buckets, "bucket"), format_counted(candidates, "candidate"),
-                         format_seconds(seconds)));
+  print_line(fmt::format("{}, {}, {}; estimated {} without a budget, longer on a busy machine",
+                         format_counted(rows.size(), "operation"), format_counted(buckets, "bucket"),
+                         format_counted(candidates, "candidate"), format_seconds(seconds)));
   if (options.json)
     print_json({{"operations", rows.size()},
                 {"buckets", buckets},
@@ -72,7 +72,10 @@ void print_report(const autotune::TuneReport& report, bool json) {
     print_line(fmt::format("{} modelled for a GPU that is not here, with {} {}; a run there measures them",
                            format_counted(report.modelled, "bucket"), format_count(report.binaries),
                            report.binaries == 1 ? "binary" : "binaries"));
-  if (!report.covered)
+  if (report.failed_buckets > 0)
+    print_line(fmt::format("{} without a record: no candidate works there, for the reasons above",
+                           format_counted(report.failed_buckets, "bucket")));
+  else if (!report.covered)
     print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
   else if (!report.complete)
     print_line("Every bucket has a record; some still have the default configuration. Run again to tune further.");
@@ -89,6 +92,7 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"failed_trials", report.failed_trials},
                 {"seconds", report.seconds},
                 {"coverage_seconds", report.coverage_s},
+                {"failed_buckets", report.failed_buckets},
                 {"covered", report.covered},
                 {"complete", report.complete},
                 {"interrupted", report.interrupted}});

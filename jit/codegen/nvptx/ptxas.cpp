@@ -8,6 +8,8 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <sstream>
 
 #include "jit/base/cubin.h"
@@ -22,6 +24,8 @@ namespace {
 
 constexpr const char* kUsualFolder = "/usr/local/cuda/bin";
 constexpr size_t kMaxCubinBytes = 128 << 20;
+constexpr std::string_view kSmallestKernel =
+    ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry smallest() { ret; }\n";
 
 bool is_program(const std::string& path) {
   struct stat facts = {};
@@ -122,7 +126,41 @@ Assembled without_spills(Assembled first, const MemoryFile& ptx, const Target& t
   return is_better ? std::move(second) : std::move(first);
 }
 
+/// Why `program` is of no use, as the smallest kernel shows, or nothing. One that is too old is told of by assemble().
+std::string defect_of(const std::string& program, const std::string& arch, const ChildLimits& limits) {
+  Target target;
+  target.ptxas = program, target.cubin_arch = arch;
+  try {
+    const Assembled assembled = run_ptxas(MemoryFile(kSmallestKernel), target, limits, {});
+    const ChildResult& result = assembled.result;
+    if (is_too_old(result.output)) return {};
+    if (!result.ok()) return fmt::format("{}: {}", result.cause(limits), complaint(result.output));
+    const bool is_cubin = cubin_sm(std::as_bytes(std::span(assembled.code))) == sm_number(arch);
+    return is_cubin ? "" : fmt::format("the {} bytes that it wrote are no cubin", assembled.code.size());
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
+
+std::optional<std::string> usable_ptxas(const std::string& arch, const ChildLimits& limits) {
+  const auto program = find_ptxas();
+  if (!program) return std::nullopt;
+  static std::mutex mutex;
+  static std::map<std::string, bool> known;  // by program and version
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(*program + " " + ptxas_identity(*program));
+  if (is_new) {
+    const std::string defect = defect_of(*program, arch, limits);
+    found->second = defect.empty();
+    if (!defect.empty())
+      log_line(LogLevel::warning, fmt::format("{} does not work ({}); kernels stay PTX, which the driver compiles; "
+                                              "install it again, or set SEQTILE_PTXAS to another one, or to none",
+                                              *program, defect));
+  }
+  return found->second ? program : std::nullopt;
+}
 
 void assemble(KernelBinary& binary, const Target& target, const StageDump& dump, const ChildLimits& limits) {
   const MemoryFile ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});

@@ -19,6 +19,10 @@ namespace seqtile::nvptx {
 /// Errors: unsupported when SEQTILE_PTXAS names something that cannot be executed.
 std::optional<std::string> find_ptxas();
 
+/// The same if it works: once a process and version it assembles the smallest kernel for `arch`. One that cannot is as
+/// good as none, and a warning says so. Errors: as find_ptxas().
+std::optional<std::string> usable_ptxas(const std::string& arch, const ChildLimits& limits = {.seconds = 10});
+
 /// Changes with the program: "ptxas of 37741528 bytes, 1755654912". Starting it to ask for its version would take
 /// longer than loading a kernel. Errors: unsupported when it is gone.
 std::string ptxas_identity(const std::string& program);

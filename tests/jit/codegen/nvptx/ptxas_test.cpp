@@ -224,8 +224,11 @@ TEST_CASE("ptxas: where it is looked for", "[jit][ptxas]") {
   const test::TempFolder folder;
   std::filesystem::create_directories(folder.file("home/bin"));
   std::filesystem::create_directories(folder.file("path"));
-  const std::string in_path = write_script(folder.file("path/ptxas"), "exit 0");
-  const std::string in_home = write_script(folder.file("home/bin/ptxas"), "exit 0");
+  std::ofstream(folder.file("80")) << header_of(80);
+  std::ofstream(folder.file("89")) << header_of(89);
+  const std::string body = "/bin/cat " + folder.path() + "/${2#-arch=sm_} > \"$5\"";
+  const std::string in_path = write_script(folder.file("path/ptxas"), body);
+  const std::string in_home = write_script(folder.file("home/bin/ptxas"), body);
   const Variable path("PATH", "/nowhere:" + folder.file("path"));
   {
     const Variable home("CUDA_HOME", folder.file("home"));
@@ -244,6 +247,38 @@ TEST_CASE("ptxas: where it is looked for", "[jit][ptxas]") {
   CHECK(assembled(gpu_target("sm_80")).cubin_arch.empty());
   const Variable wrong("SEQTILE_PTXAS", folder.file("absent"));
   CHECK_THROWS_WITH(nvptx::find_ptxas(), Catch::Contains("absent") && Catch::Contains("there is no such program"));
+}
+
+TEST_CASE("ptxas: one that does nothing right is as good as none, and is asked once", "[jit][ptxas][fault]") {
+  const test::TempFolder folder;
+  const std::string program = folder.file("ptxas"), runs = folder.file("runs");
+  const Variable named("SEQTILE_PTXAS", program);
+  std::ofstream(folder.file("cubin")) << header_of(80);
+  const auto times_run = [&] {
+    std::ifstream file(runs);
+    return std::count(std::istreambuf_iterator<char>(file), {}, 'x');
+  };
+  int64_t times = 0;
+  const std::string wrong[] = {"exit 12", "sleep 1000", "kill -SEGV $$", "exit 0", "echo garbage > \"$5\""};
+  for (const std::string& body : wrong) {
+    INFO(body);
+    std::filesystem::remove(program);
+    write_script(program, "printf x >> " + runs + "; " + body);
+    for (int i = 0; i < 2; ++i) CHECK_FALSE(nvptx::usable_ptxas("sm_80", {.seconds = 1}));
+    CHECK(assembled(gpu_target("sm_80")).cubin_arch.empty());
+    CHECK(compile(*testing::sample_softmax(64), assembled(gpu_target("sm_80"))).stage == "ptx");
+    CHECK(times_run() == ++times);
+  }
+  std::ofstream(program) << "\x7f"
+                            "ELF of another machine";
+  CHECK_FALSE(nvptx::usable_ptxas("sm_80"));
+  // Installed again, it is another version; one that is too old leaves the PTX kernel by kernel.
+  const std::string right[] = {"cat " + folder.file("cubin") + " > \"$5\"",
+                               "echo \"ptxas fatal : Value 'sm_80' is not defined for option 'gpu-name'\"; exit 1"};
+  for (const std::string& body : right) {
+    write_script(program, body);
+    CHECK(nvptx::usable_ptxas("sm_80") == program);
+  }
 }
 
 TEST_CASE("ptxas: another version is another toolchain, for cubins only", "[jit][ptxas]") {
