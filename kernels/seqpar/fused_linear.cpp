@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "jit/base/channel_block.h"
+#include "jit/base/hash.h"
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/allgather_linear.h"
@@ -73,7 +74,7 @@ int64_t own_rows(const Workload& w, int64_t length) {
 /// A number of the operation and of what its schedule puts on the wire: ranks that differ in it give up.
 int64_t identity_of(const Workload& w, int64_t chunk_rows) {
   const std::string text = fmt::format("{} {} {}", w.operation, w.json(), chunk_rows);
-  return static_cast<int64_t>(std::hash<std::string>{}(text) & 0x7fffffffffffffff);
+  return static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
 }
 
 GatherSchedule gather_schedule(const Config& c) {
