@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/engine.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -100,16 +101,29 @@ MissPolicy parse_miss_policy(std::string_view name) {
 
 namespace autotune {
 
-EngineParts make_engine_parts(const EngineOptions& options) {
+namespace {
+
+EngineParts parts_on(std::shared_ptr<Device> device, int threads) {
   EngineParts parts;
-  parts.threads = count_threads(options);
-  parts.device = options.executor ? make_cpu_device(*options.executor) : open_device(options.device, parts.threads);
-  if (parts.device->target().is_gpu()) parts.threads = 1;  // the host's have no part in a launch
+  parts.threads = device->target().is_gpu() ? 1 : threads;  // the host's have no part in a GPU's launch
+  parts.device = std::move(device);
   parts.compile = [](const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
     return compile(*build_kernel(op, workload, config, target), target);
   };
   parts.tune = tune;
   return parts;
+}
+
+}  // namespace
+
+EngineParts make_engine_parts(const EngineOptions& options) {
+  const int threads = count_threads(options);
+  return parts_on(options.executor ? make_cpu_device(*options.executor) : open_device(options.device, threads),
+                  threads);
+}
+
+EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric) {
+  return parts_on({std::shared_ptr<void>(), &fabric.device()}, std::max(options.threads, 1));
 }
 
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts) {
@@ -122,6 +136,10 @@ std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry
 std::unique_ptr<Engine> Engine::open(const EngineOptions& options, const autotune::Registry& registry) {
   check(options);
   return autotune::open_engine(options, registry, autotune::make_engine_parts(options));
+}
+
+std::unique_ptr<Engine> Engine::open(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric) {
+  return autotune::open_engine(options, registry, autotune::make_engine_parts(options, fabric));
 }
 
 }  // namespace seqtile

@@ -17,6 +17,7 @@
 #include "autotune/bucket.h"
 #include "autotune/op_def.h"
 #include "jit/device.h"
+#include "jit/fabric.h"
 
 namespace seqtile {
 
@@ -130,6 +131,9 @@ class Engine {
   /// `registry` outlives the engine and its handles.
   /// Errors: unsupported (device), invalid_argument (options). A cache that cannot be read is a miss, not an error.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry);
+  /// The same on the device of a rank, whatever the options say of devices; `options.threads` are those that the
+  /// rank has (0: one). The fabric outlives the engine.
+  static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric);
   virtual ~Engine() = default;
 
   /// Fixes the static part; the workload's threads are the engine's. Equal workloads share their plans.

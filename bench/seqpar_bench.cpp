@@ -84,10 +84,11 @@ class RankBench {
 
   static autotune::Workload workload_of(const Shape& shape) {
     if (shape.gathers)
-      return FusedAllgatherAndLinear{
-          .world_size = kRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload();
+      return FusedAllgatherAndLinear{.world_size = kRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}
+          .workload();
     return FusedLinearAndReducescatter{
-        .world_size = kRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload();
+        .world_size = kRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}
+        .workload();
   }
   autotune::Workload workload() const { return workload_of(shape_); }
 
@@ -194,7 +195,8 @@ class Race {
     Times slowest = times_[0];
     for (size_t method = 0; method < slowest.size(); ++method)
       for (size_t round = 0; round < slowest[method].size(); ++round)
-        for (const Times& times : times_) slowest[method][round] = std::max(slowest[method][round], times[method][round]);
+        for (const Times& times : times_)
+          slowest[method][round] = std::max(slowest[method][round], times[method][round]);
     return slowest;
   }
   double max_error() const { return max_error_; }
@@ -285,7 +287,8 @@ void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
     int64_t n, k;
     std::vector<int64_t> lengths;
   };
-  const Layer layers[] = {{4096, 4096, {256, 512, 1024, 2048, 4096}}, {14336, 4096, {256, 1024, 4096}}, {1024, 1024, {8192}}};
+  const Layer layers[] = {
+      {4096, 4096, {256, 512, 1024, 2048, 4096}}, {14336, 4096, {256, 1024, 4096}}, {1024, 1024, {8192}}};
   for (const bool gathers : {true, false})
     for (const DType dtype : {DType::bf16, DType::f32})
       for (const Layer& layer : layers)

@@ -16,11 +16,11 @@
 namespace seqtile {
 
 struct ChannelOptions {
-  int64_t capacity = 0;          ///< rows of all ranks of the longest call
-  int64_t staging_bytes = 0;     ///< of one parity
+  int64_t capacity = 0;       ///< rows of all ranks of the longest call
+  int64_t staging_bytes = 0;  ///< of one parity
   int64_t flags_per_source = 1;
   std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< of a wait for a peer
-  uint64_t first_epoch = 0;      ///< for tests of the wrap-around
+  uint64_t first_epoch = 0;                                       ///< for tests of the wrap-around
 };
 
 /// Why the launches of a channel give NaN.
@@ -36,8 +36,8 @@ class Channel {
   /// Collective, with the same options on all ranks. Errors: invalid_argument, out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
 
-  /// The last arguments of an operation that communicates: this rank's staging i8, its flags i64, and the control block,
-  /// [channel::num_words] i64.
+  /// The last arguments of an operation that communicates: this rank's staging i8, its flags i64, and the control
+  /// block, [channel::num_words] i64.
   std::array<Tensor, 3> tensors() const;
   Fabric& fabric() const { return fabric_; }
   /// This rank's staging, of both parities.

@@ -44,6 +44,7 @@ std::string to_text(const GpuLaunch& launch) {
               {"shared_bytes", launch.shared_bytes},
               {"cluster", launch.cluster},
               {"is_persistent", launch.is_persistent},
+              {"is_in_order", launch.is_in_order},
               {"is_cooperative", launch.is_cooperative},
               {"tensor_maps", maps},
               {"loop", launch.loop}}
@@ -59,6 +60,7 @@ std::optional<GpuLaunch> parse_gpu_launch(std::string_view text) {
     object.at("shared_bytes").get_to(launch.shared_bytes);
     object.at("cluster").get_to(launch.cluster);
     object.at("is_persistent").get_to(launch.is_persistent);
+    launch.is_in_order = object.value("is_in_order", false);
     object.at("is_cooperative").get_to(launch.is_cooperative);
     for (const json& each : object.at("tensor_maps")) {
       const auto dtype = parse_dtype(each.at("dtype").get<std::string>());
@@ -87,7 +89,7 @@ GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_
   if (launched.is_empty()) return launched;
   const uint64_t all = launched.programs[0] * launched.programs[1] * launched.programs[2];  // at most 2^63
   const auto resident = static_cast<uint64_t>(std::max<int64_t>(resident_blocks, 0));
-  if (binary.gpu.is_cooperative && !binary.gpu.is_persistent && all > resident)
+  if (binary.gpu.is_cooperative && !binary.gpu.is_in_order && all > resident)
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("kernel {}: {} blocks wait for each other, {} runs {} at once; use larger blocks or a "
                             "shorter call",

@@ -52,6 +52,7 @@ struct GpuLaunch {
   bool is_cooperative = false;  ///< blocks wait for each other: all of them must run at once
   std::vector<TensorMapSpec> tensor_maps;
   std::string loop;  ///< form of the loop of products: "wgmma", or "portable: " and why; empty: there is none
+  bool is_in_order = false;  ///< persistent programs wait for earlier ones alone: any number of blocks is enough
   bool operator==(const GpuLaunch&) const = default;
 };
 

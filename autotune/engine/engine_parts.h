@@ -13,7 +13,7 @@
 namespace seqtile::autotune {
 
 struct EngineParts {
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;  ///< a fabric's is not owned
   int threads = 1;  ///< that work on one launch
   KernelLoader::Compile compile;
   std::function<TuneReport(const Registry&, const std::vector<TuneRequest>&, const std::string& device,
@@ -23,6 +23,7 @@ struct EngineParts {
 
 /// The device that the options name, the compiler and the tuner. Errors: unsupported, invalid_argument.
 EngineParts make_engine_parts(const EngineOptions& options);
+EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric);
 
 /// Engine::open with given parts.
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts);

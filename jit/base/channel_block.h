@@ -16,12 +16,12 @@ constexpr int64_t kFlagBytes = 32;  ///< from one flag to the next: a sector eac
 constexpr int kMaxPhases = 2;
 
 enum Word : int64_t {
-  epoch,          ///< of the last launch that has ended
-  claim,          ///< 1 once a program has begun to write the record
-  rank,           ///< of this rank
-  capacity,       ///< rows of a segment of the staging
-  deadline_ns,    ///< how long a wait may take; negative: nobody is awaited, all data is there
-  parity_bytes,   ///< of the staging of one parity, all phases and sources
+  epoch,         ///< of the last launch that has ended
+  claim,         ///< 1 once a program has begun to write the record
+  rank,          ///< of this rank
+  capacity,      ///< rows of a segment of the staging
+  deadline_ns,   ///< how long a wait may take; negative: nobody is awaited, all data is there
+  parity_bytes,  ///< of the staging of one parity, all phases and sources
   flags_per_source,
   wait_function,  ///< CPUs: the address of a WaitFunction
   wait_context,   ///< and of what it needs to know about the peers

@@ -94,10 +94,11 @@ std::string AbortRecord::text() const {
                     : kind == channel::timed_out ? "which did not answer before the deadline"
                     : kind == channel::peer_died ? "which has died"
                                                  : "when another rank had given up";
-  return fmt::format("rank {} gave up waiting for rank {}, {}: operation {:#x}, epoch {}, tile {}, flag {:#x}, expected "
-                     "{:#x}",
-                     rank, peer, why, static_cast<uint64_t>(operation), epoch, tile, static_cast<uint64_t>(seen),
-                     static_cast<uint64_t>(expected));
+  return fmt::format(
+      "rank {} gave up waiting for rank {}, {}: operation {:#x}, epoch {}, tile {}, flag {:#x}, expected "
+      "{:#x}",
+      rank, peer, why, static_cast<uint64_t>(operation), epoch, tile, static_cast<uint64_t>(seen),
+      static_cast<uint64_t>(expected));
 }
 
 }  // namespace seqtile

@@ -148,8 +148,8 @@ class ProcessFabric final : public Fabric {
     if (page().magic != kMagic)
       fail(ErrorCode::invalid_argument, fmt::format("descriptor {} is not a file of this version's fabric", fd));
     if (rank < 0 || rank >= world_size())
-      fail(ErrorCode::invalid_argument, fmt::format("rank {} of {}: ranks are 0 to {}", rank, world_size(),
-                                                    world_size() - 1));
+      fail(ErrorCode::invalid_argument,
+           fmt::format("rank {} of {}: ranks are 0 to {}", rank, world_size(), world_size() - 1));
     join();
   }
 
@@ -164,7 +164,7 @@ class ProcessFabric final : public Fabric {
     std::vector<std::string> all(static_cast<size_t>(world_size()));
     size_t longest = mine.size(), done = 0;
     do {
-      Slot (&slots)[channel::kMaxRanks] = page().slots[num_meetings_ & 1];
+      Slot(&slots)[channel::kMaxRanks] = page().slots[num_meetings_ & 1];
       Slot& own = slots[rank_];
       own.total_bytes = mine.size();
       const std::string_view part = mine.substr(std::min(done, mine.size()), kTextBytes);

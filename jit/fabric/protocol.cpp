@@ -11,7 +11,8 @@ constexpr auto write = ProtocolStep::Action::write, publish = ProtocolStep::Acti
 }  // namespace
 
 const Protocol& gather_protocol() {
-  static const Protocol table{"gather", 1, {{"push", {{{write, 0}, {publish, 0}}}}, {"use", {{{await, 0}, {read, 0}}}}}};
+  static const Protocol table{
+      "gather", 1, {{"push", {{{write, 0}, {publish, 0}}}}, {"use", {{{await, 0}, {read, 0}}}}}};
   return table;
 }
 

@@ -81,7 +81,8 @@ Type sliced(const Type& view, std::span<Value* const> offsets, std::span<Value* 
 
 Type placed_view(DType dtype, std::span<Value* const> sizes, int most) {
   Type result{TypeKind::view, dtype, static_cast<int>(std::min<size_t>(sizes.size(), kMaxViewRank))};
-  for (int i = 0; i < result.rank; ++i) result.shape[i] = std::max(constant_value(sizes[i]).value_or(kDynamic), kDynamic);
+  for (int i = 0; i < result.rank; ++i)
+    result.shape[i] = std::max(constant_value(sizes[i]).value_or(kDynamic), kDynamic);
   result.contiguous = true;
   result.alignment = row_alignment(dtype, result.dims(), most);
   return result;

@@ -95,7 +95,7 @@ namespace {
 /// Of a persistent kernel fewer blocks than a GPU holds, so that small grids take turns too.
 int64_t resident_blocks(const KernelBinary& binary, const Target& target) {
   constexpr int64_t kFew = 4;
-  return binary.gpu.is_cooperative && !binary.gpu.is_persistent ? target.gpu.num_multiprocessors : kFew;
+  return binary.gpu.is_cooperative && !binary.gpu.is_in_order ? target.gpu.num_multiprocessors : kFew;
 }
 
 LaunchShape shape_of(const KernelBinary& binary, const GpuGrid& grid) {

@@ -63,8 +63,9 @@ void SimMemory::check(const void* pointer, size_t bytes, const char* what) {
   const auto& [data, size] = *std::prev(after);
   const auto offset = static_cast<size_t>(begin - data);
   if (offset < size && bytes > size - offset)
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} of {} bytes at {}: {} bytes are left of the allocation",
-                                                         what, bytes, world_.machine().describe(pointer), size - offset));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} of {} bytes at {}: {} bytes are left of the allocation", what, bytes,
+                            world_.machine().describe(pointer), size - offset));
 }
 
 void SimMemory::do_in_order(Stream stream, std::function<void()> work) {

@@ -62,6 +62,8 @@ void SimWorld::run(const Options& options) {
     return std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) { return !queue.items.empty(); });
   };
   while (has_work()) run_round(options);
+  // Whoever waited goes on, also where its thread has not woken up yet.
+  for (Queue& queue : queues_) queue.is_waited_for = false;
 }
 
 // Of each device the host work that comes first, then the launches of one kernel and size.
@@ -84,10 +86,12 @@ void SimWorld::run_round(const Options& options) {
       streams[d].push_back(std::move(item.launch));
     }
     if (!before.empty()) {
-      if (streams[d].empty()) for (const auto& each : before) each();
-      else streams[d].back().after = [work = std::move(before)] {
-        for (const auto& each : work) each();
-      };
+      if (streams[d].empty())
+        for (const auto& each : before) each();
+      else
+        streams[d].back().after = [work = std::move(before)] {
+          for (const auto& each : work) each();
+        };
     }
     items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(taken));
   }

@@ -23,7 +23,7 @@ class SimWorld {
   /// Work waits for that of other devices.
   bool is_shared() const { return queues_.size() > 1; }
   std::recursive_mutex& mutex() { return mutex_; }  ///< of the machine; host work of a queue runs under it
-  Machine& machine() { return machine_; }  ///< under the mutex
+  Machine& machine() { return machine_; }           ///< under the mutex
 
   /// A launch of a device, or work of the host in the order of its launches. Not for a device alone.
   void add(int device, Launch launch);
@@ -33,7 +33,7 @@ class SimWorld {
 
  private:
   struct Item {
-    Launch launch;               ///< without a program: host work alone
+    Launch launch;  ///< without a program: host work alone
     std::function<void()> work;
   };
   struct Queue {

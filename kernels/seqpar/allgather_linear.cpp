@@ -33,11 +33,13 @@ class Builder {
     Var row_blocks = b_.cdiv(length, int64_t{world_size_} * t_.block_m);
     Var tiles = row_blocks * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
     Var tile = id - schedule_.push_programs;
-    b_.when(id < schedule_.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
-            [&] {
-              b_.when(tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
-                      [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
-            });
+    b_.when(
+        id < schedule_.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
+        [&] {
+          b_.when(
+              tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
+              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
+        });
     ex_.leave(outputs);
   }
 
@@ -121,7 +123,8 @@ ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_
 
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size) {
-  return {world_size * linear_op::column_blocks(shape, tile.block_n), {{0, world_size * tile.block_m}},
+  return {world_size * linear_op::column_blocks(shape, tile.block_n),
+          {{0, world_size * tile.block_m}},
           schedule.push_programs + 1};
 }
 

@@ -8,9 +8,9 @@ namespace seqtile::kernels::seqpar {
 
 /// How a launch communicates, beside the tile of its products.
 struct GatherSchedule {
-  int64_t chunk_rows = 256;    ///< rows that one flag stands for
-  int64_t push_programs = 1;   ///< that send; as many as there are chunks: all send before anyone computes
-  bool is_interleaved = false; ///< tiles of all ranks in turn, instead of rank after rank
+  int64_t chunk_rows = 256;     ///< rows that one flag stands for
+  int64_t push_programs = 1;    ///< that send; as many as there are chunks: all send before anyone computes
+  bool is_interleaved = false;  ///< tiles of all ranks in turn, instead of rank after rank
 };
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);

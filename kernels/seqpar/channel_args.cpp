@@ -44,8 +44,7 @@ void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t cap
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
     const DType dtype = shape.phases[phase].dtype;
-    const Tensor segments =
-        make_tensor(base + first, dtype, {stride * shape.world_size / dtype_bytes(dtype)});
+    const Tensor segments = make_tensor(base + first, dtype, {stride * shape.world_size / dtype_bytes(dtype)});
     fill_normal(segments, 0, 1, seed + phase);
   }
   std::memcpy(base + parity_bytes, base, static_cast<size_t>(parity_bytes));
@@ -109,9 +108,8 @@ bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& s
 std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  const Tensor segment =
-      make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + first + source * stride, what.dtype,
-                  {row + 1, what.columns});
+  const Tensor segment = make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + first + source * stride,
+                                     what.dtype, {row + 1, what.columns});
   return read_row(segment, row);
 }
 

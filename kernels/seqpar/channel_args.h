@@ -28,7 +28,8 @@ struct ChannelViews {
 ChannelViews declare_channel(KernelBuilder& b);
 
 /// Fills such an argument for a call on one process; false for any other argument. `rank`: whose call it is.
-bool fill_channel_arg(const autotune::Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed);
+bool fill_channel_arg(const autotune::Problem& problem, size_t arg, const ExchangeShape& shape, int rank,
+                      uint64_t seed);
 
 /// Row `row` of the segment of `source` in the staging of a problem that fill_channel_arg() has filled.
 std::vector<double> staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source,

@@ -41,8 +41,7 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
-Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters,
-                   Var length)
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var length)
     : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
   b.schedule({{"in_order", int64_t{1}}});
   rank_ = word(channel::rank);
@@ -82,8 +81,8 @@ void Exchange::role(std::string_view name, const Body& body) {
   if (role != protocol_.roles.end())
     for (const PeerSteps& loop : role->loops) wanted.insert(wanted.end(), loop.begin(), loop.end());
   if (noted_ != wanted)
-    throw Error(ErrorCode::internal, fmt::format("role '{}' does not take the steps of the protocol '{}'", name,
-                                                 protocol_.name));
+    throw Error(ErrorCode::internal,
+                fmt::format("role '{}' does not take the steps of the protocol '{}'", name, protocol_.name));
 }
 
 void Exchange::note(Action action, int phase) { noted_.push_back({action, phase}); }
@@ -92,9 +91,8 @@ void Exchange::last_role() {
   for (int phase = 0; phase < protocol_.num_phases; ++phase)
     b_.for_each(0, shape_.world_size - 1, 1, [&](Var i) {
       Var source = peer(i);
-      b_.for_each(0, num_chunks(phase, rank_, source), 1, [&](Var chunk) {
-        wait_for_flag(phase, source, chunk, b_.constant(DType::i64, int64_t{-1}));
-      });
+      b_.for_each(0, num_chunks(phase, rank_, source), 1,
+                  [&](Var chunk) { wait_for_flag(phase, source, chunk, b_.constant(DType::i64, int64_t{-1})); });
     });
 }
 
@@ -147,8 +145,9 @@ Var Exchange::await(int phase, Var source, Var first, Var last, Var tile) {
 Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
   Var flags = flag(phase, rank_, source);
   Var outcome = b_.await(flags, {chunk, 0}, expected_, block_);
-  b_.when(b_.compare(Compare::ne, outcome, channel::arrived),
-          [&] { raise(outcome, source, tile, b_.atomic_load(flags, {chunk, 0}, "relaxed", "sys")); });
+  b_.when(b_.compare(Compare::ne, outcome, channel::arrived), [&] {
+    raise(outcome, source, tile, b_.atomic_load(flags, {chunk, 0}, "relaxed", "sys"));
+  });
   return b_.compare(Compare::eq, outcome, channel::arrived);
 }
 
@@ -156,13 +155,11 @@ Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
 void Exchange::raise(Var kind, Var peer, Var tile, Var seen) {
   Var is_first = b_.compare(Compare::eq, b_.cas(block_, {int64_t{channel::claim}}, 0, 1, "relaxed", "gpu"), 0);
   b_.when(is_first, [&] {
-    const Var words[] = {kind,  b_.constant(DType::i64, shape_.identity), epoch_, rank_, peer, tile, expected_, seen};
-    for (int64_t i = 0; i < channel::num_record_words; ++i)
-      b_.store_scalar(block_, {channel::record + i}, words[i]);
+    const Var words[] = {kind, b_.constant(DType::i64, shape_.identity), epoch_, rank_, peer, tile, expected_, seen};
+    for (int64_t i = 0; i < channel::num_record_words; ++i) b_.store_scalar(block_, {channel::record + i}, words[i]);
   });
-  b_.for_each(0, shape_.world_size, 1, [&](Var i) {
-    b_.signal("set", abort_word((rank_ + i) % shape_.world_size), {0}, rank_ + 1, "sys");
-  });
+  b_.for_each(0, shape_.world_size, 1,
+              [&](Var i) { b_.signal("set", abort_word((rank_ + i) % shape_.world_size), {0}, rank_ + 1, "sys"); });
 }
 
 void Exchange::leave(const std::vector<Var>& outputs) {

@@ -7,8 +7,8 @@
 //
 //   Exchange ex(b, gather_protocol(), {...}, block, length);
 //   ex.role("push", [&] { Var to = ex.target(0, peer, ...); copy; ex.publish(0, peer, chunk); });
-//   ex.role("use",  [&] { Var ok = ex.await(0, source, chunk, chunk + 1, tile); b.if_then(ok, [&] { ex.source(...) }) });
-//   ex.role_last(); ex.leave(outputs);
+//   ex.role("use",  [&] { Var ok = ex.await(0, source, chunk, chunk + 1, tile); b.if_then(ok, [&] { ex.source(...) })
+//   }); ex.role_last(); ex.leave(outputs);
 //
 // Rows: rank r of P owns rows [floor(r s / P), floor((r + 1) s / P)) of s. A rank without rows has one empty chunk.
 #pragma once

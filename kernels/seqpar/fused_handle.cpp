@@ -32,10 +32,11 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
   const ChannelNeeds needs = channel_needs(workload, channel.options().capacity);
   if (needs.staging_bytes > channel.options().staging_bytes ||
       needs.flags_per_source > channel.options().flags_per_source)
-    refuse(fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
-                       "{}; name the operation in channel_options()",
-                       workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
-                       channel.options().staging_bytes, channel.options().flags_per_source));
+    refuse(
+        fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
+                    "{}; name the operation in channel_options()",
+                    workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
+                    channel.options().staging_bytes, channel.options().flags_per_source));
 }
 
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length) {

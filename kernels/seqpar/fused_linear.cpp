@@ -143,9 +143,9 @@ autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& 
 Config default_of(const Workload& w, int64_t length, const Target& target,
                   const std::function<std::vector<Config>(const Tile&)>& schedules) {
   const std::vector<Tile> tiles = tiles_for(w, length, target);
-  if (tiles.empty())
-    throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
-  const auto best = std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
+  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
+  const auto best =
+      std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
   return schedules(best).front();
 }
 
@@ -261,8 +261,8 @@ Workload FusedLinearAndReducescatter::workload() const {
 }
 
 autotune::OpDef fused_allgather_and_linear() {
-  autotune::OpDef op = base("fused_allgather_and_linear", "gather(x) w^T with linear's epilogue, in one launch of each rank",
-                            gather_schedules);
+  autotune::OpDef op = base("fused_allgather_and_linear",
+                            "gather(x) w^T with linear's epilogue, in one launch of each rank", gather_schedules);
   op.normalize = [](const Workload& w) { return normalize(w, false); };
   op.schema = [](const Workload& w) {
     return schema_with_channel(w, [](const autotune::ArgSpec& arg) { return arg.name == "x"; });
@@ -284,11 +284,12 @@ autotune::OpDef fused_allgather_and_linear() {
 }
 
 autotune::OpDef fused_linear_and_reducescatter() {
-  autotune::OpDef op = base("fused_linear_and_reducescatter", "own rows of the sum over ranks of x w^T, in one launch of each",
-                            reduce_schedules);
+  autotune::OpDef op = base("fused_linear_and_reducescatter",
+                            "own rows of the sum over ranks of x w^T, in one launch of each", reduce_schedules);
   op.normalize = [](const Workload& w) { return normalize(w, true); };
   op.schema = [](const Workload& w) {
-    return schema_with_channel(w, [](const autotune::ArgSpec& arg) { return arg.name == "residual" || arg.name == "y"; });
+    return schema_with_channel(w,
+                               [](const autotune::ArgSpec& arg) { return arg.name == "residual" || arg.name == "y"; });
   };
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     const ReduceSchedule schedule = reduce_schedule(c);

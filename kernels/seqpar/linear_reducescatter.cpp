@@ -44,12 +44,14 @@ class Builder {
     row_blocks_ = b_.cdiv(length, int64_t{world_size_} * t_.block_m);
     Var tiles = row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
     Var sums = row_blocks_ * sums_per_row_block(t_, schedule_);
-    b_.when(id < tiles, [&] { ex_.role("produce", [&] { produce(id); }); },
-            [&] {
-              Var sum = id - tiles;
-              b_.when(sum < sums, [&] { ex_.role("sum", [&] { sum_up(sum); }); },
-                      [&] { b_.when(b_.compare(Compare::eq, sum, sums), [&] { finish(length); }); });
-            });
+    b_.when(
+        id < tiles, [&] { ex_.role("produce", [&] { produce(id); }); },
+        [&] {
+          Var sum = id - tiles;
+          b_.when(
+              sum < sums, [&] { ex_.role("sum", [&] { sum_up(sum); }); },
+              [&] { b_.when(b_.compare(Compare::eq, sum, sums), [&] { finish(length); }); });
+        });
     ex_.leave({v_.y[0]});
   }
 
@@ -96,7 +98,8 @@ class Builder {
   void finish(Var length) {
     b_.when(b_.compare(Compare::eq, length, 0), [&] {
       b_.when(ex_.is_aborted(), nullptr, [&] {
-        b_.for_each(0, world_size_ - 1, 1, [&](Var i) { ex_.publish(0, ex_.peer(i), b_.constant(DType::i64, int64_t{0})); });
+        b_.for_each(0, world_size_ - 1, 1,
+                    [&](Var i) { ex_.publish(0, ex_.peer(i), b_.constant(DType::i64, int64_t{0})); });
       });
     });
     ex_.last_role();
@@ -112,9 +115,8 @@ class Builder {
           [&] { return before; });
     })[0];
     b_.when(good, [&] {
-      b_.for_each(0, s_.n[0], kSumColumns, [&](Var column) {
-        linear_op::store_result(b_, s_, v_, row, column, total(row, rows, column));
-      });
+      b_.for_each(0, s_.n[0], kSumColumns,
+                  [&](Var column) { linear_op::store_result(b_, s_, v_, row, column, total(row, rows, column)); });
     });
   }
 
@@ -148,7 +150,9 @@ class Builder {
 
 ExchangeShape reduce_shape(const linear_op::Shape& shape, int world_size, int64_t identity, DType transport,
                            int64_t chunk_rows) {
-  return {world_size, identity, {{PhaseShape::Rows::of_owner, transport, shape.n[0] * shape.weights_per_loop(), chunk_rows}}};
+  return {world_size,
+          identity,
+          {{PhaseShape::Rows::of_owner, transport, shape.n[0] * shape.weights_per_loop(), chunk_rows}}};
 }
 
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, int world_size) {

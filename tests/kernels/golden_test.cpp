@@ -34,6 +34,12 @@ Config linear_config(const char* form, int64_t mr, int64_t nr) {
   return {{"form", Text(form)}, {"block_m", 2 * mr}, {"block_n", 2 * nr}, {"mr", mr}, {"nr", nr}, {"kc", int64_t{64}}};
 }
 
+Config fused_config(const Config& schedule) {
+  Config config = linear_config("outer", 14, 32);
+  for (const auto& [name, value] : schedule.values()) config.set(name, value);
+  return config;
+}
+
 std::vector<Golden> goldens() {
   const auto i = [](int64_t value) { return value; };
   const Fields heads{{"heads", i(4)}, {"kv_heads", i(2)}, {"head_dim", i(64)}};
@@ -75,6 +81,15 @@ std::vector<Golden> goldens() {
       {"silu_and_mul", {"silu_and_mul", {{"n", i(576)}}}, DType::f16, rows},
       {"softmax", {"softmax", {{"n", i(576)}}}, DType::f32, rows},
       {"embedding", {"embedding", {{"vocab", i(1000)}, {"n", i(576)}, {"scale", 24.0}}}, DType::bf16, rows},
+      {"fused_allgather_and_linear",
+       {"fused_allgather_and_linear", {{"n", i(96)}, {"n2", i(32)}, {"k", i(128)}, {"world_size", i(2)}}},
+       DType::bf16,
+       fused_config({{"chunk_rows", i(64)}, {"push_programs", i(1)}, {"order", Text("rotate")}})},
+      {"fused_linear_and_reducescatter",
+       {"fused_linear_and_reducescatter",
+        {{"n", i(96)}, {"k", i(128)}, {"residual", i(1)}, {"world_size", i(2)}}},
+       DType::bf16,
+       fused_config({{"chunk_rows", i(84)}, {"sum_rows", i(8)}})},
   };
 }
 

@@ -119,7 +119,8 @@ class Explorer {
         if (!may_run(state, rank, role)) continue;
         const Step& step = programs_[rank][role][state[rank].steps[role]];
         const int epoch = state[rank].epoch;
-        if (step.action == Action::await && !holds(state, step.peer, epoch, Action::publish, step.phase, rank)) continue;
+        if (step.action == Action::await && !holds(state, step.peer, epoch, Action::publish, step.phase, rank))
+          continue;
         if (step.action == Action::read && !holds(state, step.peer, epoch, Action::write, step.phase, rank))
           violation = fmt::format("rank {} reads what rank {} has not written or has overwritten, epoch {}, phase {}",
                                   rank, step.peer, epoch, step.phase);

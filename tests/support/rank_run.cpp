@@ -244,8 +244,7 @@ RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
   const std::string target = is_simulated ? options.device.substr(4) : "";
   KernelBinary binary = compile(function, is_simulated ? gpu_target(target) : host_target());
   if (is_simulated && options.edit_ptx) {
-    const std::string text =
-        options.edit_ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
+    const std::string text = options.edit_ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
     const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
     binary.code.assign(bytes, bytes + text.size());
   }

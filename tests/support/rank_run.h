@@ -27,14 +27,15 @@ struct RankOptions {
   std::string device = "threads";  ///< "threads", "processes", "sim:sm_80", "sim:sm_90a"
   int world_size = 2;
   ChannelOptions channel{.deadline = std::chrono::seconds(20)};  ///< rows, staging and flags are the kernel's
-  uint32_t seed = 0;     ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
-  int slow_rank = -1;    ///< this rank pauses more than others
-  std::function<std::string(std::string)> edit_ptx = nullptr;  ///< simulated GPUs: what runs instead of the kernel's text
+  uint32_t seed = 0;   ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
+  int slow_rank = -1;  ///< this rank pauses more than others
+  std::function<std::string(std::string)> edit_ptx =
+      nullptr;  ///< simulated GPUs: what runs instead of the kernel's text
   std::function<void(int rank, int epoch)> before_launch = nullptr;  ///< on the rank's own thread or process
 };
 
 struct RankOutcome {
-  std::vector<uint64_t> epochs;                    ///< at the end, by rank
+  std::vector<uint64_t> epochs;                     ///< at the end, by rank
   std::vector<std::optional<AbortRecord>> records;  ///< by rank
   std::vector<std::string> errors;                  ///< processes: what a rank has thrown, by rank
   std::vector<int> statuses;                        ///< processes: how they ended (waitpid)

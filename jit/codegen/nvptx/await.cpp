@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One thread polls with acquire order at system scope; the barrier behind it hands that order to the block. Now and
-// then it looks at the rank's abort word, which any peer may set, and at the clock. The tail of docs/sequence_parallel.md
-// says why each of these orders and scopes is needed.
+// then it looks at the rank's abort word, which any peer may set, and at the clock. The tail of
+// docs/sequence_parallel.md says why each of these orders and scopes is needed.
 #include "jit/base/channel_block.h"
 #include "jit/codegen/nvptx/program.h"
 
@@ -62,15 +62,15 @@ void Program::lower_await(const Op& op) {
           e_.assembly(e_.b.getVoidTy(), "nanosleep.u32 64;", "~{memory}", {});
           Value* next = e_.b.CreateAdd(polls, e_.i64(1));
           Value* looks = e_.b.CreateICmpEQ(e_.b.CreateURem(next, e_.i64(kLookEvery)), e_.i64(0));
-          const auto found = e_.choose(
-              looks,
-              [&]() -> std::vector<Value*> {
-                Value* is_late = e_.b.CreateICmpUGT(e_.b.CreateSub(clock_ns(e_), start), limit);
-                Value* late = e_.b.CreateSelect(is_late, outcome(channel::timed_out), outcome(kUndecided));
-                Value* is_aborted = e_.b.CreateICmpNE(polled(e_, "relaxed", abort), e_.i64(0));
-                return {e_.b.CreateSelect(is_aborted, outcome(channel::aborted), late)};
-              },
-              {outcome(kUndecided)});
+          const auto found =
+              e_.choose(looks,
+                        [&]() -> std::vector<Value*> {
+                          Value* is_late = e_.b.CreateICmpUGT(e_.b.CreateSub(clock_ns(e_), start), limit);
+                          Value* late = e_.b.CreateSelect(is_late, outcome(channel::timed_out), outcome(kUndecided));
+                          Value* is_aborted = e_.b.CreateICmpNE(polled(e_, "relaxed", abort), e_.i64(0));
+                          return {e_.b.CreateSelect(is_aborted, outcome(channel::aborted), late)};
+                        },
+                        {outcome(kUndecided)});
           return {next, found[0]};
         });
     return state;

@@ -101,7 +101,8 @@ void Program::lower_portable() {
   });
 }
 
-bool Program::is_persistent() const { return tma_.is_persistent || schedule_of(function_, "in_order", 0) != 0; }
+bool Program::is_in_order() const { return schedule_of(function_, "in_order", 0) != 0; }
+bool Program::is_persistent() const { return tma_.is_persistent || is_in_order(); }
 
 GpuLaunch Program::launch() const {
   GpuLaunch launch;
@@ -110,6 +111,7 @@ GpuLaunch Program::launch() const {
   launch.is_cooperative = is_cooperative_;
   launch.loop = tma_.loop ? "wgmma" : pipelines_.empty() ? "" : "portable: " + tma_.refusal;
   launch.is_persistent = is_persistent();
+  launch.is_in_order = is_in_order();
   if (!tma_.loop) return launch;
   launch.tensor_maps = tma_.maps;
   launch.cluster[0] = static_cast<uint32_t>(tma_.cluster);

@@ -86,6 +86,7 @@ class Program {
   void bind_parameters();
   void note_positions(const ir::Block& block);
   void lower_portable();
+  bool is_in_order() const;
   /// Blocks take the programs in turn.
   bool is_persistent() const;
   void lower_block(const ir::Block& block);

@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <cmath>
+#include <atomic>
+#include <deque>
+#include <functional>
 #include <random>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "jit/error.h"
 #include "kernels/registry.h"
@@ -74,6 +78,31 @@ struct Layer {
   }
 };
 
+/// A rank's tensors where its kernels reach them.
+class RankTensors {
+ public:
+  explicit RankTensors(Device& device) : device_(device) {}
+  Tensor place(std::vector<float>& values, int64_t rows, int64_t columns, int64_t first = 0) {
+    const Tensor host = matrix(values, rows, columns, first);
+    if (device_.memory().is_host()) return host;
+    const auto bytes = static_cast<size_t>(host.num_elements()) * sizeof(float);
+    buffers_.emplace_back(device_.memory(), bytes + 1);
+    device_.memory().copy(buffers_.back().data(), host.data, bytes);
+    return make_tensor(buffers_.back().data(), DType::f32, {rows, columns});
+  }
+  void fetch(const Tensor& tensor, std::vector<float>& values, int64_t columns, int64_t first) {
+    device_.streams().synchronize({});
+    if (device_.memory().is_host()) return;
+    device_.memory().copy(values.data() + first * columns, tensor.data,
+                          static_cast<size_t>(tensor.num_elements()) * sizeof(float));
+    device_.streams().synchronize({});
+  }
+
+ private:
+  Device& device_;
+  std::deque<DeviceBuffer> buffers_;
+};
+
 /// Runs `work(rank)` on a thread for each rank; rethrows what one of them throws.
 void on_every_rank(const std::function<void(int)>& work) {
   std::vector<std::exception_ptr> errors(kRanks);
@@ -91,51 +120,61 @@ void on_every_rank(const std::function<void(int)>& work) {
     if (error) std::rethrow_exception(error);
 }
 
-void run_layers(Engine& engine, const std::vector<int64_t>& lengths) {
-  Layer layer;
-  auto fabrics = make_thread_fabric(kRanks);
+void check_element(int64_t length, int64_t row, int64_t column, float got, float want) {
+  if (got != want)
+    throw Error(ErrorCode::wrong_result,
+                fmt::format("length {}: element [{}, {}] is {}, not {}", length, row, column, got, want));
+}
+
+/// Two layers at each length on every rank; the launches of all ranks.
+int64_t run_layers(const Home& home, std::vector<std::unique_ptr<Fabric>> fabrics,
+                   const std::vector<int64_t>& lengths) {
+  const Layer layer;
   auto x = ones_and_zeros(kCapacity * kHidden, 1);
   std::vector<float> z(x.size());
+  std::atomic<int64_t> launches{0};
   on_every_rank([&](int rank) {
     Fabric& fabric = *fabrics[static_cast<size_t>(rank)];
-    ChannelOptions options = seqpar::channel_options(
-        {gather_op().workload(), reduce_op().workload()}, kCapacity);
+    const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry, fabric);
+    ChannelOptions options = seqpar::channel_options({gather_op().workload(), reduce_op().workload()}, kCapacity);
     options.deadline = std::chrono::seconds(20);
     Channel channel(fabric, options);
-    const FusedHandle up(engine, gather_op(), channel);
-    const FusedHandle down(engine, reduce_op(), channel);
-    std::vector<float> wide(kCapacity * kWide);
+    const FusedHandle up(*engine, gather_op(), channel);
+    const FusedHandle down(*engine, reduce_op(), channel);
+    auto up_weight = layer.up[static_cast<size_t>(rank)], down_weight = layer.down[static_cast<size_t>(rank)];
+    std::vector<float> nothing(kCapacity * kWide);
     for (const int64_t length : lengths) {
       const int64_t first = first_row(rank, length), rows = first_row(rank + 1, length) - first;
-      up({.x = matrix(x, rows, kHidden, first),
-          .w = matrix(layer.up[static_cast<size_t>(rank)], kWide, kHidden),
-          .y = matrix(wide, length, kWide)},
-         length);
-      down({.x = matrix(wide, length, kWide),
-            .w = matrix(layer.down[static_cast<size_t>(rank)], kHidden, kWide),
-            .residual = matrix(x, rows, kHidden, first),
-            .y = matrix(z, rows, kHidden, first)},
-           length);
-      fabric.all_gather("");
-      bool is_right = true;
+      RankTensors tensors(fabric.device());
+      const Tensor wide = tensors.place(nothing, length, kWide), own = tensors.place(x, rows, kHidden, first),
+                   result = tensors.place(z, rows, kHidden, first);
+      up({.x = own, .w = tensors.place(up_weight, kWide, kHidden), .y = wide}, length);
+      down({.x = wide, .w = tensors.place(down_weight, kHidden, kWide), .residual = own, .y = result}, length);
+      tensors.fetch(result, z, kHidden, first);
       for (int64_t row = first; row < first + rows; ++row)
         for (int64_t column = 0; column < kHidden; ++column)
-          is_right &= z[static_cast<size_t>(row * kHidden + column)] == layer.wanted(x, row, column);
-      if (!is_right) throw Error(ErrorCode::wrong_result, "length " + std::to_string(length));
-      fabric.all_gather("");
+          check_element(length, row, column, z[static_cast<size_t>(row * kHidden + column)],
+                        layer.wanted(x, row, column));
     }
     if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+    launches += engine->counters().launches;
     fabric.all_gather("");
   });
+  return launches;
 }
 
 }  // namespace
 
 TEST_CASE("fused operations: two layers through the engine, any length, without records", "[seqpar][engine]") {
   const Home home;
-  const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
-  run_layers(*engine, {0, 1, 2, 17, 300, 64, 0, 255});
-  CHECK(engine->counters().launches == 2 * 2 * 8);
+  CHECK(run_layers(home, make_thread_fabric(kRanks), {0, 1, 2, 17, 300, 64, 0, 255}) == kRanks * 2 * 8);
+}
+
+TEST_CASE("fused operations: the same on simulated GPUs", "[seqpar][engine][sim]") {
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    const Home home;
+    CHECK(run_layers(home, make_sim_fabric(target, kRanks), {0, 1, 17, 100}) == kRanks * 2 * 4);
+  }
 }
 
 TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[seqpar][engine]") {

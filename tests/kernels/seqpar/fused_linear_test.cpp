@@ -75,16 +75,15 @@ class Problem {
       weights_.emplace_back(c.dtype, Sizes{c.n, c.k});
       fill_sparsely(weights_.back().tensor, random);
     }
-    for (const int64_t length : c.lengths) c.kind == Case::gather ? add_gather(length, random) : add_reduce(length, random);
+    for (const int64_t length : c.lengths)
+      c.kind == Case::gather ? add_gather(length, random) : add_reduce(length, random);
   }
 
   std::unique_ptr<ir::Function> kernel() const {
     const Case& c = case_;
     KernelBuilder b(c.kind == Case::gather ? "allgather_linear" : "linear_reducescatter");
-    if (c.kind == Case::gather)
-      seqpar::build_allgather_linear(b, shape_, c.tile, c.gathers, c.world_size, kIdentity);
-    else
-      seqpar::build_linear_reducescatter(b, shape_, c.tile, c.reduces, c.world_size, c.transport, kIdentity);
+    if (c.kind == Case::gather) seqpar::build_allgather_linear(b, shape_, c.tile, c.gathers, c.world_size, kIdentity);
+    else seqpar::build_linear_reducescatter(b, shape_, c.tile, c.reduces, c.world_size, c.transport, kIdentity);
     return b.finish();
   }
 
@@ -154,8 +153,10 @@ class Problem {
       x.sizes[0] = first_row(rank + 1, length, case_.world_size) - first;
       outputs_.emplace_back(case_.dtype, Sizes{length, case_.n});
       const auto r = static_cast<size_t>(rank);
-      calls[r].push_back({{value(seqpar::gather_programs(shape_, case_.tile, case_.gathers, case_.world_size), length), 1, 1},
-                          {x, weights_[r].tensor, outputs_.back().tensor}, 1});
+      calls[r].push_back(
+          {{value(seqpar::gather_programs(shape_, case_.tile, case_.gathers, case_.world_size), length), 1, 1},
+           {x, weights_[r].tensor, outputs_.back().tensor},
+           1});
     }
   }
 
@@ -163,13 +164,13 @@ class Problem {
     for (int rank = 0; rank < case_.world_size; ++rank) {
       inputs_.emplace_back(case_.dtype, Sizes{length, case_.k});
       fill_sparsely(inputs_.back().tensor, random);
-      const int64_t rows =
-          first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
+      const int64_t rows = first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
       outputs_.emplace_back(case_.dtype, Sizes{rows, case_.n});
       const auto r = static_cast<size_t>(rank);
-      calls[r].push_back({{value(seqpar::reduce_programs(shape_, case_.tile, case_.reduces, case_.world_size), length), 1, 1},
-                          {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor},
-                          value(seqpar::num_counters(case_.reduces, case_.world_size), length)});
+      calls[r].push_back(
+          {{value(seqpar::reduce_programs(shape_, case_.tile, case_.reduces, case_.world_size), length), 1, 1},
+           {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor},
+           value(seqpar::num_counters(case_.reduces, case_.world_size), length)});
     }
   }
 
@@ -259,7 +260,8 @@ TEST_CASE("fused linear: exact on simulated GPUs, every check on", "[seqpar][sim
       for (const int world_size : {1, 2, 3}) {
         RankOptions options;
         options.device = device;
-        check(simulated({kind, world_size, 72, 64, {0, 1, 5, 64, 200}, DType::bf16}), options);
+        for (const DType dtype : {DType::bf16, DType::f32})
+          check(simulated({kind, world_size, 72, 48, {0, 1, 5, 17, 100}, dtype}), options);
       }
 }
 
@@ -311,7 +313,8 @@ TEST_CASE("fused linear: nothing is reported under random schedules", "[seqpar][
       for (uint32_t seed = 1; seed <= 10; ++seed) {
         std::mt19937 random(seed);
         Case c{kind, world_size, 40, 32, {}, DType::bf16};
-        for (int epoch = 0; epoch < 5; ++epoch) c.lengths.push_back(static_cast<int64_t>(random() % (epoch % 2 ? 80 : 4)));
+        for (int epoch = 0; epoch < 5; ++epoch)
+          c.lengths.push_back(static_cast<int64_t>(random() % (epoch % 2 ? 80 : 4)));
         RankOptions options;
         options.device = "sim:sm_80", options.seed = seed;
         check(simulated(c), options);
@@ -347,14 +350,14 @@ std::string report_of_fault(Case::Kind kind, const std::string& from, const std:
 }  // namespace
 
 TEST_CASE("fused linear: a weaker order or scope of a flag or counter is reported as the race it is", "[seqpar][sim]") {
-  const std::pair<std::string, std::string> faults[] = {{"st.release.sys.global.b64", "st.relaxed.sys.global.b64"},
-                                                        {"st.release.sys.global.b64", "st.release.gpu.global.b64"},
-                                                        {"st.release.sys.global.b64", "st.global.b64"},
-                                                        {"ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"},
-                                                        {"ld.acquire.sys.global.u64", "ld.acquire.gpu.global.u64"},
-                                                        {"ld.acquire.sys.global.u64", "ld.volatile.global.u64"},
-                                                        {"atom.acq_rel.gpu.global.add.u32",
-                                                         "atom.relaxed.gpu.global.add.u32"}};
+  const std::pair<std::string, std::string> faults[] = {
+      {"st.release.sys.global.b64", "st.relaxed.sys.global.b64"},
+      {"st.release.sys.global.b64", "st.release.gpu.global.b64"},
+      {"st.release.sys.global.b64", "st.global.b64"},
+      {"ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"},
+      {"ld.acquire.sys.global.u64", "ld.acquire.gpu.global.u64"},
+      {"ld.acquire.sys.global.u64", "ld.volatile.global.u64"},
+      {"atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32"}};
   for (const Case::Kind kind : {Case::gather, Case::reduce})
     for (const auto& [from, to] : faults) {
       INFO(from << " -> " << to);
@@ -377,5 +380,6 @@ TEST_CASE("fused linear: the text keeps to the orders and scopes of the protocol
       }
       CHECK(binary.gpu.is_cooperative);
       CHECK(binary.gpu.is_persistent);
+      CHECK(binary.gpu.is_in_order);
     }
 }
