@@ -69,7 +69,7 @@ class Builder {
       for (size_t i = 0; i < sums.size(); ++i)
         b_.store(part(to, rows, i), {row, column}, to_storage(b_, sums[i], transport_));
     });
-    publish_if_last(owner, row, rows);
+    publish_if_last(owner, row);
   }
 
   /// The columns of one of a gated pair's two sums.
@@ -78,7 +78,7 @@ class Builder {
   }
 
   // Tiles beyond the rows count too, so that every chunk waits for the same number; an empty shard has one chunk.
-  void publish_if_last(Var owner, Var row, Var rows) {
+  void publish_if_last(Var owner, Var row) {
     Var chunks = ex_.num_chunks(0, owner, ex_.rank());
     Var chunk = b_.min(row / schedule_.chunk_rows, chunks - 1);
     Var first_block = chunk * (schedule_.chunk_rows / t_.block_m);

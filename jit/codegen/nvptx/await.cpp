@@ -40,7 +40,7 @@ void Program::lower_await(const Op& op) {
   scalars_[op.results[0]] = from_first_thread(DType::i64, [&] {
     Value* rank = block_word(e_, block.base, e_.i64(channel::rank));
     Value* peer = e_.b.CreateAdd(e_.b.CreateMul(rank, e_.i64(channel::num_peer_words)),
-                                 e_.i64(channel::peers + channel::abort_address));
+                                 e_.i64(int64_t{channel::peers} + int64_t{channel::abort_address}));
     Value* abort = block_word(e_, block.base, peer);
     Value* limit = block_word(e_, block.base, e_.i64(channel::deadline_ns));
     Value* is_preset = e_.b.CreateICmpSLT(limit, e_.i64(0));

@@ -97,8 +97,8 @@ constexpr const char* kSm80[] = {
     "min.NaN.f32 %f1, %f2, %f3;",
     "cvta.shared::cta.u64 %rd1, %rd2;"};
 constexpr const char* kSm89[] = {
-    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%f1,%f2,%f3,%f4},{%r2,%r3,%r4,%r5},{%r6,%r7},"
-    "{%f1,%f2,%f3,%f4};",
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%f1,%f2,%f3,%f4},{%r2,%r3,%r4,%r5},{%r6,%r7},"
+     "{%f1,%f2,%f3,%f4};"),
     "cvt.rn.satfinite.e4m3x2.f32 %rs1, %f1, %f2;", "cvt.rn.f16x2.e5m2x2 %r1, %rs1;"};
 constexpr const char* kSm90[] = {
     "griddepcontrol.wait;",
