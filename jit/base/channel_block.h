@@ -20,7 +20,7 @@ enum Word : int64_t {
   claim,         ///< 1 once a program has begun to write the record
   rank,          ///< of this rank
   capacity,      ///< rows of a segment of the staging
-  deadline_ns,   ///< how long a wait may take; negative: nobody is awaited, all data is there
+  deadline_ns,   ///< how long a wait may take; negative: for ever, and peers are not awaited
   parity_bytes,  ///< of the staging of one parity, all phases and sources
   flags_per_source,
   wait_function,  ///< CPUs: the address of a WaitFunction

@@ -56,7 +56,6 @@ class Patience {
 }  // namespace
 
 int64_t wait_for_flag(const int64_t* block, const int64_t* flag, int64_t expected) noexcept {
-  if (block[channel::deadline_ns] < 0) return channel::arrived;
   for (int i = 0; i < kSpins; ++i) {
     const int64_t outcome = outcome_of(load(flag, std::memory_order_acquire), expected);
     if (outcome >= 0) return outcome;
@@ -71,7 +70,7 @@ int64_t wait_for_flag(const int64_t* block, const int64_t* flag, int64_t expecte
     const int64_t outcome = outcome_of(load(flag, std::memory_order_acquire), expected);
     if (outcome >= 0) return outcome;
     if (load(abort, std::memory_order_relaxed) != 0) return channel::aborted;
-    if (patience.waited() > deadline) return channel::timed_out;
+    if (deadline.count() >= 0 && patience.waited() > deadline) return channel::timed_out;
     if (patience.wait() && watch && watch->has_dead_peer()) return channel::peer_died;
   }
 }

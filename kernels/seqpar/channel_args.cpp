@@ -39,7 +39,7 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
 
 /// Both parities hold the same, so that every launch computes the same.
 void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t capacity, uint64_t seed) {
-  const int64_t parity_bytes = staging.sizes[0] / 2;
+  const int64_t parity_bytes = staging.sizes[0] / 4;
   auto* base = static_cast<std::byte*>(staging.data);
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
@@ -57,12 +57,13 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
   block[channel::rank] = rank;
   block[channel::capacity] = problem.symbols[0];
   block[channel::deadline_ns] = -1;
-  block[channel::parity_bytes] = staging.sizes[0] / 2;
+  block[channel::parity_bytes] = staging.sizes[0] / 4;
   block[channel::flags_per_source] = (flags.sizes[0] - kWordsPerFlag) / (2 * shape.world_size * kWordsPerFlag);
   block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(&fabric::wait_for_flag));
   for (int peer = 0; peer < shape.world_size; ++peer) {
     int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
-    words[channel::staging_address] = address_of(staging);
+    // What would go to peers is kept apart from what this rank sends to itself.
+    words[channel::staging_address] = address_of(staging) + (peer == rank ? 0 : staging.sizes[0] / 2);
     words[channel::flags_address] = address_of(flags);
     words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
   }
@@ -84,7 +85,7 @@ void add_channel_args(autotune::Schema& schema) {
 
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
   const ChannelNeeds needs = needs_of(shape, capacity);
-  symbols.push_back(2 * needs.staging_bytes);
+  symbols.push_back(4 * needs.staging_bytes);  // the own, and one that stands for those of all peers
   symbols.push_back((2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
 }
 

@@ -43,7 +43,6 @@ void Program::lower_await(const Op& op) {
                                  e_.i64(int64_t{channel::peers} + int64_t{channel::abort_address}));
     Value* abort = block_word(e_, block.base, peer);
     Value* limit = block_word(e_, block.base, e_.i64(channel::deadline_ns));
-    Value* is_preset = e_.b.CreateICmpSLT(limit, e_.i64(0));
     Value* start = clock_ns(e_);
     Value *polls = nullptr, *state = nullptr;
     e_.loop_while(
@@ -53,9 +52,8 @@ void Program::lower_await(const Op& op) {
           Value* seen = polled(e_, "acquire", flag);
           Value* same_epoch =
               e_.b.CreateICmpULT(e_.b.CreateXor(seen, expected), e_.i64(int64_t{1} << channel::kHashBits));
-          Value* decided = e_.b.CreateSelect(e_.b.CreateICmpEQ(seen, expected), outcome(channel::arrived),
-                                             e_.b.CreateSelect(same_epoch, outcome(channel::mismatch), carried[1]));
-          state = e_.b.CreateSelect(is_preset, outcome(channel::arrived), decided);
+          Value* decided = e_.b.CreateSelect(same_epoch, outcome(channel::mismatch), carried[1]);
+          state = e_.b.CreateSelect(e_.b.CreateICmpEQ(seen, expected), outcome(channel::arrived), decided);
           return e_.b.CreateICmpSLT(state, e_.i64(0));
         },
         [&]() -> std::vector<Value*> {
