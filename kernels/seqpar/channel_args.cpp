@@ -58,13 +58,15 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
   block[channel::capacity] = problem.symbols[0];
   block[channel::deadline_ns] = -1;
   block[channel::parity_bytes] = staging.sizes[0] / 4;
-  block[channel::flags_per_source] = (flags.sizes[0] - kWordsPerFlag) / (2 * shape.world_size * kWordsPerFlag);
+  const int64_t flag_words = (flags.sizes[0] - kWordsPerFlag) / 2;
+  block[channel::flags_per_source] = flag_words / (2 * shape.world_size * kWordsPerFlag);
   block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(&fabric::wait_for_flag));
   for (int peer = 0; peer < shape.world_size; ++peer) {
     int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
-    // What would go to peers is kept apart from what this rank sends to itself.
-    words[channel::staging_address] = address_of(staging) + (peer == rank ? 0 : staging.sizes[0] / 2);
-    words[channel::flags_address] = address_of(flags);
+    // What would go to peers is kept apart from what this rank sends to itself, and waits for.
+    const bool is_own = peer == rank;
+    words[channel::staging_address] = address_of(staging) + (is_own ? 0 : staging.sizes[0] / 2);
+    words[channel::flags_address] = address_of(flags) + (is_own ? 0 : flag_words * 8);
     words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
   }
 }
@@ -85,8 +87,9 @@ void add_channel_args(autotune::Schema& schema) {
 
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
   const ChannelNeeds needs = needs_of(shape, capacity);
-  symbols.push_back(4 * needs.staging_bytes);  // the own, and one that stands for those of all peers
-  symbols.push_back((2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
+  // Twice: the rank's own, and what stands for those of all peers. The abort word is behind the flags.
+  symbols.push_back(2 * 2 * needs.staging_bytes);
+  symbols.push_back((2 * 2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
 }
 
 ChannelViews declare_channel(KernelBuilder& b) {

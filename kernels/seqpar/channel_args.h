@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Behind an operation's own tensors stand the rank's staging and flags and the channel's control block. A handle takes
-// them from its channel. When a kernel is verified or tuned by one process alone they are made up: all peers are this
-// rank itself, what they would send is there already, and nobody is awaited.
+// them from its channel. When a kernel is verified or tuned by one process alone they are made up: what goes to peers
+// ends in one place that nobody reads, what they would send is there already, and no peer is awaited.
 #pragma once
 #include "autotune/op_def.h"
 #include "kernels/seqpar/exchange.h"

@@ -5,7 +5,7 @@
 namespace seqtile::cli {
 namespace {
 
-int run(const Session& session, const TuneRunOptions& options) {
+int tune_lengths(const Session& session, const TuneRunOptions& options) {
   if (options.length.empty() == options.lengths.empty()) bad_input("tune: give either --length N or --lengths A..B");
   const LengthRange range =
       options.lengths.empty() ? parse_lengths("--length", options.length) : parse_lengths("--lengths", options.lengths);
@@ -25,7 +25,7 @@ void add_tune(CLI::App& app, Session& session) {
       "  seqtile tune rms_norm --set n=576 --lengths 1..4096 --threads 1,2 --budget 60s\n"
       "  seqtile tune attention_forward --set heads=32 --set kv_heads=8 --set head_dim=128 --set phase=prefill \\\n"
       "      --lengths 1..4096 --strategy halving",
-      options, run);
+      options, tune_lengths);
   add_operation(command, *options);
   add_key(command, *options);
   add_length(command, *options);

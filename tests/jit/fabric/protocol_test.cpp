@@ -13,25 +13,28 @@ using seqtile::test::ExplorerOptions;
 
 namespace {
 
-/// Explores 2 and 3 ranks, and what fits in `max_states` of 4, and says what was covered.
-void check_every_protocol(int64_t max_states) {
+constexpr int64_t kMostStates = 3'000'000;
+
+/// Sums need what all ranks give; what is gathered may be used as causal attention does.
+bool may_be_causal(const Protocol& protocol) {
+  return &protocol != &reduce_scatter_protocol() && &protocol != &two_shot_protocol();
+}
+
+void check_every_order(const Protocol& protocol, bool roles_in_order, bool is_causal) {
   const int epochs[] = {0, 0, 6, 3, 3};
-  for (const Protocol* protocol : all_protocols())
-    for (const bool roles_in_order : {true, false})
-      for (const bool is_causal : {false, true})
-        for (int num_ranks = 2; num_ranks <= 4; ++num_ranks) {
-          ExplorerOptions options{num_ranks, epochs[num_ranks]};
-          options.roles_in_order = roles_in_order;
-          options.is_causal = is_causal;
-          options.max_states = num_ranks < 4 ? 10'000'000 : max_states;
-          const Exploration found = explore(*protocol, options);
-          INFO(protocol->name << ", " << num_ranks << " ranks, in order " << roles_in_order << ", causal "
-                              << is_causal);
-          CHECK(found.violation == "");
-          CHECK((found.is_complete || num_ranks == 4));
-          if (!found.is_complete)
-            WARN(protocol->name << ", 4 ranks: " << found.num_states << " states, not all; 3 ranks are complete");
-        }
+  for (int num_ranks = 2; num_ranks <= 4; ++num_ranks) {
+    ExplorerOptions options{num_ranks, epochs[num_ranks]};
+    options.roles_in_order = roles_in_order;
+    options.is_causal = is_causal;
+    options.max_states = kMostStates;
+    const Exploration found = explore(protocol, options);
+    INFO(protocol.name << ", " << num_ranks << " ranks, in order " << roles_in_order << ", causal " << is_causal);
+    CHECK(found.violation == "");
+    CHECK((found.is_complete || num_ranks == 4));
+    if (!found.is_complete)
+      WARN(protocol.name << ", 4 ranks, causal " << is_causal << ": the first " << found.num_states
+                         << " states; 3 ranks are complete");
+  }
 }
 
 std::string violation_of(const Protocol& protocol, ExplorerOptions options) {
@@ -40,11 +43,14 @@ std::string violation_of(const Protocol& protocol, ExplorerOptions options) {
 
 }  // namespace
 
-TEST_CASE("protocol: no order of steps reads stale data, overwrites live data or hangs", "[fabric][sweep]") {
-  check_every_protocol(1'000'000);
+// What is left out has more than 10^8 states: two transfers whose roles run side by side, one beside the other, or
+// causal and one after the other.
+TEST_CASE("protocol: no order of steps reads stale data, overwrites live data or hangs", "[fabric]") {
+  for (const Protocol* protocol : all_protocols())
+    for (const bool roles_in_order : {true, false})
+      for (const bool is_causal : {false, true})
+        if (!is_causal || may_be_causal(*protocol)) check_every_order(*protocol, roles_in_order, is_causal);
 }
-
-TEST_CASE("protocol: the same in spaces of up to 10^8 states", "[fabric][slow]") { check_every_protocol(100'000'000); }
 
 TEST_CASE("protocol: one buffer is overwritten while it is read", "[fabric]") {
   for (const Protocol* protocol : all_protocols())

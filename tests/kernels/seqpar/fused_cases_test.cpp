@@ -2,6 +2,8 @@
 // preset. SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <string>
+
 #include "tests/support/kernel_cases.h"
 
 using namespace seqtile;
@@ -21,10 +23,17 @@ TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and le
   for (const DType dtype : kDTypes) check_on(*device, test_case, dtype);
 }
 
-TEST_CASE("fused_linear_and_reducescatter: preset by one process, every length", "[seqpar]") {
-  const KernelCase test_case{
-      "fused_linear_and_reducescatter",
-      {{"n", int64_t{40}}, {"k", int64_t{48}}, {"residual", int64_t{1}}, {"world_size", int64_t{3}}}};
+// Two workers: what sums up runs beside what it waits for.
+TEST_CASE("fused_linear_and_reducescatter: preset by one process, every dtype, transport and length", "[seqpar]") {
   const auto device = make_cpu_device(2);
-  check_on(*device, test_case, DType::f32);
+  for (const char* transport : {"f32", "bf16"})
+    for (const DType dtype : kDTypes)
+      check_on(*device,
+               {"fused_linear_and_reducescatter",
+                {{"n", int64_t{40}},
+                 {"k", int64_t{48}},
+                 {"residual", int64_t{1}},
+                 {"world_size", int64_t{3}},
+                 {"transport", std::string(transport)}}},
+               dtype);
 }
