@@ -90,6 +90,10 @@ std::optional<AbortRecord> Channel::abort_record() {
 }
 
 std::string AbortRecord::text() const {
+  if (kind == channel::too_long)
+    return fmt::format("rank {} was called with {} rows, more than its plan's one-shot form has room for: operation "
+                       "{:#x}, epoch {}; record a plan for this length",
+                       rank, seen, static_cast<uint64_t>(operation), epoch);
   const char* why = kind == channel::mismatch    ? "which runs another operation or length"
                     : kind == channel::timed_out ? "which did not answer before the deadline"
                     : kind == channel::peer_died ? "which has died"

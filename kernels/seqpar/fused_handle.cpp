@@ -5,9 +5,16 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
+#include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/fused_op.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
+
+ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
+  const bool has_product = workload.fields.contains("k");
+  return needs_of((has_product ? linear_exchange : collective_exchange)(workload, kSmallestChunk), capacity);
+}
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
@@ -45,7 +52,7 @@ void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t 
     refuse(fmt::format("length {} is above the channel's capacity {}; make the channel with a larger one", length,
                        channel.options().capacity));
   const int64_t owned = (rank + 1) * length / size - rank * length / size;
-  if (rows != owned)
+  if (name && rows != owned)
     refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
                        length, rows));
 }

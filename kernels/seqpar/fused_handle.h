@@ -23,8 +23,8 @@ ChannelOptions channel_options(const std::vector<autotune::Workload>& operations
 
 /// Errors: invalid_argument where the channel cannot carry the operation: another world size, too little staging.
 void check_channel(const autotune::Workload& workload, const Channel& channel);
-/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name` has not the
-/// rows that it owns.
+/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name`, where one
+/// is cut, has not the rows that it owns.
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length);
 
 template <class Op>
