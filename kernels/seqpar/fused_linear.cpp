@@ -286,6 +286,7 @@ autotune::OpDef fused_allgather_and_linear() {
 autotune::OpDef fused_linear_and_reducescatter() {
   autotune::OpDef op = base("fused_linear_and_reducescatter",
                             "own rows of the sum over ranks of x w^T, in one launch of each", reduce_schedules);
+  op.version = 2;
   op.normalize = [](const Workload& w) { return normalize(w, true); };
   op.schema = [](const Workload& w) {
     return schema_with_channel(w,

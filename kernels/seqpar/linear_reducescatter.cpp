@@ -41,6 +41,9 @@ class Builder {
 
   void build() {
     Var length = b_.size(v_.x, 0), id = b_.program_id(0);
+    // A graph's tensors have rows for the longest call.
+    for (Var* view : {&v_.y[0], &v_.residual})
+      if (view->value()) *view = b_.slice(*view, {0, 0}, {ex_.num_rows(ex_.rank()), b_.size(*view, 1)});
     row_blocks_ = b_.cdiv(length, int64_t{world_size_} * t_.block_m);
     Var tiles = row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
     Var sums = row_blocks_ * sums_per_row_block(t_, schedule_);
@@ -96,7 +99,7 @@ class Builder {
 
   /// A call without rows has no tiles whose chunks could be published.
   void finish(Var length) {
-    b_.when(b_.compare(Compare::eq, length, 0), [&] {
+    b_.when(b_.compare(Compare::le, length, 0), [&] {
       b_.when(ex_.is_aborted(), nullptr, [&] {
         b_.for_each(0, world_size_ - 1, 1,
                     [&](Var i) { ex_.publish(0, ex_.peer(i), b_.constant(DType::i64, int64_t{0})); });
