@@ -26,6 +26,9 @@ void check_channel(const autotune::Workload& workload, const Channel& channel);
 /// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name`, where one
 /// is cut, has not the rows that it owns.
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length);
+/// Errors: invalid_argument where the capacity is above the channel's, or `rows` are fewer than a rank owns at some
+/// length up to it.
+void check_captured_rows(const Channel& channel, const char* name, int64_t rows, int64_t capacity);
 
 template <class Op>
 class FusedHandle {
@@ -40,13 +43,31 @@ class FusedHandle {
   /// Channel::abort_record(), and as NaN in the outputs.
   void operator()(const typename Op::Args& args, int64_t length, Stream stream = {}) const {
     check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
-    Call call = Op::pack(args, length);
-    for (const Tensor& tensor : channel_->tensors()) call.add(tensor);
-    handle_(call.tensors(), length, {}, stream);
+    handle_(pack(args, length).tensors(), length, {}, stream);
+  }
+  /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
+  void call_as(int64_t capacity, const typename Op::Args& args, int64_t length, Stream stream = {}) const {
+    check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
+    handle_.call_as(capacity, pack(args, length).tensors(), length, {}, stream);
+  }
+  /// Handle::capture: one launch for every length from 0 up to `capacity`, each replay an epoch of the channel like any
+  /// call. Tensors of own rows have ceil(capacity / P) of them on every rank, as a rank may own more rows at one length
+  /// than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
+  /// check_captured_rows().
+  [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, int64_t capacity,
+                                                    const int64_t* device_length, Stream stream) const {
+    check_captured_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), capacity);
+    return handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {}, stream);
   }
   const Handle& handle() const { return handle_; }
 
  private:
+  Call pack(const typename Op::Args& args, int64_t length) const {
+    Call call = Op::pack(args, length);
+    for (const Tensor& tensor : channel_->tensors()) call.add(tensor);
+    return call;
+  }
+
   Handle handle_;
   Channel* channel_;
 };
