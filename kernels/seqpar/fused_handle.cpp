@@ -29,12 +29,16 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
   if (world_size != channel.fabric().world_size())
     refuse(fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
                        channel.fabric().world_size()));
+  const std::string kind = channel.fabric().kind(), fabric = workload.fields.get_string("fabric");
+  if (fabric != kind)
+    refuse(fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",
+                       workload.operation, fabric, kind));
   const ChannelNeeds needs = channel_needs(workload, channel.options().capacity);
   if (needs.staging_bytes > channel.options().staging_bytes ||
       needs.flags_per_source > channel.options().flags_per_source)
     refuse(
         fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
-                    "{}; name the operation in channel_options()",
+                    "{}; name the operation in channel_options(), or Channel::reserve() more",
                     workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
                     channel.options().staging_bytes, channel.options().flags_per_source));
 }
@@ -42,7 +46,7 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length) {
   const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
   if (length > channel.options().capacity)
-    refuse(fmt::format("length {} is above the channel's capacity {}; make the channel with a larger one", length,
+    refuse(fmt::format("length {} is above the channel's capacity {}; Channel::reserve() more", length,
                        channel.options().capacity));
   const int64_t owned = (rank + 1) * length / size - rank * length / size;
   if (rows != owned)

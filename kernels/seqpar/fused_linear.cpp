@@ -71,9 +71,10 @@ int64_t own_rows(const Workload& w, int64_t length) {
   return first_row(rank + 1, length, size) - first_row(rank, length, size);
 }
 
-/// A number of the operation and of what its schedule puts on the wire: ranks that differ in it give up.
+/// A number of what ranks must have in common, and of what a schedule puts on the wire: ranks that differ in it give
+/// up.
 int64_t identity_of(const Workload& w, int64_t chunk_rows) {
-  const std::string text = fmt::format("{} {} {}", w.operation, w.json(), chunk_rows);
+  const std::string text = fmt::format("{} {}", common_arguments(w).json(), chunk_rows);
   return static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
 }
 
@@ -178,6 +179,7 @@ autotune::OpDef base(const char* name, const char* summary,
                      const std::function<std::vector<Config>(const Tile&)>& schedules) {
   autotune::OpDef op;
   op.name = name;
+  op.version = 2;
   op.summary = summary;
   op.symbols = symbols_of;
   op.predict_us = predict_us;
@@ -238,6 +240,19 @@ void reduce_reference(const Problem& p, std::span<const int64_t> rows, std::vect
 }
 
 }  // namespace
+
+autotune::Fields common_arguments(const Workload& w) {
+  const bool is_gather = w.operation == "fused_allgather_and_linear";
+  const auto own = is_gather ? std::vector<std::string>{"n", "n2", "n3"} : std::vector<std::string>{"k"};
+  autotune::Fields common{{"operation", w.operation}, {"dtype", std::string(dtype_name(w.dtype))}};
+  for (const auto& [name, value] : w.fields.values())
+    if (std::ranges::find(own, name) == own.end()) common.set(name, value);
+  const auto is_there = [&](const char* weight) { return w.fields.get_int(weight, 0) > 0 ? 1 : 0; };
+  if (is_gather) common.set("weights", int64_t{1} + is_there("n2") + is_there("n3"));
+  return common;
+}
+
+bool look_alike(const Config& a, const Config& b) { return a.get_int("chunk_rows") == b.get_int("chunk_rows"); }
 
 ChannelNeeds channel_needs(const Workload& workload, int64_t capacity) {
   return needs_of(exchange_of(workload, kSmallestChunk), capacity);

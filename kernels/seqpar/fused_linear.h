@@ -59,6 +59,12 @@ struct FusedLinearAndReducescatter {
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y}); }
 };
 
+/// The static arguments that all ranks must give alike, operation and dtype among them. A rank's share of the weights
+/// may differ from those of its peers, and so may its threads.
+autotune::Fields common_arguments(const autotune::Workload& workload);
+/// Whether two configurations of an operation put the same on the wire, whatever else differs.
+bool look_alike(const autotune::Config& a, const autotune::Config& b);
+
 /// What a channel must have for calls of the operation with up to `capacity` rows of all ranks, whatever was tuned.
 ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity);
 

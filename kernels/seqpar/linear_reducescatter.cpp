@@ -37,7 +37,7 @@ class Builder {
         v_(b, shape),
         channel_(declare_channel(b)),
         ex_(b, reduce_scatter_protocol(), reduce_shape(shape, world_size, identity, transport, schedule.chunk_rows),
-            channel_.block, channel_.counters, b.size(v_.x, 0)) {}
+            channel_.block, channel_.counters, channel_.number, b.size(v_.x, 0)) {}
 
   void build() {
     Var length = b_.size(v_.x, 0), id = b_.program_id(0);
