@@ -25,7 +25,7 @@ class Builder {
         v_(b, shape),
         channel_(declare_channel(b)),
         ex_(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), channel_.block,
-            channel_.counters, b.size(v_.y[0], 0)) {}
+            channel_.counters, channel_.number, b.size(v_.y[0], 0)) {}
 
   void build() {
     const std::vector<Var> outputs = v_.y;

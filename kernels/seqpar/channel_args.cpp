@@ -84,6 +84,7 @@ void add_channel_args(autotune::Schema& schema) {
   schema.args.push_back({"staging", ArgRole::input, DType::i8, {"staging_bytes"}});
   schema.args.push_back({"flags", ArgRole::input, DType::i64, {"flag_words"}});
   schema.args.push_back({"channel", ArgRole::input, DType::i64, {int64_t{channel::num_words}}});
+  schema.scalars.push_back("number");
 }
 
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
@@ -97,7 +98,8 @@ ChannelViews declare_channel(KernelBuilder& b) {
   b.view("staging", DType::i8, {kDynamic});
   b.view("flags", DType::i64, {kDynamic});
   Var block = b.view("channel", DType::i64, {channel::num_words});
-  return {block, b.view("counters", DType::i32, {kDynamic})};
+  Var counters = b.view("counters", DType::i32, {kDynamic});
+  return {block, counters, b.scalar("number")};
 }
 
 bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed) {

@@ -111,10 +111,6 @@ ReduceForm form_of(const Workload& w, const Config& c) {
   return c.get_string("reduction") == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
 }
 
-std::string wire_of(const Workload& w, const Config& c) {
-  return fmt::format("{} {}", c.get_int("chunk_rows"), w.operation == "all_reduce" ? c.get_string("reduction") : "");
-}
-
 ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows")}; }
 
 TransferSchedule transfer_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
@@ -172,11 +168,11 @@ void build_sum(KernelBuilder& b, const Workload& w, const Config& c) {
                             {to_f32(b, b.load(rows_of(x, first, end), {row, column}, {kTileRows, kTileColumns}))}};
   };
   body.result = [&](Var, Var, Var, Var, std::vector<Var> sums) { return to_storage(b, sums[0], w.dtype); };
-  body.output = [&](Var first, Var end) {
-    return rows_of(y, form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first, end);
+  body.outputs = [&](Var first, Var end) {
+    return std::vector{rows_of(y, form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first, end)};
   };
-  build_reduction(b, partials_of(w), reduce_schedule(c), form, world_size_of(w), identity_of(w, wire_of(w, c)), channel,
-                  b.size(x, 0), body, {y});
+  build_reduction(b, partials_of(w), reduce_schedule(c), form, world_size_of(w), identity_of(w, c), channel,
+                  b.size(x, 0), body);
 }
 
 void build_move(KernelBuilder& b, const Workload& w, const Config& c) {
@@ -184,13 +180,14 @@ void build_move(KernelBuilder& b, const Workload& w, const Config& c) {
   Var x = b.view("x", w.dtype, {kDynamic, n}), y = b.view("y", w.dtype, {kDynamic, n});
   const ChannelViews channel = declare_channel(b);
   TransferBody body;
+  body.output = [&](Exchange&) { return y; };
   body.given = [&](Exchange& ex, Var) { return b.slice(x, {0, 0}, {ex.segment_rows(0, ex.rank(), ex.rank()), n}); };
   body.place = [&](Exchange& ex, Var source) {
     Var first = is_broadcast(w) ? b.constant(DType::i64, int64_t{0}) : ex.first_row(source);
     return b.slice(y, {first, 0}, {ex.segment_rows(0, ex.rank(), source), n});
   };
-  build_transfer(b, transfer_shape(w, c.get_int("chunk_rows"), identity_of(w, wire_of(w, c))), transfer_schedule(c),
-                 channel, b.size(y, 0), body, y);
+  build_transfer(b, transfer_shape(w, c.get_int("chunk_rows"), identity_of(w, c)), transfer_schedule(c), channel,
+                 b.size(y, 0), body);
 }
 
 void build_all_to_all(KernelBuilder& b, const Workload& w, const Config& c) {
@@ -208,14 +205,15 @@ void build_all_to_all(KernelBuilder& b, const Workload& w, const Config& c) {
     return b.slice(view, {ex.first_row(rank), 0}, {ex.num_rows(rank), heads.columns(b, ex.rank())});
   };
   TransferBody body;
+  body.output = [&](Exchange& ex) { return by_heads ? y : b.slice(y, {0, 0}, {ex.num_rows(ex.rank()), all}); };
   body.given = [&](Exchange& ex, Var peer) {
     return by_heads ? columns_of(x, peer, ex.num_rows(ex.rank())) : rows_of(ex, x, peer);
   };
   body.place = [&](Exchange& ex, Var source) {
     return by_heads ? rows_of(ex, y, source) : columns_of(y, source, ex.num_rows(ex.rank()));
   };
-  build_transfer(b, transfer_shape(w, c.get_int("chunk_rows"), identity_of(w, wire_of(w, c))), transfer_schedule(c),
-                 channel, b.size(by_heads ? y : x, 0), body, y);
+  build_transfer(b, transfer_shape(w, c.get_int("chunk_rows"), identity_of(w, c)), transfer_schedule(c), channel,
+                 b.size(by_heads ? y : x, 0), body);
 }
 
 // --- references

@@ -18,6 +18,7 @@ using Action = ProtocolStep::Action;
 namespace {
 
 constexpr int64_t kSegmentAlignment = 256;
+constexpr int64_t kMixer = -7046029254386353131;  // 2^64 over the golden ratio: neighbours differ in the upper bits
 
 int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -55,14 +56,15 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
-Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var length)
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
+                   Var length)
     : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
   b.schedule({{"in_order", int64_t{1}}});
   rank_ = word(channel::rank);
   epoch_ = b.binary(OpKind::bit_and, word(channel::epoch) + 1, channel::kEpochMask);
   parity_ = b.binary(OpKind::bit_and, epoch_, 1);
-  // A multiplicative hash: lengths that differ by a little differ in the upper bits.
-  Var mixed = b.binary(OpKind::bit_xor, length * int64_t{-7046029254386353131}, shape_.identity);
+  identity_ = b.binary(OpKind::bit_xor, number, shape_.identity);
+  Var mixed = b.binary(OpKind::bit_xor, length, identity_ * kMixer) * kMixer;
   Var hash = b.binary(OpKind::bit_and, b.binary(OpKind::shr, mixed, 40), (int64_t{1} << channel::kHashBits) - 1);
   expected_ = b.binary(OpKind::bit_or, b.binary(OpKind::shl, epoch_, channel::kHashBits), hash);
 }
@@ -202,7 +204,7 @@ Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
 void Exchange::raise(Var kind, Var peer, Var tile, Var seen) {
   Var is_first = b_.compare(Compare::eq, b_.cas(block_, {int64_t{channel::claim}}, 0, 1, "relaxed", "gpu"), 0);
   b_.when(is_first, [&] {
-    const Var words[] = {kind, b_.constant(DType::i64, shape_.identity), epoch_, rank_, peer, tile, expected_, seen};
+    const Var words[] = {kind, identity_, epoch_, rank_, peer, tile, expected_, seen};
     for (int64_t i = 0; i < channel::num_record_words; ++i) b_.store_scalar(block_, {channel::record + i}, words[i]);
   });
   b_.for_each(0, shape_.world_size, 1,

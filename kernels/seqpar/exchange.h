@@ -38,7 +38,7 @@ struct PhaseShape {
 
 struct ExchangeShape {
   int world_size;
-  int64_t identity;  ///< a number that tells operations apart; 16 bits of its hash with the length go into the flags
+  int64_t identity;  ///< of what ranks must have in common; 16 bits of its hash with number and length go into flags
   std::vector<PhaseShape> phases;
   int first_phase = 0;  ///< of the protocol's; those of other forms of the operation have places of their own
 };
@@ -51,9 +51,10 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity);
 
 class Exchange {
  public:
-  /// `block` is the channel's control block, `length` the number of rows of all ranks. The first of the counters (i32)
-  /// counts the programs that have ended; all are zero between launches.
-  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var length);
+  /// `block` is the channel's control block, `number` the operation's on the channel, `length` the number of rows of
+  /// all ranks. The first of the counters (i32) counts the programs that have ended; all are zero between launches.
+  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
+           Var length);
 
   Var rank() const { return rank_; }
   /// Rank + 1 + i, around.
@@ -104,7 +105,7 @@ class Exchange {
   KernelBuilder& b_;
   const Protocol& protocol_;
   const ExchangeShape shape_;
-  Var block_, counters_, length_, rank_, epoch_, parity_, expected_;
+  Var block_, counters_, length_, identity_, rank_, epoch_, parity_, expected_;
   PeerSteps noted_;
 };
 

@@ -20,7 +20,7 @@ ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity)
 
 void check_length(const Channel& channel, const char* what, int64_t length) {
   if (length > channel.options().capacity)
-    refuse(fmt::format("{} {} is above the channel's capacity {}; make the channel with a larger one", what, length,
+    refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
                        channel.options().capacity));
 }
 
@@ -42,12 +42,16 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
   if (world_size != channel.fabric().world_size())
     refuse(fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
                        channel.fabric().world_size()));
+  const std::string kind = channel.fabric().kind(), fabric = workload.fields.get_string("fabric");
+  if (fabric != kind)
+    refuse(fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",
+                       workload.operation, fabric, kind));
   const ChannelNeeds needs = channel_needs(workload, channel.options().capacity);
   if (needs.staging_bytes > channel.options().staging_bytes ||
       needs.flags_per_source > channel.options().flags_per_source)
     refuse(
         fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
-                    "{}; name the operation in channel_options()",
+                    "{}; name the operation in channel_options(), or Channel::reserve() more",
                     workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
                     channel.options().staging_bytes, channel.options().flags_per_source));
 }

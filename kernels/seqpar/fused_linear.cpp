@@ -87,10 +87,6 @@ PartialShape partials_of(const Workload& w, const Config& c) {
   return partial_products(Shape(product_of(w)), Tile::from(c), transport_of(w));
 }
 
-std::string wire_of(const Workload& w, const Config& c) {
-  return fmt::format("{} {}", c.get_int("chunk_rows"), is_all_reduce(w) ? c.get_string("reduction") : "");
-}
-
 /// The schema of linear, its sequence dimension cut for some tensors, the norm's tensors, and the channel.
 Schema schema_of(const Workload& w) {
   static const autotune::OpDef plain = linear();
@@ -221,7 +217,7 @@ autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), reduce_schedule(c), form_of(w, c), world_size_of(w),
-                        transport_of(w), identity_of(w, wire_of(w, c)), norm_of(w));
+                        transport_of(w), identity_of(w, c), norm_of(w));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     return {reduce_programs(partials_of(w, c), reduce_schedule(c), form_of(w, c), world_size_of(w)), {}, {}};
@@ -328,7 +324,7 @@ autotune::OpDef fused_allgather_and_linear() {
   op.version = 2;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w),
-                           identity_of(w, wire_of(w, c)));
+                           identity_of(w, c));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     return {gather_programs(Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w)), {}, {}};

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/fused_op.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "jit/base/channel_block.h"
@@ -35,8 +37,44 @@ RowPlace place_of_row(int64_t row, int64_t length, int world_size) {
   return {rank, row - first_row(rank, length, world_size)};
 }
 
-int64_t identity_of(const Workload& w, const std::string& wire) {
-  const std::string text = fmt::format("{} {} {}", w.operation, w.json(), wire);
+namespace {
+
+/// The parameters of a configuration that peers see.
+constexpr const char* kWireParameters[] = {"chunk_rows", "reduction"};
+
+bool has_product(const Workload& w) { return w.fields.contains("k"); }
+bool is_sum(const Workload& w) { return w.fields.contains("transport"); }
+
+/// The size of a rank's share of the weights.
+std::vector<std::string> share_of_weights(const Workload& w) {
+  if (!has_product(w)) return {};
+  return is_sum(w) ? std::vector<std::string>{"k"} : std::vector<std::string>{"n", "n2", "n3"};
+}
+
+std::string wire_of(const autotune::Config& config) {
+  std::string text;
+  for (const char* name : kWireParameters)
+    if (const auto found = config.values().find(name); found != config.values().end())
+      text += std::visit([&](const auto& value) { return fmt::format(" {}={}", name, value); }, found->second);
+  return text;
+}
+
+}  // namespace
+
+autotune::Fields common_arguments(const Workload& w) {
+  const std::vector<std::string> share = share_of_weights(w);
+  autotune::Fields common{{"operation", w.operation}, {"dtype", std::string(dtype_name(w.dtype))}};
+  for (const auto& [name, value] : w.fields.values())
+    if (std::ranges::find(share, name) == share.end()) common.set(name, value);
+  const auto is_there = [&](const char* weight) { return w.fields.get_int(weight, 0) > 0 ? 1 : 0; };
+  if (has_product(w) && !is_sum(w)) common.set("weights", int64_t{1} + is_there("n2") + is_there("n3"));
+  return common;
+}
+
+bool look_alike(const autotune::Config& a, const autotune::Config& b) { return wire_of(a) == wire_of(b); }
+
+int64_t identity_of(const Workload& w, const autotune::Config& config) {
+  const std::string text = common_arguments(w).json() + wire_of(config);
   return static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
 }
 

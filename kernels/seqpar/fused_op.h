@@ -29,8 +29,13 @@ struct RowPlace {
 };
 RowPlace place_of_row(int64_t row, int64_t length, int world_size);
 
-/// A number of the operation and of what its schedule puts on the wire: ranks that differ in it give up.
-int64_t identity_of(const autotune::Workload& w, const std::string& wire);
+/// The static arguments that all ranks must give alike, operation and dtype among them. A rank's share of the weights
+/// may differ from those of its peers, and so may its threads.
+autotune::Fields common_arguments(const autotune::Workload& w);
+/// Whether two configurations of an operation put the same on the wire, whatever else differs.
+bool look_alike(const autotune::Config& a, const autotune::Config& b);
+/// A number of what ranks must have in common, and of what a configuration puts on the wire.
+int64_t identity_of(const autotune::Workload& w, const autotune::Config& config);
 
 /// Values of the symbols: length, own_rows where some tensor is cut, and those of the channel.
 std::vector<int64_t> symbols_of(const autotune::Workload& w, int64_t length, bool is_cut,

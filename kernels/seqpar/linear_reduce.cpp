@@ -64,16 +64,18 @@ void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const line
     if (s.residual) of_rows.residual = rows_of(b, v.residual, place(first), end, n);
     return linear_op::result_of(b, s, of_rows, row, column, std::move(sums));
   };
-  body.output = [&](Var first, Var end) { return rows_of(b, v.y[0], place(first), end, n); };
+  body.outputs = [&](Var first, Var end) {
+    std::vector<Var> outputs{rows_of(b, v.y[0], place(first), end, n)};
+    if (norm.is_there) outputs.push_back(rows_of(b, normed, place(first), end, n));
+    return outputs;
+  };
   if (norm.is_there)
     body.finish_rows = [&](Var first, Var end, Var row, int64_t num_rows) {
-      normalize_rows(b, body.output(first, end), weight, rows_of(b, normed, place(first), end, n), row, num_rows,
-                     norm.eps);
+      const std::vector<Var> outputs = body.outputs(first, end);
+      normalize_rows(b, outputs[0], weight, outputs[1], row, num_rows, norm.eps);
     };
-  std::vector<Var> outputs{v.y[0]};
-  if (norm.is_there) outputs.push_back(normed);
   build_reduction(b, partial_products(s, t, transport), schedule, form, world_size, identity, channel, b.size(v.x, 0),
-                  body, outputs);
+                  body);
 }
 
 }  // namespace seqtile::kernels::seqpar

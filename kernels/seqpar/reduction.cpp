@@ -45,9 +45,9 @@ class Builder {
         counters_(channel.counters),
         length_(length),
         ex_(b, protocol_of(form), reduce_shape(shape, form, world_size, identity, schedule.chunk_rows), channel.block,
-            channel.counters, length) {}
+            channel.counters, channel.number, length) {}
 
-  void build(const std::vector<Var>& outputs) {
+  void build() {
     row_blocks_ = b_.cdiv(length_, num_groups() * s_.block_rows);
     sums_ = row_blocks_ * sums_per_row_block(s_, schedule_);
     Var id = b_.program_id(0), tiles = row_blocks_ * (num_turns() * s_.column_blocks);
@@ -59,7 +59,9 @@ class Builder {
               sum < sums_, [&] { ex_.role(is_one_shot() ? "use" : "sum", [&] { sum_up(sum); }); },
               [&] { behind_sums(sum - sums_); });
         });
-    ex_.leave(outputs);
+    const Rows rows =
+        form_ == ReduceForm::scatter ? rows_of(ex_.rank()) : Rows{b_.constant(DType::i64, int64_t{0}), length_};
+    ex_.leave(body_.outputs(rows.first, rows.end));
   }
 
  private:
@@ -173,7 +175,7 @@ class Builder {
           [&] { return before; });
     })[0];
     b_.when(good, [&] {
-      Var y = body_.output(rows.first, span.end);
+      Var y = body_.outputs(rows.first, span.end)[0];
       b_.for_each(0, s_.columns, kColumns, [&](Var column) {
         Var value = body_.result(rows.first, span.end, span.row, column, total(rows, span, column));
         b_.store(y, {span.row, column}, value);
@@ -210,7 +212,7 @@ class Builder {
     const Span span = span_of(id % sums_, rows.end);
     b_.when(span.row < span.end, [&] {
       b_.when(ex_.await(1, source, first_chunk(span), end_chunk(span), id), [&] {
-        Var from = ex_.source(1, source, span.end), y = body_.output(rows.first, span.end);
+        Var from = ex_.source(1, source, span.end), y = body_.outputs(rows.first, span.end)[0];
         b_.for_each(0, s_.columns, kColumns, [&](Var column) {
           b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, kColumns}));
         });
@@ -265,9 +267,9 @@ autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedu
 }
 
 void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
-                     int world_size, int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body,
-                     const std::vector<Var>& outputs) {
-  Builder(b, shape, schedule, form, world_size, identity, channel, length, body).build(outputs);
+                     int world_size, int64_t identity, const ChannelViews& channel, Var length,
+                     const ReduceBody& body) {
+  Builder(b, shape, schedule, form, world_size, identity, channel, length, body).build();
 }
 
 }  // namespace seqtile::kernels::seqpar

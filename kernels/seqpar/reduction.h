@@ -56,16 +56,14 @@ struct ReduceBody {
   std::function<Var(Var first, Var end)> own;
   /// The element of the result in its format, from the sums over all ranks.
   std::function<Var(Var first, Var end, Var row, Var column, std::vector<Var> sums)> result;
-  /// The rows of the result [end, columns].
-  std::function<Var(Var first, Var end)> output;
+  /// The rows of the result [end, columns], and of what finish_rows writes.
+  std::function<std::vector<Var>(Var first, Var end)> outputs;
   /// What follows when rows of the result are complete; may be absent.
   std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
 };
 
-/// The whole kernel behind its parameters. `length`: rows of all ranks; `outputs` get NaN where the channel is aborted.
-/// Where the form is scatter, `first` in the body's result, output and finish_rows is that of the own rows too.
+/// The whole kernel behind its parameters; `length`: rows of all ranks.
 void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
-                     int world_size, int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body,
-                     const std::vector<Var>& outputs);
+                     int world_size, int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body);
 
 }  // namespace seqtile::kernels::seqpar

@@ -44,9 +44,9 @@ class Builder {
         s_(shape),
         schedule_(schedule),
         body_(body),
-        ex_(b, gather_protocol(), shape.exchange, channel.block, channel.counters, length) {}
+        ex_(b, gather_protocol(), shape.exchange, channel.block, channel.counters, channel.number, length) {}
 
-  void build(Var output) {
+  void build() {
     Var id = b_.program_id(0), use = id - schedule_.push_programs;
     Var uses = ex_.most_chunks(0) * int64_t{s_.is_from_root ? 1 : world_size()};
     b_.when(
@@ -61,7 +61,7 @@ class Builder {
               use < uses, [&] { ex_.role("use", [&] { receive(use); }); },
               [&] { b_.when(b_.compare(Compare::eq, use, uses), [&] { ex_.last_role(); }); });
         });
-    ex_.leave({output});
+    ex_.leave({body_.output(ex_)});
   }
 
  private:
@@ -102,8 +102,8 @@ autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferS
 }
 
 void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
-                    const ChannelViews& channel, Var length, const TransferBody& body, Var output) {
-  Builder(b, shape, schedule, channel, length, body).build(output);
+                    const ChannelViews& channel, Var length, const TransferBody& body) {
+  Builder(b, shape, schedule, channel, length, body).build();
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -27,10 +27,11 @@ struct TransferShape {
   bool is_from_root = false;  ///< the root's rows alone are moved
 };
 
-/// Which part of x a rank gets, and where what comes from a rank stands in y: views of [rows, columns].
+/// Which part of x a rank gets, and where what comes from a rank stands in y: views of [rows, columns]. y as a whole.
 struct TransferBody {
   std::function<Var(Exchange& ex, Var peer)> given;
   std::function<Var(Exchange& ex, Var source)> place;
+  std::function<Var(Exchange& ex)> output;
 };
 
 /// Programs: those that send, one for each chunk of each source, and one more.
@@ -38,6 +39,6 @@ autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferS
 
 /// The whole kernel behind its parameters. `length`: rows of all ranks.
 void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
-                    const ChannelViews& channel, Var length, const TransferBody& body, Var output);
+                    const ChannelViews& channel, Var length, const TransferBody& body);
 
 }  // namespace seqtile::kernels::seqpar
