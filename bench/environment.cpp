@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/environment.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,6 +97,14 @@ Blas& Environment::mkl() {
 TorchPeer& Environment::torch() {
   if (!torch_) torch_ = start_torch(options_.torch);
   return *torch_;
+}
+
+Child& Environment::gloo() {
+  if (!gloo_) {
+    gloo_ = std::make_unique<Child>(options_.torch, "gloo_peer.py");
+    gloo_->receive();  // its version
+  }
+  return *gloo_;
 }
 
 std::vector<std::pair<std::string, std::string>> Environment::peer_versions() const {

@@ -9,6 +9,7 @@
 #include "autotune/engine.h"
 #include "autotune/tuner.h"
 #include "bench/peers/blas.h"
+#include "bench/peers/child.h"
 #include "bench/peers/torch.h"
 
 namespace seqtile::bench {
@@ -49,6 +50,8 @@ class Environment {
   Blas& openblas() { return *openblas_; }
   Blas& mkl();
   TorchPeer& torch();
+  /// torch.distributed, in two processes.
+  Child& gloo();
   /// Of the peers opened so far, for the context of the results.
   std::vector<std::pair<std::string, std::string>> peer_versions() const;
 
@@ -60,6 +63,7 @@ class Environment {
   autotune::Registry registry_;
   std::unique_ptr<Blas> openblas_, mkl_;
   std::unique_ptr<TorchPeer> torch_;
+  std::unique_ptr<Child> gloo_;
 };
 
 }  // namespace seqtile::bench

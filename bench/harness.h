@@ -32,7 +32,7 @@ struct Result {
   int64_t calls = 0;            ///< timed calls in all rounds
   double max_error = 0;         ///< of the verification
   std::map<std::string, double> counters;
-  std::string label;            ///< said beside the times, for example a configuration
+  std::string label;    ///< said beside the times, for example a configuration
   std::string failure;  ///< not empty: why there are no times
 };
 

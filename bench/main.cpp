@@ -72,6 +72,7 @@ std::vector<Case> all_cases(Environment& environment) {
   add_host_cases(cases, environment);
   add_simulate_cases(cases, environment);
   add_seqpar_cases(cases, environment);
+  add_collective_cases(cases, environment);
   add_regret_cases(cases, environment);
   return cases;
 }

@@ -1,27 +1,22 @@
 // bench/seqpar_bench.cpp -- products that communicate inside their launch, against the same work in two steps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks are threads of one core each, aligned before every timed call; a call's time is that of its slowest rank. The
-// methods are those that users of sequence parallelism know:
+// The methods are those that users of sequence parallelism know:
 //   fused               one launch of each rank
 //   fused_nowait        the same kernel with nobody to wait for: what waiting costs is the difference
 //   unfused             the exchange by memcpy and a barrier, then linear (or linear, then the exchange)
 //   compute_lower_bound linear alone, comms_lower_bound the exchange alone
-// All methods are verified against `unfused`; their order changes at random from round to round.
+//   gloo                torch.distributed and F.linear, in two processes
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <barrier>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <random>
-#include <thread>
 
 #include "bench/environment.h"
 #include "bench/operands.h"
+#include "bench/rank_race.h"
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "jit/error.h"
@@ -31,23 +26,38 @@
 namespace seqtile::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using kernels::seqpar::FusedAllgatherAndLinear;
-using kernels::seqpar::FusedHandle;
-using kernels::seqpar::FusedLinearAndReducescatter;
+enum class Kind { gather, scatter, all_reduce };
 
-constexpr int kRanks = 2;
-const std::vector<std::string> kMethods = {"fused", "fused_nowait", "unfused", "compute_lower_bound",
-                                           "comms_lower_bound"};
+constexpr const char* kOperations[] = {"fused_allgather_and_linear", "fused_linear_and_reducescatter",
+                                       "linear_and_allreduce"};
 
 struct Shape {
-  bool gathers;
+  Kind kind;
   DType dtype;
-  int64_t m, n, k;  ///< of the whole layer: a gather cuts n, a reduction k
-  int64_t own_n() const { return gathers ? n / kRanks : n; }
-  int64_t own_k() const { return gathers ? k : k / kRanks; }
-  int64_t first_row(int rank) const { return rank * m / kRanks; }
+  int64_t m, n, k;  ///< of the whole layer: a gather cuts n, a sum k
+  bool gathers() const { return kind == Kind::gather; }
+  int64_t own_n() const { return gathers() ? n / kRaceRanks : n; }
+  int64_t own_k() const { return gathers() ? k : k / kRaceRanks; }
+  int64_t first_row(int rank) const { return rank * m / kRaceRanks; }
+  int64_t own_rows(int rank) const { return first_row(rank + 1) - first_row(rank); }
+  int64_t result_rows(int rank) const { return kind == Kind::scatter ? own_rows(rank) : m; }
 };
+
+autotune::Workload linear_workload(const Shape& shape) {
+  return kernels::Linear{.n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload();
+}
+
+template <class Op>
+autotune::Workload workload_of(const Shape& shape) {
+  return Op{.world_size = kRaceRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload();
+}
+
+autotune::Workload fused_workload(const Shape& shape) {
+  using namespace kernels::seqpar;
+  return shape.kind == Kind::gather    ? workload_of<FusedAllgatherAndLinear>(shape)
+         : shape.kind == Kind::scatter ? workload_of<FusedLinearAndReducescatter>(shape)
+                                       : workload_of<LinearAndAllreduce>(shape);
+}
 
 Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
   Tensor tensor = operand.tensor();
@@ -56,76 +66,60 @@ Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
   return tensor;
 }
 
-/// One rank's tensors, handles and methods.
-class RankBench {
+class ProductRacer : public Racer {
  public:
-  RankBench(const Environment& environment, const Shape& shape, Fabric& fabric, std::vector<RankBench*>& ranks,
-            std::barrier<>& meeting)
+  ProductRacer(const Environment& environment, const Shape& shape, const Meeting& meeting)
       : shape_(shape),
-        ranks_(ranks),
         meeting_(meeting),
-        rank_(fabric.rank()),
+        rank_(meeting.fabric.rank()),
         x_(shape.dtype, {shape.m, shape.own_k()}),
         w_(shape.dtype, {shape.own_n(), shape.own_k()}),
         gathered_(shape.dtype, {shape.m, shape.own_k()}),
         whole_(shape.dtype, {shape.m, shape.own_n()}),
-        fused_y_(shape.dtype, {shape.gathers ? shape.m : own_rows(), shape.own_n()}),
-        plain_y_(shape.dtype, {shape.gathers ? shape.m : own_rows(), shape.own_n()}) {
+        fused_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
+        plain_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
+        plain_(environment.prepare(linear_workload(shape))),
+        fused_(environment.prepare(fused_workload(shape))) {
     x_.fill(1, 1);  // the same rows on all ranks: those that a peer would send
     w_.fill(static_cast<uint64_t>(rank_) + 2, 1 / std::sqrt(static_cast<double>(shape.own_k())));
-    const kernels::Linear linear{.n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype};
-    plain_ = environment.prepare(linear.workload());
-    const autotune::Workload fused = workload();
-    fused_ = environment.prepare(fused);
-    waiting_ = std::make_unique<Channel>(fabric, kernels::seqpar::channel_options({fused}, shape.m));
+    waiting_ =
+        std::make_unique<Channel>(meeting.fabric, kernels::seqpar::channel_options({fused_workload(shape)}, shape.m));
     ChannelOptions preset = waiting_->options();
     preset.deadline = std::chrono::nanoseconds(-1);
-    preset_ = std::make_unique<Channel>(fabric, preset);
+    preset_ = std::make_unique<Channel>(meeting.fabric, preset);
   }
 
-  static autotune::Workload workload_of(const Shape& shape) {
-    if (shape.gathers)
-      return FusedAllgatherAndLinear{.world_size = kRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}
-          .workload();
-    return FusedLinearAndReducescatter{
-        .world_size = kRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}
-        .workload();
-  }
-  autotune::Workload workload() const { return workload_of(shape_); }
-
-  void run(const std::string& method) {
+  void run(const std::string& method) override {
     if (method == "fused") return run_fused(*waiting_);
     if (method == "fused_nowait") return run_fused(*preset_);
     if (method == "compute_lower_bound") return run_plain(x_.tensor());
-    if (shape_.gathers) {
+    const bool computes = method == "unfused";
+    if (shape_.gathers()) {
       gather();
-      if (method == "unfused") run_plain(gathered_.tensor());
+      if (computes) run_plain(gathered_.tensor());
     } else {
-      if (method == "unfused") run_plain(x_.tensor());
+      if (computes) run_plain(x_.tensor());
       reduce();
     }
   }
 
-  /// Largest difference between the results of fused and unfused, over the size of the values.
-  double difference() const {
+  double difference() const override {
     double worst = 0;
-    const Operand& plain = shape_.gathers ? whole_ : plain_y_;
-    const int64_t elements = fused_y_.tensor().num_elements();
-    for (int64_t i = 0; i < elements; i += 7)
-      worst = std::max(worst, std::abs(fused_y_.value(i) - plain.value(i)) / (1 + std::abs(plain.value(i))));
+    const Operand& plain = shape_.gathers() ? whole_ : plain_y_;
+    for (int64_t i = 0; i < fused_y_.tensor().num_elements(); i += 7) {
+      const double error = std::abs(fused_y_.value(i) - plain.value(i)) / (1 + std::abs(plain.value(i)));
+      worst = std::isnan(error) ? 1e9 : std::max(worst, error);
+    }
     return worst;
   }
 
-  void check() const {
+  void check() const override {
     if (const auto record = waiting_->abort_record()) throw Error(ErrorCode::aborted, record->text());
   }
 
  private:
-  int64_t own_rows() const { return shape_.first_row(rank_ + 1) - shape_.first_row(rank_); }
-
   void run_fused(Channel& channel) {
-    const int64_t first = shape_.first_row(rank_);
-    const Tensor x = shape_.gathers ? rows_of(x_, first, own_rows()) : x_.tensor();
+    const Tensor x = shape_.gathers() ? rows_of(x_, shape_.first_row(rank_), shape_.own_rows(rank_)) : x_.tensor();
     const auto own = channel.tensors();
     const Tensor tensors[] = {x, w_.tensor(), fused_y_.tensor(), own[0], own[1], own[2]};
     fused_.handle(tensors, shape_.m, std::array<int64_t, 1>{});
@@ -136,148 +130,72 @@ class RankBench {
     plain_.handle(tensors, shape_.m);
   }
 
-  void gather() {
+  ProductRacer& racer(size_t rank) { return static_cast<ProductRacer&>(*meeting_.racers[rank]); }
+
+  /// This rank's rows of `from` to all ranks' operands.
+  void give(const Operand& from, Operand ProductRacer::*to) {
     const int64_t first = shape_.first_row(rank_);
-    const Tensor own = rows_of(x_, first, own_rows());
-    const size_t bytes = static_cast<size_t>(own.num_elements() * dtype_bytes(own.dtype));
-    for (RankBench* peer : ranks_) std::memcpy(rows_of(peer->gathered_, first, own_rows()).data, own.data, bytes);
-    meeting_.arrive_and_wait();
+    const Tensor own = rows_of(from, first, shape_.own_rows(rank_));
+    for (size_t peer = 0; peer < kRaceRanks; ++peer) {
+      void* there = rows_of(racer(peer).*to, first, own.sizes[0]).data;
+      if (there != own.data)
+        std::memcpy(there, own.data, static_cast<size_t>(own.num_elements() * dtype_bytes(own.dtype)));
+    }
+    meeting_.barrier.arrive_and_wait();
   }
 
+  void gather() { give(x_, &ProductRacer::gathered_); }
+
   void reduce() {
-    meeting_.arrive_and_wait();  // partial sums of all ranks are there
-    const int64_t first = shape_.first_row(rank_) * shape_.n, count = own_rows() * shape_.n;
+    meeting_.barrier.arrive_and_wait();  // partial sums of all ranks are there
+    const int64_t first = shape_.first_row(rank_) * shape_.n, count = shape_.own_rows(rank_) * shape_.n;
+    const int64_t at = shape_.kind == Kind::scatter ? 0 : first;
     if (shape_.dtype == DType::f32) {
-      auto* to = plain_y_.as<float>();
-      std::memcpy(to, ranks_[0]->whole_.as<float>() + first, static_cast<size_t>(count) * sizeof(float));
-      for (size_t r = 1; r < ranks_.size(); ++r) {
-        const float* from = ranks_[r]->whole_.as<float>() + first;
-        for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-      }
+      const float *a = racer(0).whole_.as<float>() + first, *b = racer(1).whole_.as<float>() + first;
+      auto* to = plain_y_.as<float>() + at;
+      for (int64_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
     } else {
-      const uint16_t *a = ranks_[0]->whole_.as<uint16_t>() + first, *b = ranks_[1]->whole_.as<uint16_t>() + first;
-      auto* to = plain_y_.as<uint16_t>();
+      const uint16_t *a = racer(0).whole_.as<uint16_t>() + first, *b = racer(1).whole_.as<uint16_t>() + first;
+      auto* to = plain_y_.as<uint16_t>() + at;
       for (int64_t i = 0; i < count; ++i) to[i] = f32_to_bf16(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
     }
-    meeting_.arrive_and_wait();  // and have been read
+    meeting_.barrier.arrive_and_wait();  // and have been read
+    if (shape_.kind == Kind::all_reduce) give(plain_y_, &ProductRacer::plain_y_);
   }
 
   const Shape shape_;
-  std::vector<RankBench*>& ranks_;
-  std::barrier<>& meeting_;
+  const Meeting meeting_;
   const int rank_;
   Operand x_, w_, gathered_, whole_, fused_y_, plain_y_;
   TunedHandle plain_, fused_;
   std::unique_ptr<Channel> waiting_, preset_;
 };
 
-/// Seconds of each method, by round: of the slowest rank.
-using Times = std::vector<std::vector<double>>;
-
-class Race {
- public:
-  Race(const Environment& environment, const Shape& shape, const std::vector<std::string>& methods, int rounds)
-      : environment_(environment), shape_(shape), methods_(methods), rounds_(rounds) {}
-
-  Times run() {
-    auto fabrics = make_thread_fabric(kRanks);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank)
-      threads.emplace_back([&, rank] {
-        try {
-          race(*fabrics[static_cast<size_t>(rank)]);
-        } catch (const std::exception& error) {
-          // the other rank waits at the barrier: a benchmark that cannot go on ends the program
-          fmt::print(stderr, "seqtile bench: {}\n", error.what());
-          std::exit(3);
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    Times slowest = times_[0];
-    for (size_t method = 0; method < slowest.size(); ++method)
-      for (size_t round = 0; round < slowest[method].size(); ++round)
-        for (const Times& times : times_)
-          slowest[method][round] = std::max(slowest[method][round], times[method][round]);
-    return slowest;
-  }
-  double max_error() const { return max_error_; }
-
- private:
-  void race(Fabric& fabric) {
-    const auto rank = static_cast<size_t>(fabric.rank());
-    RankBench bench(environment_, shape_, fabric, ranks_, meeting_);
-    ranks_[rank] = &bench;
-    meeting_.arrive_and_wait();
-    bench.run("unfused");
-    bench.run("fused");
-    bench.check();
-    if (rank == 0) max_error_ = bench.difference();
-    times_[rank].assign(methods_.size(), {});
-    std::mt19937 random(11);  // the same on all ranks
-    std::vector<size_t> order(methods_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (int round = -1; round < rounds_; ++round) {
-      std::shuffle(order.begin(), order.end(), random);
-      for (const size_t method : order) {
-        meeting_.arrive_and_wait();
-        const auto start = Clock::now();
-        bench.run(methods_[method]);
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        if (round >= 0) times_[rank][method].push_back(seconds);
-      }
-    }
-    bench.check();
-    meeting_.arrive_and_wait();
-  }
-
-  const Environment& environment_;
-  const Shape shape_;
-  const std::vector<std::string>& methods_;
-  const int rounds_;
-  std::vector<RankBench*> ranks_ = std::vector<RankBench*>(kRanks);
-  std::barrier<> meeting_{kRanks};
-  Times times_[kRanks];
-  double max_error_ = 0;
-};
-
-/// Of the rounds of two methods, side by side.
-double ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
-  return median(ratios);
-}
-
-std::vector<Result> run_case(const Environment& environment, const Shape& shape,
-                             const std::vector<std::string>& selected, const RunOptions& options) {
-  const kernels::Linear linear{.n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype};
-  environment.prepare_tuned(linear.workload(), shape.m);
-  environment.prepare_tuned(RankBench::workload_of(shape), shape.m);
-  Race race(environment, shape, selected, options.rounds);
-  const Times times = race.run();
-  std::vector<Result> results;
-  for (size_t i = 0; i < selected.size(); ++i) {
-    Result result;
-    result.implementation = selected[i];
-    result.seconds = times[i];
-    result.calls = options.rounds;
-    result.max_error = race.max_error();
-    results.push_back(std::move(result));
-  }
-  const auto find = [&](const char* name) {
-    const auto found = std::ranges::find(selected, name);
-    return found == selected.end() ? nullptr : &times[static_cast<size_t>(found - selected.begin())];
+std::vector<Result> run_case(Environment& environment, const Shape& shape, const std::vector<std::string>& selected,
+                             const RunOptions& options) {
+  environment.prepare_tuned(linear_workload(shape), shape.m);
+  environment.prepare_tuned(fused_workload(shape), shape.m);
+  RankRace race;
+  race.enter = [&](const Meeting& meeting) { return std::make_unique<ProductRacer>(environment, shape, meeting); };
+  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // unfused rounds the partial sums to 16 bits
+  race.operation = kOperations[static_cast<int>(shape.kind)];
+  race.dtype = shape.dtype, race.m = shape.m, race.n = shape.n, race.k = shape.k;
+  const bool has_gloo = std::ranges::find(selected, "gloo") != selected.end();
+  std::vector<Result> results = race_ranks(race, selected, options.rounds, has_gloo ? &environment.gloo() : nullptr);
+  const auto fused = std::ranges::find(results, "fused", &Result::implementation);
+  if (fused == results.end()) return results;
+  const auto compare = [&](const char* counter, const char* method, bool is_inverse) {
+    const auto other = std::ranges::find(results, method, &Result::implementation);
+    if (other != results.end())
+      fused->counters[counter] = is_inverse ? median_ratio(*other, *fused) : median_ratio(*fused, *other);
   };
-  const auto *fused = find("fused"), *unfused = find("unfused"), *gemm = find("compute_lower_bound"),
-             *comms = find("comms_lower_bound");
-  for (Result& result : results) {
-    if (result.implementation != "fused") continue;
-    if (unfused) result.counters["unfused_over_fused"] = ratio(*unfused, *fused);
-    if (gemm) result.counters["fused_over_gemm"] = ratio(*fused, *gemm);
-    if (gemm && comms) {
-      const double exposed = median(*fused) - median(*gemm);
-      result.counters["overlap_efficiency"] = 1 - exposed / median(*comms);
-    }
-  }
+  compare("fused_over_gemm", "compute_lower_bound", false);
+  compare("unfused_over_fused", "unfused", true);
+  compare("gloo_over_fused", "gloo", true);
+  const auto nowait = std::ranges::find(results, "fused_nowait", &Result::implementation);
+  const auto gemm = std::ranges::find(results, "compute_lower_bound", &Result::implementation);
+  if (nowait != results.end() && gemm != results.end())
+    fused->counters["nowait_over_gemm"] = median_ratio(*nowait, *gemm);
   return results;
 }
 
@@ -288,21 +206,25 @@ void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
     int64_t n, k;
     std::vector<int64_t> lengths;
   };
+  // llama_07B's and llama_70B's projections, and a shape that is bound by communication.
   const Layer layers[] = {
       {4096, 4096, {256, 512, 1024, 2048, 4096}}, {14336, 4096, {256, 1024, 4096}}, {1024, 1024, {8192}}};
-  for (const bool gathers : {true, false})
+  std::vector<std::string> methods = {"fused", "fused_nowait", "unfused", "compute_lower_bound", "comms_lower_bound"};
+  if (environment.has_torch()) methods.push_back("gloo");
+  for (const Kind kind : {Kind::gather, Kind::scatter, Kind::all_reduce})
     for (const DType dtype : {DType::bf16, DType::f32})
       for (const Layer& layer : layers)
         for (const int64_t m : layer.lengths) {
-          const Shape shape{gathers, dtype, m, gathers ? layer.n : layer.k, gathers ? layer.k : layer.n};
+          const bool gathers = kind == Kind::gather;
+          const Shape shape{kind, dtype, m, gathers ? layer.n : layer.k, gathers ? layer.k : layer.n};
           Case item;
-          item.operation = gathers ? "fused_allgather_and_linear" : "fused_linear_and_reducescatter";
+          item.operation = kOperations[static_cast<int>(kind)];
           item.dtype = dtype_name(dtype);
-          item.shape = fmt::format("m{}_n{}_k{}_p{}", m, shape.n, shape.k, kRanks);
+          item.shape = fmt::format("m{}_n{}_k{}_p{}", m, shape.n, shape.k, kRaceRanks);
           item.group = m >= 1024 ? "m1024.." : "m256..512";
-          const double rows = static_cast<double>(m), columns = static_cast<double>(shape.n * shape.k) / kRanks;
+          const double rows = static_cast<double>(m), columns = static_cast<double>(shape.n * shape.k) / kRaceRanks;
           item.work = {2 * rows * columns, columns * static_cast<double>(dtype_bytes(dtype)), 0, dtype};
-          item.implementations = kMethods;
+          item.implementations = methods;
           item.run = [&environment, shape](const Case&, const std::vector<std::string>& selected,
                                            const RunOptions& options) {
             return run_case(environment, shape, selected, options);

@@ -16,8 +16,10 @@ void add_row_cases(std::vector<Case>& cases, Environment& environment);
 void add_host_cases(std::vector<Case>& cases, Environment& environment);
 /// Launches on the PTX machine, with and without its checks.
 void add_simulate_cases(std::vector<Case>& cases, Environment& environment);
-/// What a bucket's record costs against exhaustive search at lengths that were not tuned.
+/// Products that communicate inside their launch; collectives.
 void add_seqpar_cases(std::vector<Case>& cases, Environment& environment);
+void add_collective_cases(std::vector<Case>& cases, Environment& environment);
+/// What a bucket's record costs against exhaustive search at lengths that were not tuned.
 void add_regret_cases(std::vector<Case>& cases, Environment& environment);
 
 }  // namespace seqtile::bench

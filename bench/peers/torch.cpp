@@ -2,21 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peers/torch.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/peers/child.h"
 #include "jit/error.h"
-
-extern char** environ;
 
 namespace seqtile::bench {
 namespace {
@@ -46,59 +39,6 @@ class SharedFile {
 
  private:
   std::string path_;
-};
-
-class Child {
- public:
-  Child(const std::string& python, const std::string& script) {
-    int to_child[2], from_child[2];
-    if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0) {
-      throw Error(ErrorCode::io, std::string("bench: no pipe for PyTorch: ") + std::strerror(errno));
-    }
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
-    std::string arguments[] = {python, "-u", script};
-    char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
-    const int status = posix_spawnp(&pid_, python.c_str(), &actions, nullptr, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(to_child[0]);
-    close(from_child[1]);
-    input_ = fdopen(to_child[1], "w");
-    output_ = fdopen(from_child[0], "r");
-    if (status != 0) throw Error(ErrorCode::io, "bench: --torch " + python + ": " + std::strerror(status));
-  }
-  ~Child() {
-    if (input_) std::fclose(input_);  // the child ends when its input does
-    if (output_) std::fclose(output_);
-    if (pid_ > 0) waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  json receive() {
-    char* line = nullptr;
-    size_t capacity = 0;
-    const ssize_t length = getline(&line, &capacity, output_);
-    const json reply = length > 0 ? json::parse(line, line + length, nullptr, false) : json(json::value_t::discarded);
-    std::free(line);
-    if (reply.is_discarded()) throw Error(ErrorCode::io, "bench: PyTorch's process ended or answered no JSON");
-    if (reply.contains("error")) {
-      throw Error(ErrorCode::unsupported, "PyTorch: " + reply["error"].get<std::string>());
-    }
-    return reply;
-  }
-  json ask(const json& command) {
-    std::fprintf(input_, "%s\n", command.dump().c_str());
-    std::fflush(input_);
-    return receive();
-  }
-
- private:
-  pid_t pid_ = -1;
-  FILE* input_ = nullptr;
-  FILE* output_ = nullptr;
 };
 
 class TorchContestant : public Contestant {
@@ -148,7 +88,7 @@ class TorchContestant : public Contestant {
 
 class StartedTorch : public TorchPeer {
  public:
-  StartedTorch(const std::string& python, const std::string& script) : child_(python, script) {
+  explicit StartedTorch(const std::string& python) : child_(python, "torch_peer.py") {
     version_ = child_.receive().at("version").get<std::string>();
   }
   std::string version() const override { return version_; }
@@ -163,10 +103,6 @@ class StartedTorch : public TorchPeer {
 
 }  // namespace
 
-std::unique_ptr<TorchPeer> start_torch(const std::string& python) {
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  signal(SIGPIPE, SIG_IGN);  // a child that died is an error message, not the end of the run
-  return std::make_unique<StartedTorch>(python, (folder / "torch_peer.py").string());
-}
+std::unique_ptr<TorchPeer> start_torch(const std::string& python) { return std::make_unique<StartedTorch>(python); }
 
 }  // namespace seqtile::bench

@@ -1,0 +1,69 @@
+// bench/peers/child.cpp -- see child.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/peers/child.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "jit/error.h"
+
+extern char** environ;
+
+namespace seqtile::bench {
+
+using nlohmann::json;
+
+Child::Child(const std::string& python, const std::string& script) {
+  signal(SIGPIPE, SIG_IGN);  // a child that died is an error message, not the end of the run
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / script;
+  int to_child[2], from_child[2];
+  if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0)
+    throw Error(ErrorCode::io, std::string("bench: no pipe for PyTorch: ") + std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
+  std::string arguments[] = {python, "-u", path};
+  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
+  const int status = posix_spawnp(&pid_, python.c_str(), &actions, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(to_child[0]);
+  close(from_child[1]);
+  input_ = fdopen(to_child[1], "w");
+  output_ = fdopen(from_child[0], "r");
+  if (status != 0) throw Error(ErrorCode::io, "bench: --torch " + python + ": " + std::strerror(status));
+}
+
+Child::~Child() {
+  if (input_) std::fclose(input_);  // the child ends when its input does
+  if (output_) std::fclose(output_);
+  if (pid_ > 0) waitpid(pid_, nullptr, 0);
+}
+
+json Child::receive() {
+  char* line = nullptr;
+  size_t capacity = 0;
+  const ssize_t length = getline(&line, &capacity, output_);
+  const json reply = length > 0 ? json::parse(line, line + length, nullptr, false) : json(json::value_t::discarded);
+  std::free(line);
+  if (reply.is_discarded()) throw Error(ErrorCode::io, "bench: PyTorch's process ended or answered no JSON");
+  if (reply.contains("error")) throw Error(ErrorCode::unsupported, "PyTorch: " + reply["error"].get<std::string>());
+  return reply;
+}
+
+json Child::ask(const json& command) {
+  std::fprintf(input_, "%s\n", command.dump().c_str());
+  std::fflush(input_);
+  return receive();
+}
+
+}  // namespace seqtile::bench

@@ -1,0 +1,135 @@
+// bench/rank_race.cpp -- see rank_race.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/rank_race.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "bench/stats.h"
+
+namespace seqtile::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Track {
+ public:
+  Track(const RankRace& race, const std::vector<std::string>& methods, int rounds, Child* gloo)
+      : race_(race), methods_(methods), rounds_(rounds), gloo_(gloo), seconds_(kRaceRanks) {
+    for (auto& of_rank : seconds_) of_rank.resize(methods.size());
+    if (gloo)
+      gloo->ask({{"command", "prepare"},
+                 {"dtype", std::string(dtype_name(race.dtype))},
+                 {"m", race.m},
+                 {"n", race.n},
+                 {"k", race.k}});
+  }
+
+  void run() {
+    auto fabrics = make_thread_fabric(kRaceRanks);
+    std::vector<std::thread> threads;
+    for (const auto& fabric : fabrics)
+      threads.emplace_back([&] {
+        try {
+          run_rank(*fabric);
+        } catch (const std::exception& error) {
+          // the other rank waits at the barrier: a benchmark that cannot go on ends the program
+          fmt::print(stderr, "seqtile bench: {}\n", error.what());
+          std::_Exit(3);
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::vector<Result> results() const {
+    std::vector<Result> results;
+    for (size_t method = 0; method < methods_.size(); ++method) {
+      Result result;
+      result.implementation = methods_[method];
+      result.calls = rounds_;
+      result.max_error = difference_;
+      for (int round = 0; round < rounds_; ++round) {
+        double slowest = 0;
+        for (const auto& of_rank : seconds_) slowest = std::max(slowest, of_rank[method][static_cast<size_t>(round)]);
+        result.seconds.push_back(slowest);
+      }
+      if (difference_ > race_.difference_limit) {
+        result.failure = fmt::format("fused and unfused differ by {:.3g}, at most {:.3g} is expected", difference_,
+                                     race_.difference_limit);
+        result.seconds.clear();
+      }
+      results.push_back(std::move(result));
+    }
+    return results;
+  }
+
+ private:
+  void run_rank(Fabric& fabric) {
+    const auto rank = static_cast<size_t>(fabric.rank());
+    const auto racer = race_.enter({fabric, racers_, barrier_});
+    racers_[rank] = racer.get();
+    barrier_.arrive_and_wait();
+    racer->run("unfused");
+    racer->run("fused");
+    racer->check();
+    barrier_.arrive_and_wait();
+    if (rank == 0) difference_ = racer->difference();
+    std::mt19937 random(11);  // the same on all ranks
+    std::vector<size_t> order(methods_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (int round = -1; round < rounds_; ++round) {
+      std::shuffle(order.begin(), order.end(), random);
+      for (const size_t method : order) {
+        const double seconds = time(*racer, methods_[method], rank);
+        if (round >= 0) seconds_[rank][method].push_back(seconds);
+      }
+    }
+    racer->check();
+    barrier_.arrive_and_wait();
+  }
+
+  double time(Racer& racer, const std::string& method, size_t rank) {
+    barrier_.arrive_and_wait();
+    if (method == "gloo") {
+      double seconds = 0;
+      if (rank == 0) seconds = gloo_->ask({{"command", "run"}, {"operation", race_.operation}}).at("seconds");
+      barrier_.arrive_and_wait();  // asleep: gloo's processes need both cores
+      return seconds;
+    }
+    const auto start = Clock::now();
+    racer.run(method);
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  const RankRace& race_;
+  const std::vector<std::string>& methods_;
+  const int rounds_;
+  Child* gloo_;
+  std::vector<Racer*> racers_ = std::vector<Racer*>(kRaceRanks);
+  std::barrier<> barrier_{kRaceRanks};
+  std::vector<std::vector<std::vector<double>>> seconds_;  ///< [rank][method][round]
+  double difference_ = 0;
+};
+
+}  // namespace
+
+std::vector<Result> race_ranks(const RankRace& race, const std::vector<std::string>& methods, int rounds, Child* gloo) {
+  Track track(race, methods, rounds, gloo);
+  track.run();
+  return track.results();
+}
+
+double median_ratio(const Result& a, const Result& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.seconds.size() && i < b.seconds.size(); ++i) ratios.push_back(a.seconds[i] / b.seconds[i]);
+  return ratios.empty() ? 0 : median(ratios);
+}
+
+}  // namespace seqtile::bench
