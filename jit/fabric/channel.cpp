@@ -153,6 +153,9 @@ std::optional<AbortRecord> Channel::abort_record() {
 }
 
 std::string AbortRecord::text() const {
+  if (kind == channel::aborted && operation == 0)
+    return fmt::format("rank {} was told by rank {}, which gave up near epoch {}; its record says why", rank, peer,
+                       epoch);
   const char* why = kind == channel::mismatch    ? "which runs another operation or length"
                     : kind == channel::timed_out ? "which did not answer before the deadline"
                     : kind == channel::peer_died ? "which has died"
