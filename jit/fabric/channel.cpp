@@ -156,6 +156,11 @@ std::string AbortRecord::text() const {
   if (kind == channel::aborted && operation == 0)
     return fmt::format("rank {} was told by rank {}, which gave up near epoch {}; its record says why", rank, peer,
                        epoch);
+  if (kind == channel::too_long)
+    return fmt::format(
+        "rank {} was called with {} rows, more than its plan's one-shot form has room for: operation "
+        "{:#x}, epoch {}; record a plan for this length",
+        rank, seen, static_cast<uint64_t>(operation), epoch);
   const char* why = kind == channel::mismatch    ? "which runs another operation or length"
                     : kind == channel::timed_out ? "which did not answer before the deadline"
                     : kind == channel::peer_died ? "which has died"

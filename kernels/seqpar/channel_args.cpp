@@ -34,7 +34,7 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
   ExchangeShape until = shape;
   until.phases.resize(static_cast<size_t>(phase) + 1);
   const int64_t first = staging_bytes(before, capacity);
-  return {first, (staging_bytes(until, capacity) - first) / shape.world_size};
+  return {first, (staging_bytes(until, capacity) - first) / num_segments(until.phases.back(), shape.world_size)};
 }
 
 /// Both parities hold the same, so that every launch computes the same.
@@ -44,7 +44,8 @@ void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t cap
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
     const DType dtype = shape.phases[phase].dtype;
-    const Tensor segments = make_tensor(base + first, dtype, {stride * shape.world_size / dtype_bytes(dtype)});
+    const int64_t bytes = stride * num_segments(shape.phases[phase], shape.world_size);
+    const Tensor segments = make_tensor(base + first, dtype, {bytes / dtype_bytes(dtype)});
     fill_normal(segments, 0, 1, seed + phase);
   }
   std::memcpy(base + parity_bytes, base, static_cast<size_t>(parity_bytes));
@@ -111,12 +112,32 @@ bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& s
   return true;
 }
 
-std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
+namespace {
+
+/// Rows [0, rows) of a segment.
+Tensor staged_segment(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t rows,
+                      int parity) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  const Tensor segment = make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + first + source * stride,
-                                     what.dtype, {row + 1, what.columns});
-  return read_row(segment, row);
+  const Tensor& staging = find(problem, "staging");
+  const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
+  return make_tensor(static_cast<std::byte*>(staging.data) + parity * (staging.sizes[0] / 4) + first + segment,
+                     what.dtype, {rows, what.columns});
+}
+
+}  // namespace
+
+std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
+  return read_row(staged_segment(problem, shape, phase, source, row + 1, 0), row);
+}
+
+void write_staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row,
+                      const std::vector<double>& values) {
+  for (int parity = 0; parity < 2; ++parity) {
+    const Tensor segment = staged_segment(problem, shape, phase, source, row + 1, parity);
+    for (size_t i = 0; i < values.size(); ++i)
+      write_element(segment, row * segment.sizes[1] + static_cast<int64_t>(i), values[i]);
+  }
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -35,5 +35,8 @@ bool fill_channel_arg(const autotune::Problem& problem, size_t arg, const Exchan
 /// Row `row` of the segment of `source` in the staging of a problem that fill_channel_arg() has filled.
 std::vector<double> staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source,
                                int64_t row);
+/// Both parities get the row.
+void write_staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row,
+                      const std::vector<double>& values);
 
 }  // namespace seqtile::kernels::seqpar

@@ -5,11 +5,24 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
+#include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/fused_op.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
 
+ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
+  const bool has_product = workload.fields.contains("k");
+  return needs_of((has_product ? linear_exchange : collective_exchange)(workload, kSmallestChunk), capacity);
+}
+
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+void check_length(const Channel& channel, const char* what, int64_t length) {
+  if (length > channel.options().capacity)
+    refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
+                       channel.options().capacity));
+}
 
 }  // namespace
 
@@ -45,13 +58,20 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
 
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length) {
   const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
-  if (length > channel.options().capacity)
-    refuse(fmt::format("length {} is above the channel's capacity {}; Channel::reserve() more", length,
-                       channel.options().capacity));
+  check_length(channel, "length", length);
   const int64_t owned = (rank + 1) * length / size - rank * length / size;
-  if (rows != owned)
+  if (name && rows != owned)
     refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
                        length, rows));
+}
+
+void check_captured_rows(const Channel& channel, const char* name, int64_t rows, int64_t capacity) {
+  check_length(channel, "capacity", capacity);
+  const int size = channel.fabric().world_size();
+  const int64_t most = (capacity + size - 1) / size;
+  if (name && rows < most)
+    refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}", name,
+                       capacity, size, most, rows));
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -26,9 +26,12 @@ ChannelOptions channel_options(const std::vector<autotune::Workload>& operations
 /// Errors: invalid_argument where the channel cannot carry the operation: another world size or kind of fabric, too
 /// little staging.
 void check_channel(const autotune::Workload& workload, const Channel& channel);
-/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name` has not the
-/// rows that it owns.
+/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name`, where one
+/// is cut, has not the rows that it owns.
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length);
+/// Errors: invalid_argument where the capacity is above the channel's, or `rows` are fewer than a rank owns at some
+/// length up to it.
+void check_captured_rows(const Channel& channel, const char* name, int64_t rows, int64_t capacity);
 
 template <class Op>
 class FusedHandle {
@@ -53,14 +56,34 @@ class FusedHandle {
   /// do wrong shows in Channel::abort_record(), and as NaN in the outputs.
   void operator()(const typename Op::Args& args, int64_t length, Stream stream = {}) const {
     check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
-    Call call = Op::pack(args, length);
-    for (const Tensor& tensor : channel_->tensors()) call.add(tensor);
     channel_->use(stream);
-    handle_(call.tensors(), length, {&number_, 1}, stream);
+    handle_(pack(args, length).tensors(), length, {&number_, 1}, stream);
+  }
+  /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
+  void call_as(int64_t capacity, const typename Op::Args& args, int64_t length, Stream stream = {}) const {
+    check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
+    channel_->use(stream);
+    handle_.call_as(capacity, pack(args, length).tensors(), length, {&number_, 1}, stream);
+  }
+  /// Handle::capture: one launch for every length from 0 up to `capacity`, each replay an epoch of the channel like any
+  /// call. Tensors of own rows have ceil(capacity / P) of them on every rank, as a rank may own more rows at one length
+  /// than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
+  /// check_captured_rows().
+  [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, int64_t capacity,
+                                                    const int64_t* device_length, Stream stream) const {
+    check_captured_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), capacity);
+    channel_->use(stream);
+    return handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {&number_, 1}, stream);
   }
   const Handle& handle() const { return handle_; }
 
  private:
+  Call pack(const typename Op::Args& args, int64_t length) const {
+    Call call = Op::pack(args, length);
+    for (const Tensor& tensor : channel_->tensors()) call.add(tensor);
+    return call;
+  }
+
   autotune::Workload workload_;
   Channel* channel_;
   int64_t number_;  ///< tells operations apart whose static arguments are the same

@@ -8,6 +8,7 @@
 
 #include "jit/fabric/agreement.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/fused_op.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
