@@ -60,7 +60,8 @@ class Channel {
   int64_t add_operation() { return num_operations_++; }
   /// Launches that have ended. Waits for those before.
   uint64_t epoch();
-  /// Nothing where all is well. Where another rank gave up first, its record is the more telling one.
+  /// Nothing where all is well. Where another rank gave up first, its record is the more telling one; the own operation
+  /// is 0 where no program here has waited in vain.
   std::optional<AbortRecord> abort_record();
 
  private:

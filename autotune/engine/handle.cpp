@@ -162,6 +162,7 @@ void Handle::State::refuse_length(int64_t length) const {
 }
 
 void Handle::State::refuse_miss(int64_t length) const {
+  if (base_ && length > base_->max_length_) base_->refuse_length(length);
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{} at length {}: {}; tune it with `{}`, or open the engine with another miss policy",
                           op_.name, length, miss_reason(length),

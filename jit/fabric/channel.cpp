@@ -153,6 +153,9 @@ std::optional<AbortRecord> Channel::abort_record() {
 }
 
 std::string AbortRecord::text() const {
+  if (kind == channel::aborted && operation == 0)
+    return fmt::format("rank {} was told by rank {}, which gave up near epoch {}; its record says why", rank, peer,
+                       epoch);
   if (kind == channel::too_long)
     return fmt::format(
         "rank {} was called with {} rows, more than its plan's one-shot form has room for: operation "

@@ -214,3 +214,29 @@ TEST_CASE("engine: equal workloads share their plans, and handles outlive their 
   engine.reset();
   CHECK(call_block(world, first, 20) == 8);
 }
+
+TEST_CASE("engine: a fixed handle keeps to its choices, whatever stores and policies do", "[autotune][engine]") {
+  FakeWorld world;
+  world.record(20, 8);
+  for (const MissPolicy policy : {MissPolicy::nearest, MissPolicy::background, MissPolicy::tune}) {
+    const auto engine = world.open(policy);
+    const Handle handle = engine->prepare(world.workload);
+    Handle::Choices choices = handle.choices();
+    CHECK(choices[autotune::bucket_index(16)].has_value() == (policy != MissPolicy::tune));
+    choices[autotune::bucket_index(16)] = autotune::Config{{"block", int64_t{64}}};
+    choices[autotune::bucket_index(40)].reset();
+    const Handle fixed = handle.fixed(choices);
+    world.record(20, policy == MissPolicy::nearest ? 16 : 8);
+    engine->refresh();
+    CHECK(call_block(world, fixed, 20) == 8);
+    CHECK(fixed.explain(20).origin == "tuned");
+    CHECK(call_block(world, fixed, 16) == 64);
+    CHECK(fixed.explain(16).origin == "given");
+    CHECK_THAT(call_error(fixed, 40), Contains("scale_rows at length 40"));
+    CHECK(engine->counters().tunings == 0);
+    world.record(20, 8);
+  }
+  const auto engine = world.open(MissPolicy::nearest);
+  CHECK_THAT(call_error(engine->prepare(world.workload).fixed({}), 20), Contains("its plans are fixed"));
+  CHECK_THROWS_WITH(Handle().fixed({}), Contains("the handle is empty"));
+}

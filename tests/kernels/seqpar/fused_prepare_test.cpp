@@ -1,0 +1,127 @@
+// tests/kernels/seqpar/fused_prepare_test.cpp -- what ranks must agree on before they serve a fused operation.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/sharded_layers.h"
+
+using namespace seqtile;
+using namespace seqtile::testing;
+
+TEST_CASE("fused prepare: static arguments that differ are one line on every rank", "[seqpar]") {
+  const Home home;
+  const auto refused = [&](const std::string& part, const std::function<void(FusedAllgatherAndLinear&)>& change) {
+    for (const char* kind : kKinds)
+      check_all(on_ranks(kind, 3,
+                         [&](Fabric& fabric) {
+                           const auto engine = home.engine(fabric, "tuning.db", MissPolicy::strict);
+                           Channel channel(fabric, channel_for(fabric));
+                           FusedAllgatherAndLinear op = up_op(fabric);
+                           if (fabric.rank() == 1) change(op);
+                           const FusedHandle handle(*engine, op, channel);
+                         }),
+                part);
+  };
+  using Op = FusedAllgatherAndLinear;
+  refused("a fused operation: k is 25 on rank 1 and 24 on rank 0", [](Op& op) { op.k = 25; });
+  refused("a fused operation: dtype is bf16 on rank 1 and f32 on rank 0", [](Op& op) { op.dtype = DType::bf16; });
+  refused("a fused operation: bias is 1 on rank 1 and 0 on rank 0", [](Op& op) { op.bias = true; });
+  refused("a fused operation: weights is 2 on rank 1 and 1 on rank 0", [](Op& op) { op.n2 = 8; });
+  refused("a fused operation: world_size is 2 on rank 1 and 3 on rank 0", [](Op& op) { op.world_size = 2; });
+  refused("a fused operation: fabric is sim:sm_80 on rank 1", [](Op& op) { op.fabric = "sim:sm_80"; });
+  for (const char* kind : kKinds)
+    check_all(on_ranks(kind, 2,
+                       [&](Fabric& fabric) {
+                         const auto engine = home.engine(fabric, "tuning.db", MissPolicy::strict);
+                         Channel channel(fabric, channel_for(fabric));
+                         if (fabric.rank() == 0) FusedHandle(*engine, up_op(fabric), channel);
+                         else FusedHandle(*engine, down_op(fabric), channel);
+                       }),
+              "operation is fused_linear_and_reducescatter on rank 1 and fused_allgather_and_linear on rank 0");
+}
+
+TEST_CASE("fused prepare: what does not suit the channel is one line on every rank", "[seqpar]") {
+  const Home home;
+  for (const char* kind : kKinds)
+    check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
+      const auto engine = home.engine(fabric);
+      const auto prepare = [&](const FusedAllgatherAndLinear& op, const ChannelOptions& options) {
+        Channel channel(fabric, options);
+        const FusedHandle handle(*engine, op, channel);
+      };
+      const auto needed = channel_for(fabric);
+      FusedAllgatherAndLinear op = up_op(fabric);
+      op.world_size = 3;
+      require_error("rank 0: fused_allgather_and_linear: world_size is 3, the channel's fabric has 2 ranks",
+                    [&] { prepare(op, needed); });
+      op = up_op(fabric);
+      op.fabric = "sim:sm_90a";
+      require_error(fmt::format("fabric is sim:sm_90a, the channel's is {}", kind), [&] { prepare(op, needed); });
+      require_error("rank 0: fused_allgather_and_linear: it needs",
+                    [&] { prepare(up_op(fabric), {.capacity = kCapacity, .staging_bytes = 100}); });
+    }));
+}
+
+namespace {
+
+int64_t chunk_rows(const Handle& handle) { return handle.explain(100).config.get_int("chunk_rows"); }
+
+}  // namespace
+
+TEST_CASE("fused prepare: tuning caches that differ serve right results, by rank 0's chunks", "[seqpar]") {
+  const Home home;
+  for (const char* kind : kKinds)
+    check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
+      const std::string own = fmt::format("{}{}.db", kind, fabric.rank());
+      const int64_t chunk = fabric.rank() == 0 ? 64 : 256;
+      home.store_choice(own, up_op(fabric).workload(), chunk);
+      Layers layers(home, fabric, own, MissPolicy::nearest);
+      require(chunk_rows(layers.up.handle()) == 64, "rank 0 decides");
+      require(layers.up.handle().explain(100).origin == (fabric.rank() == 0 ? "tuned" : "given"), "and it is said");
+      for (uint32_t seed = 0; seed < 20; ++seed) layers.check(seed * 7, seed);
+
+      home.store_choice(own, up_op(fabric).workload(), 256 + 64 - chunk);
+      home.store_choice(own, down_op(fabric).workload(), chunk);
+      layers.engine->refresh();
+      require(chunk_rows(layers.up.handle()) == 64, "a live handle stays as it is");
+      layers.check(130, 1);
+      layers.up.refresh(*layers.engine);
+      layers.down.refresh(*layers.engine);
+      require(chunk_rows(layers.up.handle()) == 256, "until all ranks take over what is stored");
+      require(chunk_rows(layers.down.handle()) < 256, "from rank 0");
+      for (uint32_t seed = 0; seed < 20; ++seed) layers.check(seed * 7, seed);
+      fabric.all_gather("");
+    }));
+}
+
+TEST_CASE("fused prepare: engines with other limits serve and refuse the same lengths", "[seqpar]") {
+  const Home home;
+  check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
+    EngineOptions options = home.options("none.db", MissPolicy::nearest);
+    options.max_length = fabric.rank() == 0 ? 64 : 40;
+    const auto engine = Engine::open(options, home.registry, fabric);
+    Channel channel(fabric, channel_for(fabric));
+    const FusedHandle up(*engine, up_op(fabric), channel);
+    const auto call = [&](int64_t length) {
+      const Matrix x(1, 0, first_of(fabric.rank() + 1, length, 2) - first_of(fabric.rank(), length, 2), 0, kHidden);
+      const Matrix w(2, 0, up_op(fabric).n, 0, kHidden), y(length, up_op(fabric).n);
+      up({.x = x.tensor, .w = w.tensor, .y = y.tensor}, length);
+      require(!y.is_nan(), "no NaN");
+    };
+    call(60);
+    require_error("length 100", [&] { call(100); });
+    call(64);
+    fabric.all_gather("");
+  }));
+}
+
+TEST_CASE("fused prepare: a length that rank 0 has no plan for is refused on every rank", "[seqpar]") {
+  const Home home;
+  for (const MissPolicy policy : {MissPolicy::strict, MissPolicy::tune})
+    check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
+      const std::string own = fmt::format("{}-{}.db", static_cast<int>(policy), fabric.rank());
+      if (fabric.rank() == 1) home.store_choice(own, up_op(fabric).workload(), 64);
+      Layers layers(home, fabric, own, policy);
+      require_error("fused_allgather_and_linear at length 30", [&] { layers.run_up(30, 1); });
+      require(layers.channel.epoch() == 0, "nothing was launched");
+      require(layers.engine->counters().tunings == 0, "nothing was tuned");
+      fabric.all_gather("");
+    }));
+}
