@@ -263,6 +263,7 @@ Workload FusedLinearAndReducescatter::workload() const {
 autotune::OpDef fused_allgather_and_linear() {
   autotune::OpDef op = base("fused_allgather_and_linear",
                             "gather(x) w^T with linear's epilogue, in one launch of each rank", gather_schedules);
+  op.version = 2;
   op.normalize = [](const Workload& w) { return normalize(w, false); };
   op.schema = [](const Workload& w) {
     return schema_with_channel(w, [](const autotune::ArgSpec& arg) { return arg.name == "x"; });
