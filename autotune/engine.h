@@ -56,8 +56,8 @@ struct EngineCounters {
 /// Which bucket, configuration and origin answer a length; for `explain` and tests.
 struct Explanation {
   autotune::Bucket bucket;
-  /// tuned merged default modelled pinned; "nearest <origin>"; "default" when nothing is recorded; "none" when a call
-  /// would throw (strict) or tune first (tune).
+  /// tuned merged default modelled pinned; "nearest <origin>"; "default" when nothing is recorded; "given" where
+  /// Handle::fixed() was told so; "none" when a call would throw (strict) or tune first (tune).
   std::string origin;
   autotune::Config config;
   double median_us = 0;
@@ -99,6 +99,12 @@ class Handle {
   /// Distinct configurations that serve lengths 1..top, as runs of adjacent buckets; top is the longest recorded
   /// length. Buckets that nothing serves (strict, tune) end a run and are left out.
   std::vector<std::pair<autotune::Bucket, autotune::Config>> ranges() const;
+  /// What serves each bucket now, by bucket_index(); nothing where a call would throw or tune.
+  using Choices = std::vector<std::optional<autotune::Config>>;
+  Choices choices() const;
+  /// The same operation, served by exactly these, which neither refresh() nor tuning changes; a call in a bucket
+  /// without a choice throws. Errors: compile_failed.
+  Handle fixed(const Choices& choices) const;
 
  private:
   std::shared_ptr<State> state_;

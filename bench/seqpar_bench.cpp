@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <cmath>
@@ -127,7 +128,7 @@ class RankBench {
     const Tensor x = shape_.gathers ? rows_of(x_, first, own_rows()) : x_.tensor();
     const auto own = channel.tensors();
     const Tensor tensors[] = {x, w_.tensor(), fused_y_.tensor(), own[0], own[1], own[2]};
-    fused_.handle(tensors, shape_.m);
+    fused_.handle(tensors, shape_.m, std::array<int64_t, 1>{});
   }
 
   void run_plain(const Tensor& x) {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
-// through the control block (jit/base/channel_block.h). Any thread may use it, one at a time.
+// through the control block (jit/base/channel_block.h). Any thread may use it, one at a time. A graph holds the
+// addresses of the memory that the channel had when it was captured: reset() and reserve() make it void.
 #pragma once
 #include <array>
 #include <chrono>
@@ -33,7 +34,8 @@ struct AbortRecord {
 
 class Channel {
  public:
-  /// Collective, with the same options on all ranks. Errors: invalid_argument, out_of_resources.
+  /// Collective. Errors, on all ranks alike: invalid_argument (bad options, or others than rank 0 has),
+  /// out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
 
   /// The last arguments of an operation that communicates: this rank's staging i8, its flags i64, and the control
@@ -44,6 +46,18 @@ class Channel {
   uint64_t staging_address() const { return staging_->address(fabric_.rank()); }
   int64_t staging_bytes() const { return static_cast<int64_t>(staging_->bytes()); }
   const ChannelOptions& options() const { return options_; }
+  /// Collective, when no graph is captured and no launch is in flight: room for calls of at least these rows, bytes and
+  /// flags; nothing shrinks, epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (other
+  /// values than rank 0 has), aborted (reset() it first), out_of_resources.
+  void reserve(const ChannelOptions& least);
+  /// Collective: memory of its own again, in which nothing is aborted. Waits for the launches of all ranks; epochs go
+  /// on from the highest of any. Errors: aborted (a rank has died: see survivors_of()), out_of_resources.
+  void reset();
+
+  /// Launches are about to be made on this stream. Errors: invalid_argument where earlier ones were on another.
+  void use(Stream stream);
+  /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order.
+  int64_t add_operation() { return num_operations_++; }
   /// Launches that have ended. Waits for those before.
   uint64_t epoch();
   /// Nothing where all is well. Where another rank gave up first, its record is the more telling one.
@@ -51,9 +65,13 @@ class Channel {
 
  private:
   std::array<int64_t, channel::num_words> read_block();
+  int64_t read_abort_word();
+  void renew_memory(uint64_t epoch);
 
   Fabric& fabric_;
   ChannelOptions options_;
+  std::optional<void*> stream_;  ///< of the launches so far
+  int64_t num_operations_ = 0;
   DeviceBuffer block_;
   std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;
 };

@@ -4,6 +4,7 @@
 // A Fabric is one rank's end. What is called collective, all ranks call in the same order; it returns when all have.
 // Ranks of one process must run on threads of their own, as they wait for each other.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,7 +62,13 @@ std::vector<std::unique_ptr<Fabric>> make_sim_fabric(std::string_view target, in
 /// they have joined. Errors: invalid_argument, out_of_resources.
 int make_process_world(int world_size);
 /// One rank of that world; returns when all have joined. Errors: invalid_argument (no world's descriptor, a rank that
-/// is taken or too large), aborted (a rank has ended before).
-std::unique_ptr<Fabric> join_process_fabric(int descriptor, int rank, int num_threads = 1);
+/// is taken or too large), timeout (names the ranks that have not come), aborted (a rank has ended before).
+std::unique_ptr<Fabric> join_process_fabric(int descriptor, int rank, int num_threads = 1,
+                                            std::chrono::nanoseconds timeout = std::chrono::seconds(60));
+/// Collective among the processes that live: a fabric of these alone, numbered in their old order, with the device that
+/// each has. It needs a channel and handles of its own; the old fabric and what was made of it may go.
+/// Errors: unsupported (other kinds: threads and simulated GPUs do not die alone), timeout (names the ranks that live
+/// and have not come), out_of_resources after 15 times.
+std::unique_ptr<Fabric> survivors_of(Fabric& fabric, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
 }  // namespace seqtile

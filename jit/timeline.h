@@ -24,8 +24,9 @@ struct TimelineEvent {
 
 class Timeline {
  public:
-  /// The launches that follow write; of more than `num_events` events the newest are kept. One timeline a channel,
-  /// which outlives it. Waits for the launches before. Errors: invalid_argument (num_events < 1), out_of_resources.
+  /// The launches that follow write, until the channel is reset or grows; of more than `num_events` events the newest
+  /// are kept. One timeline a channel, which outlives it. Waits for the launches before.
+  /// Errors: invalid_argument (num_events < 1), out_of_resources.
   Timeline(Channel& channel, int64_t num_events);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;

@@ -65,14 +65,18 @@ std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const
       schedule);
 }
 
-void store_result(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
+Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
   const int64_t rows = sums[0].type().shape[0], columns = sums[0].type().shape[1];
   for (size_t i = 0; s.bias && i < sums.size(); ++i)
     sums[i] = sums[i] + down(b, to_f32(b, b.load(v.bias[i], {column}, {columns})), rows, columns);
   Var result = activate(b, s.activation, sums[0]);
   if (s.gated) result = result * sums[1];
   if (s.residual) result = result + to_f32(b, b.load(v.residual, {row, column}, {rows, columns}));
-  b.store(v.y[0], {row, column}, to_storage(b, result, s.dtype));
+  return to_storage(b, result, s.dtype);
+}
+
+void store_result(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
+  b.store(v.y[0], {row, column}, result_of(b, s, v, row, column, std::move(sums)));
 }
 
 }  // namespace seqtile::kernels::linear_op

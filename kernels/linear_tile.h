@@ -25,8 +25,9 @@ int64_t column_blocks(const Shape& s, int64_t block_n);
 /// x w^T in f32 for rows [row, row + block_m) and block_n columns of the weight in first place from `column` on; of a
 /// gated pair two.
 std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column);
-/// Bias, activation, gate and residual, then the store to the output in first place. `sums` are [rows, columns] each;
-/// what lies beyond y is left out.
+/// Bias, activation, gate and residual, in the output's format. `sums` are [rows, columns] each.
+Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
+/// The same, then the store to the output in first place; what lies beyond it is left out.
 void store_result(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
 
 }  // namespace seqtile::kernels::linear_op

@@ -8,6 +8,7 @@
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
 #include "kernels/softmax.h"
@@ -26,6 +27,12 @@ autotune::Registry make_registry() {
   registry.add(embedding());
   registry.add(seqpar::fused_allgather_and_linear());
   registry.add(seqpar::fused_linear_and_reducescatter());
+  registry.add(seqpar::linear_and_allreduce());
+  registry.add(seqpar::all_gather());
+  registry.add(seqpar::reduce_scatter());
+  registry.add(seqpar::all_reduce());
+  registry.add(seqpar::all_to_all());
+  registry.add(seqpar::broadcast());
   return registry;
 }
 

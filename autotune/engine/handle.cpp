@@ -70,6 +70,11 @@ Explanation Handle::explain(int64_t length) const { return required(state_).expl
 const autotune::Workload& Handle::workload() const { return required(state_).workload; }
 const autotune::Schema& Handle::schema() const { return required(state_).schema; }
 std::vector<std::pair<Bucket, autotune::Config>> Handle::ranges() const { return required(state_).ranges(); }
+Handle::Choices Handle::choices() const { return required(state_).choices(); }
+Handle Handle::fixed(const Choices& choices) const {
+  required(state_);
+  return Handle(std::make_shared<State>(state_, choices));
+}
 
 const autotune::LaunchPlan& Handle::State::plan_for(int64_t length) {
   const PlanEntry& found = entry(length);
@@ -136,7 +141,7 @@ const autotune::LaunchPlan& Handle::State::plan_after_miss(int64_t length, const
   const int index = static_cast<int>(autotune::bucket_index(length));
   // A flag, not a queue: the caller does no more than this for the thread that tunes.
   if (core_->options.policy == MissPolicy::background) wanted_[index].store(true, std::memory_order_relaxed);
-  if (!missed->plan && core_->options.policy == MissPolicy::tune) {
+  if (!missed->plan && core_->options.policy == MissPolicy::tune && !base_) {
     tune_bucket(index, nullptr);
     missed = &entry(length);
   }
@@ -164,6 +169,7 @@ void Handle::State::refuse_miss(int64_t length) const {
 }
 
 std::string Handle::State::miss_reason(int64_t length) const {
+  if (base_) return base_->entry(length).plan ? "its plans are fixed, without this length" : base_->miss_reason(length);
   const Bucket bucket = autotune::bucket(length);
   std::lock_guard lock(mutex_);
   const int top = top_recorded();
@@ -186,7 +192,7 @@ Explanation Handle::State::explain(int64_t length) {
   const PlanEntry found = entry(length);
   Explanation result{autotune::bucket(length), "none", {}, 0, ""};
   if (found.plan) {
-    result.origin = "default";
+    result.origin = found.answer == Answer::hit ? "given" : "default";
     result.config = found.plan->config;
   }
   if (found.answer != Answer::hit) result.reason = miss_reason(length);

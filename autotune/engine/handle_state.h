@@ -23,6 +23,9 @@ struct Handle::State {
   /// Reads the decisions from the core's snapshot and makes them ready. Errors: see Engine::prepare.
   State(std::shared_ptr<autotune::EngineCore> core, const autotune::OpDef& op, autotune::Workload workload);
 
+  /// What Handle::fixed() returns: shows plans of `base` for ever.
+  State(std::shared_ptr<State> base, const Choices& choices);
+
   void call(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, Stream stream,
             int64_t plan_length);
   autotune::WorkspaceSet capture(std::span<const Tensor> tensors, int64_t capacity, const int64_t* device_length,
@@ -30,6 +33,7 @@ struct Handle::State {
   bool lookup(int64_t length);
   Explanation explain(int64_t length);
   std::vector<std::pair<autotune::Bucket, autotune::Config>> ranges() const;
+  Choices choices() const;
 
   /// Takes the decisions of the core's current snapshot over.
   void reload();
@@ -77,6 +81,7 @@ struct Handle::State {
   // without mutex_
   autotune::StoredRecord run_tuning(int index, const std::atomic<bool>* interrupt);
 
+  std::shared_ptr<State> base_;  ///< of a fixed one: owns its plans and records
   std::shared_ptr<autotune::EngineCore> core_;
   const autotune::OpDef& op_;
   const autotune::CallLayout layout_;

@@ -43,7 +43,8 @@ enum Outcome : int64_t {
   mismatch = 1,   ///< the peer runs another operation or length in this epoch
   timed_out = 2,  ///< the deadline has passed
   aborted = 3,    ///< another program or rank has given up before
-  peer_died = 4
+  peer_died = 4,
+  too_long = 5  ///< the call has more rows than its plan has room for
 };
 
 /// Waits until the i64 at `flag` is `expected`; returns an Outcome. `block` is the control block. CPUs only.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
+#include "jit/fabric/agreement.h"
 
 namespace seqtile {
 namespace {
@@ -19,42 +20,92 @@ std::vector<int64_t> initial_flags(size_t bytes, uint64_t epoch) {
   return std::vector<int64_t>(bytes / sizeof(int64_t), static_cast<int64_t>(epoch << channel::kHashBits));
 }
 
+fabric::Wishes wishes_of(const ChannelOptions& options) {
+  return {{"capacity", std::to_string(options.capacity)},
+          {"staging_bytes", std::to_string(options.staging_bytes)},
+          {"flags_per_source", std::to_string(options.flags_per_source)}};
+}
+
+std::optional<Error> problem_of(const ChannelOptions& options) {
+  if (options.capacity >= 0 && options.staging_bytes >= 0 && options.flags_per_source >= 1) return std::nullopt;
+  return Error(ErrorCode::invalid_argument,
+               fmt::format("a channel for {} rows with {} bytes of staging and {} flags of each rank: none may be "
+                           "negative, one flag is needed",
+                           options.capacity, options.staging_bytes, options.flags_per_source));
+}
+
 }  // namespace
 
 Channel::Channel(Fabric& fabric, const ChannelOptions& options)
     : fabric_(fabric), options_(options), block_(fabric.device().memory(), kBlockBytes) {
-  if (options.capacity < 0 || options.staging_bytes < 0 || options.flags_per_source < 1)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a channel for {} rows with {} bytes of staging and {} flags of each rank: none may be "
-                            "negative, one flag is needed",
-                            options.capacity, options.staging_bytes, options.flags_per_source));
-  const int64_t parity_bytes = (options.staging_bytes + 255) / 256 * 256;
-  const auto num_flags = static_cast<size_t>(2 * fabric.world_size() * options.flags_per_source);
-  staging_ = fabric.allocate(static_cast<size_t>(std::max<int64_t>(2 * parity_bytes, 256)));
-  flags_ = fabric.allocate(num_flags * channel::kFlagBytes);
-  abort_ = fabric.allocate(channel::kFlagBytes);
+  fabric::Wishes wishes = wishes_of(options);
+  wishes.emplace_back("first_epoch", std::to_string(options.first_epoch));
+  fabric::agree(fabric, "a channel", wishes, problem_of(options));
+  renew_memory(options.first_epoch);
+}
+
+void Channel::reserve(const ChannelOptions& least) {
+  std::optional<Error> problem = problem_of(least);
+  if (read_abort_word() != 0)
+    problem = Error(ErrorCode::aborted, "a channel that was aborted does not grow; reset() makes it usable again");
+  const uint64_t done = epoch();
+  fabric::Wishes wishes = wishes_of(least);
+  wishes.emplace_back("the number of launches so far", std::to_string(done));
+  fabric::agree(fabric_, "Channel::reserve", wishes, problem);
+  const auto grow = [](int64_t& has, int64_t wanted) { return wanted > has ? has = wanted, true : false; };
+  bool is_larger = grow(options_.capacity, least.capacity);
+  is_larger |= grow(options_.staging_bytes, least.staging_bytes);
+  is_larger |= grow(options_.flags_per_source, least.flags_per_source);
+  if (is_larger) renew_memory(done);
+}
+
+void Channel::reset() {
+  uint64_t done = 0;
+  for (const std::string& theirs : fabric_.all_gather(std::to_string(epoch())))
+    done = std::max<uint64_t>(done, std::stoull(theirs));
+  renew_memory(done);
+}
+
+// Collective. No rank has a launch in flight: the memory before is let go when all have come to the new one.
+void Channel::renew_memory(uint64_t epoch) {
+  const int world_size = fabric_.world_size();
+  const int64_t parity_bytes = (options_.staging_bytes + 255) / 256 * 256;
+  const auto num_flags = static_cast<size_t>(2 * world_size * options_.flags_per_source);
+  staging_ = fabric_.allocate(static_cast<size_t>(std::max<int64_t>(2 * parity_bytes, 256)));
+  flags_ = fabric_.allocate(num_flags * channel::kFlagBytes);
+  abort_ = fabric_.allocate(channel::kFlagBytes);
 
   std::array<int64_t, channel::num_words> block{};
-  block[channel::epoch] = static_cast<int64_t>(options.first_epoch);
-  block[channel::rank] = fabric.rank();
-  block[channel::capacity] = options.capacity;
-  block[channel::deadline_ns] = options.deadline.count();
+  block[channel::epoch] = static_cast<int64_t>(epoch);
+  block[channel::rank] = fabric_.rank();
+  block[channel::capacity] = options_.capacity;
+  block[channel::deadline_ns] = options_.deadline.count();
   block[channel::parity_bytes] = parity_bytes;
-  block[channel::flags_per_source] = options.flags_per_source;
-  block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric.wait_function()));
-  block[channel::wait_context] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric.wait_context()));
-  for (int peer = 0; peer < fabric.world_size(); ++peer) {
+  block[channel::flags_per_source] = options_.flags_per_source;
+  block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_function()));
+  block[channel::wait_context] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_context()));
+  for (int peer = 0; peer < world_size; ++peer) {
     int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
     words[channel::staging_address] = static_cast<int64_t>(staging_->address(peer));
     words[channel::flags_address] = static_cast<int64_t>(flags_->address(peer));
     words[channel::abort_address] = static_cast<int64_t>(abort_->address(peer));
   }
-  DeviceMemory& memory = fabric.device().memory();
+  DeviceMemory& memory = fabric_.device().memory();
   memory.copy(block_.data(), block.data(), kBlockBytes);
-  const std::vector<int64_t> flags = initial_flags(flags_->bytes(), options.first_epoch);
-  memory.copy(reinterpret_cast<void*>(flags_->address(fabric.rank())), flags.data(), flags_->bytes());
-  fabric.device().streams().synchronize({});
-  fabric.all_gather("");  // peers may store their flags from here on
+  const std::vector<int64_t> flags = initial_flags(flags_->bytes(), epoch);
+  memory.copy(reinterpret_cast<void*>(flags_->address(fabric_.rank())), flags.data(), flags_->bytes());
+  fabric_.device().streams().synchronize({});
+  stream_.reset();
+  fabric_.all_gather("");  // peers may store their flags from here on
+}
+
+void Channel::use(Stream stream) {
+  if (!stream_) stream_ = stream.handle;
+  if (*stream_ != stream.handle)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a launch on stream {} of a channel whose launches are on stream {}; a channel serves one "
+                            "stream, make another for the second",
+                            stream.handle, *stream_));
 }
 
 std::array<Tensor, 3> Channel::tensors() const {
@@ -73,11 +124,23 @@ std::array<int64_t, channel::num_words> Channel::read_block() {
   return block;
 }
 
+int64_t Channel::read_abort_word() {
+  int64_t word = 0;
+  fabric_.device().memory().copy(&word, reinterpret_cast<const void*>(abort_->address(fabric_.rank())), sizeof(word));
+  fabric_.device().streams().synchronize({});
+  return word;
+}
+
 uint64_t Channel::epoch() { return static_cast<uint64_t>(read_block()[channel::epoch]); }
 
 std::optional<AbortRecord> Channel::abort_record() {
   const auto block = read_block();
-  if (!block[channel::claim]) return std::nullopt;
+  if (!block[channel::claim]) {
+    // No program here has waited in vain, but a peer has: the outputs are NaN all the same.
+    const int64_t word = read_abort_word();
+    if (word == 0) return std::nullopt;
+    return AbortRecord{channel::aborted, 0, block[channel::epoch], fabric_.rank(), word - 1, -1, 0, 0};
+  }
   const int64_t* words = &block[channel::record];
   return AbortRecord{static_cast<channel::Outcome>(words[channel::kind]),
                      words[channel::operation],
@@ -90,6 +153,11 @@ std::optional<AbortRecord> Channel::abort_record() {
 }
 
 std::string AbortRecord::text() const {
+  if (kind == channel::too_long)
+    return fmt::format(
+        "rank {} was called with {} rows, more than its plan's one-shot form has room for: operation "
+        "{:#x}, epoch {}; record a plan for this length",
+        rank, seen, static_cast<uint64_t>(operation), epoch);
   const char* why = kind == channel::mismatch    ? "which runs another operation or length"
                     : kind == channel::timed_out ? "which did not answer before the deadline"
                     : kind == channel::peer_died ? "which has died"

@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whoever starts the ranks makes the file (memfd) and lets them inherit it: nothing is left behind when the last one
-// ends, however it ends, and the size of /dev/shm does not matter. Its first page is where the host's side of the ranks
-// meets, by the protocol of the channels: two sets of slots, single writers, everyone waits for everyone. Behind it
-// follow the symmetric buffers, the parts of all ranks side by side, mapped by each rank where it likes.
+// ends, however it ends, and the size of /dev/shm does not matter. Its first part is where the host's side of the ranks
+// meets, by the protocol of the channels: two sets of slots, single writers, everyone waits for everyone. More such
+// pages stand behind it, each for those that outlive the ranks of the one before. Then follow the symmetric buffers,
+// the parts of all ranks side by side, mapped by each rank where it likes.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <utility>
 
@@ -29,7 +32,7 @@
 namespace seqtile {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'62'61'66'65'71'73;  // "sqefab1": tells a file of another kind or version
+constexpr uint64_t kMagic = 0x32'62'61'66'65'71'73;  // "sqefab2": tells a file of another kind or version
 constexpr size_t kTextBytes = 4096;
 constexpr size_t kPage = 4096;
 
@@ -40,16 +43,20 @@ struct Slot {
 };
 
 struct MeetingPage {
-  uint64_t magic;
-  int64_t world_size;
-  std::atomic<int64_t> pids[channel::kMaxRanks];
+  uint64_t magic;                                 ///< of the first page; the others begin as zeros
+  int64_t world_size;                             ///< of the first page
+  std::atomic<int64_t> pids[channel::kMaxRanks];  ///< of the first page
   struct alignas(64) Count {
     std::atomic<uint64_t> value;
   } meetings[channel::kMaxRanks];  ///< that a rank has brought its part to
   Slot slots[2][channel::kMaxRanks];
+  std::atomic<uint64_t> leaving[channel::kMaxRanks];  ///< a rank goes to the next page: where it has free memory
+  std::atomic<uint32_t> survivors;                    ///< who does, a bit for each rank; decided once
 };
 
 constexpr size_t kMeetingBytes = (sizeof(MeetingPage) + kPage - 1) / kPage * kPage;
+constexpr int kNumPages = 16;  ///< what no rank touches takes no memory
+constexpr size_t kFirstBuffer = kNumPages * kMeetingBytes;
 
 [[noreturn]] void fail(ErrorCode code, const std::string& what) { throw Error(code, "process fabric: " + what); }
 
@@ -117,44 +124,78 @@ class Descriptor {
   int fd_;
 };
 
-/// The peers, by descriptors that become readable when a process ends.
+using Clock = std::chrono::steady_clock;
+using Timeout = std::chrono::nanoseconds;
+
+std::string list_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+/// Waits until `absent` returns no rank any more.
+void wait_for_ranks(int rank, Timeout timeout, const char* what, const std::function<std::vector<int>()>& absent) {
+  const auto start = Clock::now();
+  std::vector<int> missing;
+  const auto is_over = [&] {
+    missing = absent();
+    return missing.empty() || Clock::now() - start > timeout;
+  };
+  fabric::wait_until(is_over, nullptr);
+  if (!missing.empty())
+    fail(ErrorCode::timeout,
+         fmt::format("rank {} waited {:.3g} s for {} to {}; start all ranks, or give a longer timeout", rank,
+                     std::chrono::duration<double>(timeout).count(), list_of(missing), what));
+}
+
+/// The peers, by descriptors that become readable when a process ends. One that has ended before is dead.
 class ProcessWatch final : public fabric::PeerWatch {
  public:
-  void add(pid_t pid) {
-    const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (fd < 0) fail(ErrorCode::aborted, fmt::format("cannot watch process {}: {}", pid, system_reason()));
-    descriptors_.emplace_back(fd);
-    polled_.push_back({fd, POLLIN, 0});
+  ProcessWatch(const std::vector<pid_t>& pids, int own) {
+    for (size_t rank = 0; rank < pids.size(); ++rank) {
+      if (static_cast<int>(rank) == own) {
+        polled_.push_back({-1, 0, 0});  // which poll() skips
+        continue;
+      }
+      const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pids[rank], 0));
+      if (fd < 0 && errno != ESRCH)
+        fail(ErrorCode::out_of_resources, fmt::format("cannot watch process {}: {}", pids[rank], system_reason()));
+      descriptors_.emplace_back(fd);
+      polled_.push_back({fd, POLLIN, 0});
+      if (fd < 0) ended_ |= uint32_t{1} << rank;
+    }
   }
   bool has_dead_peer() const noexcept override {
+    if (ended_ != 0) return true;
     std::array<pollfd, channel::kMaxRanks> now;
     std::copy(polled_.begin(), polled_.end(), now.begin());
     return poll(now.data(), polled_.size(), 0) > 0;
+  }
+  bool is_dead(int rank) const {
+    pollfd one = polled_[static_cast<size_t>(rank)];
+    return (ended_ >> rank & 1) != 0 || poll(&one, 1, 0) > 0;
   }
 
  private:
   std::vector<Descriptor> descriptors_;
   std::vector<pollfd> polled_;
+  uint32_t ended_ = 0;  ///< before they could be watched: a bit for each
 };
 
 class ProcessFabric final : public Fabric {
  public:
-  ProcessFabric(int fd, int rank, int num_threads)
-      : file_(fcntl(fd, F_DUPFD_CLOEXEC, 0)), rank_(rank), device_(make_cpu_device(num_threads)) {
-    if (file_.get() < 0) fail(ErrorCode::invalid_argument, fmt::format("descriptor {}: {}", fd, system_reason()));
-    if (lseek(file_.get(), 0, SEEK_END) < static_cast<off_t>(kMeetingBytes))
-      fail(ErrorCode::invalid_argument, fmt::format("descriptor {} is not a fabric's file", fd));
-    page_ = std::make_unique<Mapping>(file_.get(), 0, kMeetingBytes);
-    if (page().magic != kMagic)
-      fail(ErrorCode::invalid_argument, fmt::format("descriptor {} is not a file of this version's fabric", fd));
-    if (rank < 0 || rank >= world_size())
-      fail(ErrorCode::invalid_argument,
-           fmt::format("rank {} of {}: ranks are 0 to {}", rank, world_size(), world_size() - 1));
-    join();
-  }
+  /// A rank of the processes that meet on page `page_number`; buffers lie from `first_buffer` on.
+  ProcessFabric(Descriptor file, int page_number, int rank, std::vector<pid_t> pids, std::shared_ptr<Device> device,
+                size_t first_buffer)
+      : file_(std::move(file)),
+        page_number_(page_number),
+        rank_(rank),
+        pids_(std::move(pids)),
+        device_(std::move(device)),
+        page_(file_.get(), static_cast<size_t>(page_number) * kMeetingBytes, kMeetingBytes),
+        watch_(pids_, rank),
+        next_offset_(first_buffer) {}
 
   int rank() const override { return rank_; }
-  int world_size() const override { return static_cast<int>(page().world_size); }
+  int world_size() const override { return static_cast<int>(pids_.size()); }
   std::string kind() const override { return "processes"; }
   Device& device() override { return *device_; }
   channel::WaitFunction wait_function() const override { return fabric::wait_for_flag; }
@@ -191,19 +232,46 @@ class ProcessFabric final : public Fabric {
     return std::make_unique<FileMemory>(file_.get(), rank_, world_size(), offset, stride, bytes);
   }
 
- private:
-  MeetingPage& page() const { return *static_cast<MeetingPage*>(page_->data()); }
+  /// Every rank comes or has died; the first to see that decides who goes on.
+  std::unique_ptr<Fabric> survivors(Timeout timeout) {
+    if (page_number_ + 1 == kNumPages)
+      fail(ErrorCode::out_of_resources, fmt::format("ranks can go on without others {} times", kNumPages - 1));
+    page().leaving[rank_].store(next_offset_);
+    wait_for_ranks(rank_, timeout, "go on without those that have died", [&] { return undecided_ranks(); });
+    const uint32_t going = page().survivors.load();
+    std::vector<pid_t> pids;
+    int rank = 0;
+    size_t offset = 0;
+    for (int old = 0; old < world_size(); ++old) {
+      if (!(going >> old & 1)) continue;
+      if (old == rank_) rank = static_cast<int>(pids.size());
+      pids.push_back(pids_[static_cast<size_t>(old)]);
+      offset = std::max<size_t>(offset, page().leaving[old].load());
+    }
+    return std::make_unique<ProcessFabric>(duplicate(file_.get()), page_number_ + 1, rank, std::move(pids), device_,
+                                           offset);
+  }
 
-  void join() {
-    int64_t nobody = 0;
-    if (!page().pids[rank_].compare_exchange_strong(nobody, getpid()))
-      fail(ErrorCode::invalid_argument, fmt::format("rank {} is process {} already", rank_, nobody));
-    const auto has_come = [&] {
-      return std::all_of(page().pids, page().pids + world_size(), [](const auto& pid) { return pid.load() != 0; });
-    };
-    fabric::wait_until(has_come, nullptr);
-    for (int peer = 0; peer < world_size(); ++peer)
-      if (peer != rank_) watch_.add(static_cast<pid_t>(page().pids[peer].load()));
+  static Descriptor duplicate(int fd) {
+    Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (copy.get() < 0) fail(ErrorCode::invalid_argument, fmt::format("descriptor {}: {}", fd, system_reason()));
+    return copy;
+  }
+
+ private:
+  MeetingPage& page() const { return *static_cast<MeetingPage*>(page_.data()); }
+
+  /// Those that neither have come nor are dead, until there are none and it is decided.
+  std::vector<int> undecided_ranks() {
+    std::vector<int> absent;
+    uint32_t going = 0, undecided = 0;
+    for (int rank = 0; rank < world_size() && page().survivors.load() == 0; ++rank) {
+      if (rank != rank_ && watch_.is_dead(rank)) continue;
+      if (page().leaving[rank].load() == 0) absent.push_back(rank);
+      going |= uint32_t{1} << rank;
+    }
+    if (absent.empty()) page().survivors.compare_exchange_strong(undecided, going);
+    return absent;
   }
 
   void meet() {
@@ -218,20 +286,49 @@ class ProcessFabric final : public Fabric {
   }
 
   Descriptor file_;
-  const int rank_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Mapping> page_;
+  const int page_number_, rank_;
+  const std::vector<pid_t> pids_;
+  std::shared_ptr<Device> device_;  ///< goes on with the survivors
+  Mapping page_;
   ProcessWatch watch_;
   uint64_t num_meetings_ = 0;
-  size_t next_offset_ = kMeetingBytes;
+  size_t next_offset_;
 };
+
+/// Errors: invalid_argument.
+void check_is_world(int fd) {
+  uint64_t magic = 0;
+  const bool is_large = lseek(fd, 0, SEEK_END) >= static_cast<off_t>(kFirstBuffer);
+  if (!is_large || pread(fd, &magic, sizeof(magic), 0) != sizeof(magic) || magic != kMagic)
+    fail(ErrorCode::invalid_argument, "the descriptor is not a file of this version's fabric");
+}
+
+/// Enters a rank; the processes of all when all are there.
+std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
+  const auto world_size = static_cast<int>(page.world_size);
+  if (rank < 0 || rank >= world_size)
+    fail(ErrorCode::invalid_argument,
+         fmt::format("rank {} of {}: ranks are 0 to {}", rank, world_size, world_size - 1));
+  int64_t nobody = 0;
+  if (!page.pids[rank].compare_exchange_strong(nobody, getpid()))
+    fail(ErrorCode::invalid_argument, fmt::format("rank {} is process {} already", rank, nobody));
+  wait_for_ranks(rank, timeout, "join", [&] {
+    std::vector<int> absent;
+    for (int peer = 0; peer < world_size; ++peer)
+      if (page.pids[peer].load() == 0) absent.push_back(peer);
+    return absent;
+  });
+  std::vector<pid_t> pids;
+  for (int peer = 0; peer < world_size; ++peer) pids.push_back(static_cast<pid_t>(page.pids[peer].load()));
+  return pids;
+}
 
 }  // namespace
 
 int make_process_world(int world_size) {
   fabric::check_world_size(world_size);
   const auto fd = static_cast<int>(syscall(SYS_memfd_create, "seqtile fabric", 0));
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(kMeetingBytes)) != 0) {
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(kFirstBuffer)) != 0) {
     const std::string reason = system_reason();
     if (fd >= 0) close(fd);
     fail(ErrorCode::out_of_resources, "no shared memory: " + reason);
@@ -243,8 +340,22 @@ int make_process_world(int world_size) {
   return fd;
 }
 
-std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads) {
-  return std::make_unique<ProcessFabric>(fd, rank, num_threads);
+std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads, Timeout timeout) {
+  Descriptor file = ProcessFabric::duplicate(fd);
+  check_is_world(file.get());
+  const Mapping world(file.get(), 0, kMeetingBytes);
+  auto device = make_cpu_device(num_threads);
+  auto pids = join(*static_cast<MeetingPage*>(world.data()), rank, timeout);
+  auto fabric =
+      std::make_unique<ProcessFabric>(std::move(file), 0, rank, std::move(pids), std::move(device), kFirstBuffer);
+  fabric->all_gather("");  // all watch each other before one can end
+  return fabric;
+}
+
+std::unique_ptr<Fabric> survivors_of(Fabric& fabric, Timeout timeout) {
+  if (auto* processes = dynamic_cast<ProcessFabric*>(&fabric)) return processes->survivors(timeout);
+  throw Error(ErrorCode::unsupported,
+              fmt::format("ranks of kind {} do not die alone; Channel::reset() serves all of them", fabric.kind()));
 }
 
 }  // namespace seqtile

@@ -32,7 +32,7 @@ int64_t load(const int64_t* word, std::memory_order order) {
 /// An outcome, or -1 where the wait goes on.
 int64_t outcome_of(int64_t seen, int64_t expected) {
   if (seen == expected) return channel::arrived;
-  return static_cast<uint64_t>(seen ^ expected) >> channel::kHashBits == 0 ? channel::mismatch : -1;
+  return static_cast<uint64_t>(seen ^ expected) >> channel::kHashBits == 0 ? int64_t{channel::mismatch} : -1;
 }
 
 /// Gives the core away, for a little longer the longer the wait. True when it is time to look after the peers.
@@ -71,7 +71,10 @@ int64_t wait_for_flag(const int64_t* block, const int64_t* flag, int64_t expecte
     if (outcome >= 0) return outcome;
     if (load(abort, std::memory_order_relaxed) != 0) return channel::aborted;
     if (deadline.count() >= 0 && patience.waited() > deadline) return channel::timed_out;
-    if (patience.wait() && watch && watch->has_dead_peer()) return channel::peer_died;
+    if (patience.wait() && watch && watch->has_dead_peer()) {
+      const int64_t last = outcome_of(load(flag, std::memory_order_acquire), expected);  // stored before the death
+      return last >= 0 ? last : channel::peer_died;
+    }
   }
 }
 

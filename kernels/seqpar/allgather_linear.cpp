@@ -7,7 +7,7 @@
 #include "kernels/seqpar/allgather_linear.h"
 
 #include "kernels/linear_tile.h"
-#include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -25,7 +25,7 @@ class Builder {
         v_(b, shape),
         channel_(declare_channel(b)),
         ex_(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), channel_.block,
-            channel_.counters, b.size(v_.y[0], 0)) {}
+            channel_.counters, channel_.number, b.size(v_.y[0], 0)) {}
 
   void build() {
     const std::vector<Var> outputs = v_.y;
@@ -44,36 +44,9 @@ class Builder {
   }
 
  private:
-  void push(Var first_job) {
-    const int64_t peers = world_size_ - 1;
-    if (peers == 0) return pretend_to_push();
-    Var rows = ex_.num_rows(ex_.rank()), chunks = ex_.num_chunks(0, ex_.rank(), ex_.rank());
-    b_.when(ex_.is_aborted(), nullptr, [&] {
-      b_.for_each(first_job, chunks * peers, schedule_.push_programs, [&](Var job) {
-        Var chunk = job / peers, peer = ex_.peer(job % peers);
-        Var to = ex_.target(0, peer, rows);
-        Var first = chunk * schedule_.chunk_rows, end = b_.min(first + schedule_.chunk_rows, rows);
-        copy(to, first, end);
-        ex_.publish(0, peer, chunk);
-      });
-    });
-  }
-
-  /// Alone, a rank takes the protocol's steps in no turn of a loop.
-  void pretend_to_push() {
-    b_.for_each(0, 0, 1, [&](Var none) {
-      ex_.target(0, none, none);
-      ex_.publish(0, none, none);
-    });
-  }
-
-  void copy(Var to, Var first, Var end) {
-    constexpr int64_t kColumns = 512, kRows = 8;
-    b_.for_each(first, end, kRows, [&](Var row) {
-      b_.for_each(0, s_.k, kColumns, [&](Var column) {
-        Var from = b_.slice(v_.x, {0, 0}, {end, s_.k}), into = b_.slice(to, {0, 0}, {end, s_.k});
-        b_.store(into, {row, column}, b_.load(from, {row, column}, {kRows, kColumns}));
-      });
+  void push(Var program) {
+    push_rows(b_, ex_, world_size_, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
+      return b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k});
     });
   }
 

@@ -34,13 +34,14 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
   ExchangeShape until = shape;
   until.phases.resize(static_cast<size_t>(phase) + 1);
   const int64_t first = staging_bytes(before, capacity);
-  return {first, (staging_bytes(until, capacity) - first) / shape.world_size};
+  return {first, (staging_bytes(until, capacity) - first) / num_segments(until.phases.back(), shape.world_size)};
 }
 
 /// From the place that stands for a peer's staging to the next peer's. This rank writes to its own segments there: of
 /// one phase they do not overlap where the places are a segment apart.
 int64_t peer_stride(const ExchangeShape& shape, int64_t capacity) {
-  return staging_bytes(shape, capacity) / (shape.phases.size() == 1 ? shape.world_size : 1);
+  const bool is_single = shape.phases.size() == 1;
+  return staging_bytes(shape, capacity) / (is_single ? num_segments(shape.phases[0], shape.world_size) : 1);
 }
 
 /// Both parities hold the same, so that every launch computes the same.
@@ -50,7 +51,8 @@ void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t cap
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
     const DType dtype = shape.phases[phase].dtype;
-    const Tensor segments = make_tensor(base + first, dtype, {stride * shape.world_size / dtype_bytes(dtype)});
+    const int64_t bytes = stride * num_segments(shape.phases[phase], shape.world_size);
+    const Tensor segments = make_tensor(base + first, dtype, {bytes / dtype_bytes(dtype)});
     fill_normal(segments, 0, 1, seed + phase);
   }
   std::memcpy(base + parity_bytes, base, static_cast<size_t>(parity_bytes));
@@ -92,6 +94,7 @@ void add_channel_args(autotune::Schema& schema) {
   schema.args.push_back({"flags", ArgRole::input, DType::i64, {"flag_words"}});
   schema.args.push_back(
       {.name = "channel", .dtype = DType::i64, .dims = {int64_t{channel::num_words}}, .holds_addresses = true});
+  schema.scalars.push_back("number");
 }
 
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
@@ -105,7 +108,8 @@ ChannelViews declare_channel(KernelBuilder& b) {
   b.view("staging", DType::i8, {kDynamic});
   b.view("flags", DType::i64, {kDynamic});
   Var block = b.view("channel", DType::i64, {channel::num_words});
-  return {block, b.view("counters", DType::i32, {kDynamic})};
+  Var counters = b.view("counters", DType::i32, {kDynamic});
+  return {block, counters, b.scalar("number")};
 }
 
 bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed) {
@@ -118,12 +122,31 @@ bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& s
   return true;
 }
 
-std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
+namespace {
+
+/// Rows [0, rows) of a segment.
+Tensor staged_segment(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t rows,
+                      int parity) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  const Tensor segment = make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + first + source * stride,
-                                     what.dtype, {row + 1, what.columns});
-  return read_row(segment, row);
+  const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
+  const int64_t offset = parity * staging_bytes(shape, problem.symbols[0]) + first + segment;
+  return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, what.dtype, {rows, what.columns});
+}
+
+}  // namespace
+
+std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
+  return read_row(staged_segment(problem, shape, phase, source, row + 1, 0), row);
+}
+
+void write_staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row,
+                      const std::vector<double>& values) {
+  for (int parity = 0; parity < 2; ++parity) {
+    const Tensor segment = staged_segment(problem, shape, phase, source, row + 1, parity);
+    for (size_t i = 0; i < values.size(); ++i)
+      write_element(segment, row * segment.sizes[1] + static_cast<int64_t>(i), values[i]);
+  }
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -18,8 +18,19 @@ using Action = ProtocolStep::Action;
 namespace {
 
 constexpr int64_t kSegmentAlignment = 256;
+constexpr int64_t kMixer = -7046029254386353131;  // 2^64 over the golden ratio: neighbours differ in the upper bits
 
 int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool has_all_rows(const PhaseShape& phase) {
+  return phase.rows == PhaseShape::Rows::all || phase.rows == PhaseShape::Rows::of_root;
+}
+
+/// Rows that a segment has room for.
+int64_t room(const PhaseShape& phase, int64_t capacity, int world_size) {
+  if (!has_all_rows(phase)) return cdiv(capacity, world_size);
+  return phase.most_rows ? std::min(capacity, phase.most_rows) : capacity;
+}
 
 int64_t segment_bytes(const PhaseShape& phase, int64_t rows) {
   return cdiv(rows * phase.columns * dtype_bytes(phase.dtype), kSegmentAlignment) * kSegmentAlignment;
@@ -27,31 +38,35 @@ int64_t segment_bytes(const PhaseShape& phase, int64_t rows) {
 
 }  // namespace
 
+int64_t num_segments(const PhaseShape& phase, int world_size) {
+  return phase.rows == PhaseShape::Rows::of_root ? 1 : world_size;
+}
+
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
   int64_t bytes = 0;
   for (const PhaseShape& phase : shape.phases)
-    bytes += shape.world_size * segment_bytes(phase, cdiv(capacity, shape.world_size));
+    bytes += num_segments(phase, shape.world_size) * segment_bytes(phase, room(phase, capacity, shape.world_size));
   return bytes;
 }
 
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   int64_t most = 1;
   for (const PhaseShape& phase : shape.phases)
-    most = std::max(most, cdiv(cdiv(capacity, shape.world_size), phase.chunk_rows));
+    most = std::max(most, cdiv(room(phase, capacity, shape.world_size), phase.chunk_rows));
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
-Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var length)
+Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
+                   Var length)
     : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
   b.schedule({{"in_order", int64_t{1}}});
   rank_ = word(channel::rank);
   epoch_ = b.binary(OpKind::bit_and, word(channel::epoch) + 1, channel::kEpochMask);
   parity_ = b.binary(OpKind::bit_and, epoch_, 1);
-  // A multiplicative hash: lengths that differ by a little differ in the upper bits.
-  Var mixed = b.binary(OpKind::bit_xor, length * int64_t{-7046029254386353131}, shape_.identity);
+  identity_ = b.binary(OpKind::bit_xor, number, shape_.identity);
+  Var mixed = b.binary(OpKind::bit_xor, length, identity_ * kMixer) * kMixer;
   Var hash = b.binary(OpKind::bit_and, b.binary(OpKind::shr, mixed, 40), (int64_t{1} << channel::kHashBits) - 1);
   expected_ = b.binary(OpKind::bit_or, b.binary(OpKind::shl, epoch_, channel::kHashBits), hash);
-  segment_rows_ = b.cdiv(word(channel::capacity), shape_.world_size);
 }
 
 Var Exchange::word(int64_t index) { return b_.load_scalar(block_, {index}); }
@@ -63,10 +78,30 @@ Var Exchange::peer_word(Var peer, int64_t which) {
 Var Exchange::peer(Var i) { return (rank_ + 1 + i) % shape_.world_size; }
 Var Exchange::first_row(Var rank) { return rank * length_ / shape_.world_size; }
 Var Exchange::num_rows(Var rank) { return first_row(rank + 1) - first_row(rank); }
+
+Var Exchange::segment_rows(int phase, Var owner, Var source) {
+  const PhaseShape& shape = shape_of(phase);
+  if (shape.rows == PhaseShape::Rows::of_source) return num_rows(source);
+  if (shape.rows == PhaseShape::Rows::of_owner) return num_rows(owner);
+  if (shape.rows == PhaseShape::Rows::all)
+    return shape.most_rows ? b_.select(length_ <= shape.most_rows, length_, 0) : length_;
+  return b_.select(b_.compare(Compare::eq, source, shape.root), length_, 0);
+}
+
 Var Exchange::num_chunks(int phase, Var owner, Var source) {
-  const PhaseShape& shape = shape_.phases[phase];
-  Var rows = num_rows(shape.rows == PhaseShape::Rows::of_owner ? owner : source);
-  return b_.max(b_.cdiv(rows, shape.chunk_rows), 1);
+  return b_.max(b_.cdiv(segment_rows(phase, owner, source), shape_of(phase).chunk_rows), 1);
+}
+
+Var Exchange::most_chunks(int phase) {
+  const PhaseShape& shape = shape_of(phase);
+  Var rows = has_all_rows(shape) ? length_ : b_.cdiv(length_, shape_.world_size);
+  return b_.cdiv(rows, shape.chunk_rows);
+}
+
+Var Exchange::room(const PhaseShape& phase) {
+  Var capacity = word(channel::capacity);
+  if (!has_all_rows(phase)) return b_.cdiv(capacity, shape_.world_size);
+  return phase.most_rows ? b_.min(capacity, phase.most_rows) : capacity;
 }
 
 Var Exchange::is_aborted() {
@@ -121,15 +156,23 @@ void Exchange::record(timeline::Kind kind, int64_t phase, Operand peer, Operand 
   });
 }
 
+void Exchange::refuse_above(int64_t most_rows) {
+  b_.when(length_ > most_rows, [&] {
+    raise(b_.constant(DType::i64, int64_t{channel::too_long}), rank_, b_.constant(DType::i64, int64_t{-1}), length_);
+  });
+}
+
 // The segment of `source` in the staging of `owner`: one writer, its source.
 Var Exchange::segment(int phase, Var owner, Var source, Var rows) {
-  const PhaseShape& shape = shape_.phases[phase];
+  const PhaseShape& shape = shape_of(phase);
   const auto bytes = [&](const PhaseShape& p) {
-    return b_.cdiv(segment_rows_ * (p.columns * dtype_bytes(p.dtype)), kSegmentAlignment) * kSegmentAlignment;
+    return b_.cdiv(room(p) * (p.columns * dtype_bytes(p.dtype)), kSegmentAlignment) * kSegmentAlignment;
   };
   Var address = peer_word(owner, channel::staging_address) + parity_ * word(channel::parity_bytes);
-  for (int before = 0; before < phase; ++before) address = address + bytes(shape_.phases[before]) * shape_.world_size;
-  return b_.view_at(address + source * bytes(shape), shape.dtype, {rows, shape.columns});
+  for (int before = 0; before < shape_.first_phase + phase; ++before)
+    address = address + bytes(shape_.phases[before]) * num_segments(shape_.phases[before], shape_.world_size);
+  if (num_segments(shape, shape_.world_size) > 1) address = address + source * bytes(shape);
+  return b_.view_at(address, shape.dtype, {rows, shape.columns});
 }
 
 Var Exchange::target(int phase, Var peer, Var rows) {
@@ -146,7 +189,7 @@ Var Exchange::source(int phase, Var source, Var rows) {
 Var Exchange::flag(int phase, Var owner, Var source) {
   Var per_source = word(channel::flags_per_source);
   Var per_phase = per_source / static_cast<int64_t>(shape_.phases.size());
-  Var first = (parity_ * shape_.world_size + source) * per_source + per_phase * int64_t{phase};
+  Var first = (parity_ * shape_.world_size + source) * per_source + per_phase * int64_t{shape_.first_phase + phase};
   Var address = peer_word(owner, channel::flags_address) + first * channel::kFlagBytes;
   return b_.view_at(address, DType::i64, {per_phase, channel::kFlagBytes / 8});
 }
@@ -191,7 +234,7 @@ Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
 void Exchange::raise(Var kind, Var peer, Var tile, Var seen) {
   Var is_first = b_.compare(Compare::eq, b_.cas(block_, {int64_t{channel::claim}}, 0, 1, "relaxed", "gpu"), 0);
   b_.when(is_first, [&] {
-    const Var words[] = {kind, b_.constant(DType::i64, shape_.identity), epoch_, rank_, peer, tile, expected_, seen};
+    const Var words[] = {kind, identity_, epoch_, rank_, peer, tile, expected_, seen};
     for (int64_t i = 0; i < channel::num_record_words; ++i) b_.store_scalar(block_, {channel::record + i}, words[i]);
   });
   b_.for_each(0, shape_.world_size, 1,

@@ -22,42 +22,59 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// What a phase moves: rows of a segment, which has as many as a rank's share of the capacity.
+/// What a phase moves: the rows of a segment.
 struct PhaseShape {
-  enum class Rows : uint8_t { of_source, of_owner } rows;  ///< whose share a segment holds
+  enum class Rows : uint8_t {
+    of_source,  ///< the share of the rank that sends
+    of_owner,   ///< the share of the rank that receives
+    all,        ///< those of all ranks; segments have at most `most_rows`
+    of_root     ///< those of all ranks, which only `root` sends: there is one segment
+  } rows;
   DType dtype;
   int64_t columns;
-  int64_t chunk_rows;  ///< rows that one flag stands for
+  int64_t chunk_rows;     ///< rows that one flag stands for
+  int64_t most_rows = 0;  ///< 0: as many as the channel's capacity
+  int root = 0;
 };
 
 struct ExchangeShape {
   int world_size;
-  int64_t identity;  ///< a number that tells operations apart; 16 bits of its hash with the length go into the flags
+  int64_t identity;  ///< of what ranks must have in common; 16 bits of its hash with number and length go into flags
   std::vector<PhaseShape> phases;
+  int first_phase = 0;  ///< of the protocol's; those of other forms of the operation have places of their own
 };
 
+/// Segments of a phase in the staging of each rank: one for each source, where there are several.
+int64_t num_segments(const PhaseShape& phase, int world_size);
 /// Bytes of the staging of one parity for `capacity` rows, and flags for each source.
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity);
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity);
 
 class Exchange {
  public:
-  /// `block` is the channel's control block, `length` the number of rows of all ranks. The first of the counters (i32)
-  /// counts the programs that have ended; all are zero between launches.
-  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var length);
+  /// `block` is the channel's control block, `number` the operation's on the channel, `length` the number of rows of
+  /// all ranks. The first of the counters (i32) counts the programs that have ended; all are zero between launches.
+  Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
+           Var length);
 
   Var rank() const { return rank_; }
   /// Rank + 1 + i, around.
   Var peer(Var i);
   Var first_row(Var rank);
   Var num_rows(Var rank);
+  /// Rows of the segment that `source` has at `owner`.
+  Var segment_rows(int phase, Var owner, Var source);
   /// Chunks of the segment that `source` has at `owner`, at least 1.
   Var num_chunks(int phase, Var owner, Var source);
+  /// Chunks of the longest segment that a call of this length may have; 0 without rows.
+  Var most_chunks(int phase);
   /// i1: some rank has given up. Whoever sends looks at this first: an aborted channel sends no flags.
   Var is_aborted();
 
   using Body = std::function<void()>;
   void role(std::string_view name, const Body& body);
+  /// Aborts the channel where the call has more rows.
+  void refuse_above(int64_t most_rows);
   /// Awaits all flags of all peers.
   void last_role();
 
@@ -74,7 +91,9 @@ class Exchange {
   void leave(const std::vector<Var>& outputs);
 
  private:
+  const PhaseShape& shape_of(int phase) const { return shape_.phases[shape_.first_phase + phase]; }
   Var word(int64_t index);
+  Var room(const PhaseShape& phase);
   Var peer_word(Var peer, int64_t which);
   Var segment(int phase, Var owner, Var source, Var rows);
   Var flag(int phase, Var owner, Var source);
@@ -89,7 +108,7 @@ class Exchange {
   KernelBuilder& b_;
   const Protocol& protocol_;
   const ExchangeShape shape_;
-  Var block_, counters_, length_, rank_, epoch_, parity_, expected_, segment_rows_;
+  Var block_, counters_, length_, identity_, rank_, epoch_, parity_, expected_;
   PeerSteps noted_;
   int64_t role_ = 0;  ///< that is being built: timeline::role_word()
 };

@@ -5,15 +5,22 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
+#include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/fused_op.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
+
+ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
+  const bool has_product = workload.fields.contains("k");
+  return needs_of((has_product ? linear_exchange : collective_exchange)(workload, kSmallestChunk), capacity);
+}
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
 void check_length(const Channel& channel, const char* what, int64_t length) {
   if (length > channel.options().capacity)
-    refuse(fmt::format("{} {} is above the channel's capacity {}; make the channel with a larger one", what, length,
+    refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
                        channel.options().capacity));
 }
 
@@ -35,12 +42,16 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
   if (world_size != channel.fabric().world_size())
     refuse(fmt::format("{}: world_size is {}, the channel's fabric has {} ranks", workload.operation, world_size,
                        channel.fabric().world_size()));
+  const std::string kind = channel.fabric().kind(), fabric = workload.fields.get_string("fabric");
+  if (fabric != kind)
+    refuse(fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",
+                       workload.operation, fabric, kind));
   const ChannelNeeds needs = channel_needs(workload, channel.options().capacity);
   if (needs.staging_bytes > channel.options().staging_bytes ||
       needs.flags_per_source > channel.options().flags_per_source)
     refuse(
         fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
-                    "{}; name the operation in channel_options()",
+                    "{}; name the operation in channel_options(), or Channel::reserve() more",
                     workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
                     channel.options().staging_bytes, channel.options().flags_per_source));
 }
@@ -49,7 +60,7 @@ void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t 
   const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
   check_length(channel, "length", length);
   const int64_t owned = (rank + 1) * length / size - rank * length / size;
-  if (rows != owned)
+  if (name && rows != owned)
     refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
                        length, rows));
 }
@@ -58,7 +69,7 @@ void check_captured_rows(const Channel& channel, const char* name, int64_t rows,
   check_length(channel, "capacity", capacity);
   const int size = channel.fabric().world_size();
   const int64_t most = (capacity + size - 1) / size;
-  if (rows < most)
+  if (name && rows < most)
     refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}", name,
                        capacity, size, most, rows));
 }

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   Channel channel(fabric, channel_options({attention_in.workload(), ...}, 8192));       // collective
-//   const FusedHandle<FusedAllgatherAndLinear> op(*engine, attention_in, channel);        // any rank by itself
+//   FusedHandle<FusedAllgatherAndLinear> op(*engine, attention_in, channel);              // collective
 //   op({.x = x, .w = w, .y = y}, length);                                                  // one launch
 //
-// The engine's device is the fabric's. All ranks call the operations of a channel in the same order, from one stream.
+// The engine's device is the fabric's. All ranks prepare and call the operations of a channel in the same order, and
+// call them from one stream.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -15,16 +16,18 @@
 #include "jit/channel.h"
 #include "kernels/call.h"
 #include "kernels/seqpar/fused_linear.h"
+#include "kernels/seqpar/prepare.h"
 
 namespace seqtile::kernels::seqpar {
 
 /// What a channel needs for calls of these operations with up to `capacity` rows of all ranks.
 ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity);
 
-/// Errors: invalid_argument where the channel cannot carry the operation: another world size, too little staging.
+/// Errors: invalid_argument where the channel cannot carry the operation: another world size or kind of fabric, too
+/// little staging.
 void check_channel(const autotune::Workload& workload, const Channel& channel);
-/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name` has not the
-/// rows that it owns.
+/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name`, where one
+/// is cut, has not the rows that it owns.
 void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length);
 /// Errors: invalid_argument where the capacity is above the channel's, or `rows` are fewer than a rank owns at some
 /// length up to it.
@@ -33,22 +36,34 @@ void check_captured_rows(const Channel& channel, const char* name, int64_t rows,
 template <class Op>
 class FusedHandle {
  public:
-  /// The channel outlives the handle. Errors: as Engine::prepare, and check_channel().
+  /// Collective: all ranks must want the same operation, but for their shares of the weights; every length is served
+  /// by what looks on the wire like rank 0's choice. The engine's miss policy has its say here alone: `background`
+  /// serves as `nearest` does, and `tune` as `strict`, since a rank that tunes would leave its peers waiting. The
+  /// channel outlives the handle. Errors: as prepare_on_all().
   FusedHandle(Engine& engine, const Op& op, Channel& channel)
-      : handle_(engine.prepare(op.workload())), channel_(&channel) {
-    check_channel(handle_.workload(), channel);
+      : workload_(op.workload()), channel_(&channel), number_(channel.add_operation()) {
+    handle_ = prepare_on_all(engine, workload_, channel, number_);
+  }
+  /// Collective, between calls: takes over what the stores of the engines hold now. Errors: as before; then the plans
+  /// stay as they were.
+  void refresh(Engine& engine) {
+    channel_->epoch();  // waits for the launches that use the plans
+    engine.refresh();
+    handle_ = prepare_on_all(engine, workload_, *channel_, number_);
   }
 
-  /// One launch; a length of 0 takes part too. Errors: as Handle's call, and check_rows(). What peers do wrong shows in
-  /// Channel::abort_record(), and as NaN in the outputs.
+  /// One launch; a length of 0 takes part too. Errors: as Handle's call, check_rows(), and Channel::use(). What peers
+  /// do wrong shows in Channel::abort_record(), and as NaN in the outputs.
   void operator()(const typename Op::Args& args, int64_t length, Stream stream = {}) const {
     check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
-    handle_(pack(args, length).tensors(), length, {}, stream);
+    channel_->use(stream);
+    handle_(pack(args, length).tensors(), length, {&number_, 1}, stream);
   }
   /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
   void call_as(int64_t capacity, const typename Op::Args& args, int64_t length, Stream stream = {}) const {
     check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
-    handle_.call_as(capacity, pack(args, length).tensors(), length, {}, stream);
+    channel_->use(stream);
+    handle_.call_as(capacity, pack(args, length).tensors(), length, {&number_, 1}, stream);
   }
   /// Handle::capture: one launch for every length from 0 up to `capacity`, each replay an epoch of the channel like any
   /// call. Tensors of own rows have ceil(capacity / P) of them on every rank, as a rank may own more rows at one length
@@ -57,7 +72,8 @@ class FusedHandle {
   [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, int64_t capacity,
                                                     const int64_t* device_length, Stream stream) const {
     check_captured_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), capacity);
-    return handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {}, stream);
+    channel_->use(stream);
+    return handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {&number_, 1}, stream);
   }
   const Handle& handle() const { return handle_; }
 
@@ -68,8 +84,10 @@ class FusedHandle {
     return call;
   }
 
-  Handle handle_;
+  autotune::Workload workload_;
   Channel* channel_;
+  int64_t number_;  ///< tells operations apart whose static arguments are the same
+  Handle handle_;
 };
 
 }  // namespace seqtile::kernels::seqpar

@@ -3,16 +3,16 @@
 #include "kernels/seqpar/fused_linear.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
 
-#include "jit/base/channel_block.h"
-#include "jit/base/hash.h"
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/allgather_linear.h"
-#include "kernels/seqpar/linear_reducescatter.h"
+#include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/linear_reduce.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
 #include "kernels/workload_reader.h"
@@ -29,10 +29,11 @@ using linear_op::Tile;
 
 namespace {
 
-constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
+constexpr const char *kGather = "fused_allgather_and_linear", *kScatter = "fused_linear_and_reducescatter",
+                     *kAllReduce = "linear_and_allreduce";
 
 /// The fields of a fused operation that linear does not have.
-constexpr const char* kOwnFields[] = {"world_size", "fabric", "transport"};
+constexpr const char* kOwnFields[] = {"world_size", "fabric", "transport", "norm", "eps"};
 
 /// The product that every rank computes.
 Workload product_of(const Workload& w) {
@@ -42,39 +43,29 @@ Workload product_of(const Workload& w) {
   return product;
 }
 
-Workload normalize(const Workload& given, bool has_transport) {
+bool is_gather(const Workload& w) { return w.operation == kGather; }
+bool is_all_reduce(const Workload& w) { return w.operation == kAllReduce; }
+
+Workload normalize(const Workload& given) {
   static const autotune::OpDef plain = linear();
   Workload own{given.operation, given.dtype, given.threads, {}};
   for (const char* name : kOwnFields)
     if (const auto found = given.fields.values().find(name); found != given.fields.values().end())
       own.fields.set(name, found->second);
   WorkloadReader reader(own);
-  reader.required("world_size", 1, channel::kMaxRanks);
-  reader.choice("fabric", {"threads", "processes", "sim:sm_80", "sim:sm_90a"});
-  if (has_transport) reader.choice("transport", {"f32", "bf16", "f16"});
+  read_rank_fields(reader);
+  if (!is_gather(given)) {
+    reader.choice("transport", {"f32", "bf16", "f16"});
+    reader.flag("norm");
+    reader.number("eps", 1e-5, 0, 1);
+  }
   own = reader.finish();
   Workload result = plain.normalize(product_of(given));
+  if (!is_gather(given) && result.fields.get_int("n2"))
+    reader.refuse("n2", "needs to be 0: sums over ranks have one weight, or a gated pair");
   result.operation = given.operation;
   for (const auto& [name, value] : own.fields.values()) result.fields.set(name, value);
   return result;
-}
-
-int world_size_of(const Workload& w) { return static_cast<int>(w.fields.get_int("world_size")); }
-
-/// The rank with the most rows: whose call is measured.
-int longest_rank(const Workload& w) { return world_size_of(w) - 1; }
-
-int64_t first_row(int rank, int64_t length, int world_size) { return rank * length / world_size; }
-
-int64_t own_rows(const Workload& w, int64_t length) {
-  const int rank = longest_rank(w), size = world_size_of(w);
-  return first_row(rank + 1, length, size) - first_row(rank, length, size);
-}
-
-/// A number of the operation and of what its schedule puts on the wire: ranks that differ in it give up.
-int64_t identity_of(const Workload& w, int64_t chunk_rows) {
-  const std::string text = fmt::format("{} {} {}", w.operation, w.json(), chunk_rows);
-  return static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
 }
 
 GatherSchedule gather_schedule(const Config& c) {
@@ -83,35 +74,34 @@ GatherSchedule gather_schedule(const Config& c) {
 
 ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows")}; }
 
+ReduceForm form_of(const Workload& w, const Config& c) {
+  if (!is_all_reduce(w)) return ReduceForm::scatter;
+  return c.get_string("reduction") == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
+}
+
 DType transport_of(const Workload& w) { return parse_dtype(w.fields.get_string("transport")).value(); }
 
-ExchangeShape gather_exchange(const Workload& w, int64_t chunk_rows) {
-  return gather_shape(Shape(product_of(w)), world_size_of(w), identity_of(w, chunk_rows), chunk_rows);
+NormEpilogue norm_of(const Workload& w) { return {w.fields.get_int("norm") != 0, w.fields.get_double("eps", 0)}; }
+
+PartialShape partials_of(const Workload& w, const Config& c) {
+  return partial_products(Shape(product_of(w)), Tile::from(c), transport_of(w));
 }
 
-ExchangeShape reduce_exchange(const Workload& w, int64_t chunk_rows) {
-  return reduce_shape(Shape(product_of(w)), world_size_of(w), identity_of(w, chunk_rows), transport_of(w), chunk_rows);
-}
-
-ExchangeShape exchange_of(const Workload& w, int64_t chunk_rows) {
-  return w.operation == "fused_allgather_and_linear" ? gather_exchange(w, chunk_rows) : reduce_exchange(w, chunk_rows);
-}
-
-/// The schema of linear with the sequence dimension of some tensors cut, and the channel.
-Schema schema_with_channel(const Workload& w, const std::function<bool(const autotune::ArgSpec&)>& is_cut) {
+/// The schema of linear, its sequence dimension cut for some tensors, the norm's tensors, and the channel.
+Schema schema_of(const Workload& w) {
   static const autotune::OpDef plain = linear();
   Schema schema = plain.schema(product_of(w));
+  const char* rows = is_all_reduce(w) ? "length" : "own_rows";
   for (autotune::ArgSpec& arg : schema.args)
-    if (is_cut(arg)) arg.dims[0] = "own_rows";
-  schema.symbols.push_back("own_rows");
+    if (is_gather(w) ? arg.name == "x" : arg.name == "residual" || arg.name == "y") arg.dims[0] = rows;
+  if (!is_gather(w) && norm_of(w).is_there) {
+    const int64_t n = w.fields.get_int("n");
+    schema.args.push_back({"norm_weight", ArgRole::weight, w.dtype, {n}});
+    schema.args.push_back({"normed", ArgRole::output, w.dtype, {rows, n}});
+  }
+  if (!is_all_reduce(w)) schema.symbols.push_back("own_rows");
   add_channel_args(schema);
   return schema;
-}
-
-std::vector<int64_t> symbols_of(const Workload& w, int64_t length) {
-  std::vector<int64_t> symbols{length, own_rows(w, length)};
-  add_channel_symbols(symbols, exchange_of(w, kSmallestChunk), length);
-  return symbols;
 }
 
 /// Tiles for the rows of one rank, of which a call computes those of all.
@@ -126,29 +116,6 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
 
 int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-/// Every tile with the first schedule, and the best tile with all of them; best first.
-autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target,
-                               const std::function<std::vector<Config>(const Tile&)>& schedules) {
-  autotune::ConfigSpace space;
-  std::vector<Tile> tiles = tiles_for(w, length, target);
-  std::ranges::stable_sort(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    std::vector<Config> configs = schedules(tiles[i]);
-    if (i > 0) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
-  }
-  return space;
-}
-
-Config default_of(const Workload& w, int64_t length, const Target& target,
-                  const std::function<std::vector<Config>(const Tile&)>& schedules) {
-  const std::vector<Tile> tiles = tiles_for(w, length, target);
-  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
-  const auto best =
-      std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
-  return schedules(best).front();
-}
-
 std::vector<Config> gather_schedules(const Tile& tile) {
   std::vector<Config> configs;
   for (const char* order : {"rotate", "interleave"})
@@ -162,116 +129,202 @@ std::vector<Config> gather_schedules(const Tile& tile) {
   return configs;
 }
 
-std::vector<Config> reduce_schedules(const Tile& tile) {
+/// One shot where the rows are few enough for it, first.
+std::vector<std::string> reductions(const Workload& w, int64_t length) {
+  const int64_t columns = w.fields.get_int("n") * (w.fields.get_int("gated") + 1);
+  if (length <= most_one_shot_rows(transport_of(w), columns)) return {"one_shot", "two_shot"};
+  return {"two_shot"};
+}
+
+std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile) {
   std::vector<Config> configs;
   for (const int64_t chunk_rows : {256, 64}) {
     Config config = tile.config();
     config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
     config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
-    if (configs.empty() || configs.back() != config) configs.push_back(std::move(config));
+    if (!configs.empty() && configs.front().get_int("chunk_rows") == config.get_int("chunk_rows")) continue;
+    if (!is_all_reduce(w)) configs.push_back(config);
+    else
+      for (const std::string& reduction : reductions(w, length)) {
+        config.set("reduction", reduction);
+        configs.push_back(config);
+      }
   }
   return configs;
 }
 
-/// What both operations have in common.
-autotune::OpDef base(const char* name, const char* summary,
-                     const std::function<std::vector<Config>(const Tile&)>& schedules) {
+std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& tile) {
+  return is_gather(w) ? gather_schedules(tile) : reduce_schedules(w, length, tile);
+}
+
+/// Every tile with the first schedule, and the best tile with all of them; best first.
+autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
+  autotune::ConfigSpace space;
+  std::vector<Tile> tiles = tiles_for(w, length, target);
+  std::ranges::stable_sort(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    std::vector<Config> configs = schedules_of(w, length, tiles[i]);
+    if (i > 0) configs.resize(1);
+    for (Config& config : configs) space.add(std::move(config));
+  }
+  return space;
+}
+
+Config default_of(const Workload& w, int64_t length, const Target& target) {
+  const std::vector<Tile> tiles = tiles_for(w, length, target);
+  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
+  const auto best =
+      std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
+  return schedules_of(w, length, best).front();
+}
+
+autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
+  if (is_gather(w)) return tolerance(w.dtype, w.fields.get_int("k"));
+  autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * world_size_of(w));
+  if (transport_of(w) != DType::f32)  // each partial sum is rounded
+    result.absolute += 0.5 * storage_epsilon(transport_of(w)) * world_size_of(w);
+  // The norm is that of y as it is stored.
+  if (norm_of(w).is_there && w.dtype != DType::f32) result.relative += 0.75 * storage_epsilon(w.dtype);
+  return result;
+}
+
+/// What all three operations have in common.
+autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
+  op.version = 3;
   op.name = name;
   op.summary = summary;
-  op.symbols = symbols_of;
+  op.normalize = normalize;
+  op.schema = schema_of;
+  op.symbols = [](const Workload& w, int64_t length) {
+    return symbols_of(w, length, !is_all_reduce(w), linear_exchange(w, kSmallestChunk));
+  };
   op.predict_us = predict_us;
-  op.config_space = [schedules](const Workload& w, int64_t length, const Target& target) {
-    return space_of(w, length, target, schedules);
-  };
-  op.default_config = [schedules](const Workload& w, int64_t length, const Target& target) {
-    return default_of(w, length, target, schedules);
-  };
+  op.config_space = space_of;
+  op.default_config = default_of;
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
-    const Workload& w = *p.workload;
-    return fill_channel_arg(p, arg, exchange_of(w, kSmallestChunk), longest_rank(w), seed);
+    return fill_channel_arg(p, arg, linear_exchange(*p.workload, kSmallestChunk), longest_rank(*p.workload), seed);
   };
-  op.tolerance = [](const Workload& w, std::span<const int64_t>) {
-    const bool is_sum = w.fields.contains("transport");
-    const int64_t k = w.fields.get_int("k") * (is_sum ? world_size_of(w) : 1);
-    autotune::OpDef::Tolerance result = tolerance(w.dtype, k);
-    if (is_sum && transport_of(w) != DType::f32)  // each partial sum is rounded
-      result.absolute += 0.5 * storage_epsilon(transport_of(w)) * world_size_of(w);
-    return result;
+  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance_of(w); };
+  op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
+    static const autotune::OpDef plain = linear();
+    return plain.cost(product_of(w), symbols.first(1));
   };
   return op;
 }
 
-autotune::Cost cost_of(const Workload& w, std::span<const int64_t> symbols) {
-  static const autotune::OpDef plain = linear();
-  return plain.cost(product_of(w), symbols.first(1));
+/// What the operations that sum up have in common.
+autotune::OpDef reduce_base(const char* name, const char* summary) {
+  autotune::OpDef op = base(name, summary);
+  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
+    build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), reduce_schedule(c), form_of(w, c), world_size_of(w),
+                        transport_of(w), identity_of(w, c), norm_of(w));
+  };
+  op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
+    return {reduce_programs(partials_of(w, c), reduce_schedule(c), form_of(w, c), world_size_of(w)), {}, {}};
+  };
+  op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
+    return {{"counters", DType::i32, num_counters(reduce_schedule(c), form_of(w, c), world_size_of(w))}};
+  };
+  return op;
 }
 
 void gather_reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
   const Shape s(product_of(w));
-  const int64_t length = p.symbols[0];
   std::vector<std::vector<double>> x;
   for (const int64_t row : rows) {
-    int source = 0;
-    while (row >= first_row(source + 1, length, world_size_of(w))) ++source;
-    const int64_t local = row - first_row(source, length, world_size_of(w));
+    const auto [source, local] = place_of_row(row, p.symbols[0], world_size_of(w));
     x.push_back(source == longest_rank(w) ? read_row(p.tensors[0], local)
-                                          : staged_row(p, gather_exchange(w, kSmallestChunk), 0, source, local));
+                                          : staged_row(p, linear_exchange(w, kSmallestChunk), 0, source, local));
   }
   linear_op::reference_epilogue(s, p, rows, linear_op::reference_products(s, p, x), outputs);
 }
 
-void reduce_reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+/// The norm of outputs[0], row by row.
+std::vector<double> reference_norm(const Problem& p, const std::vector<double>& y) {
+  const auto& args = p.schema->args;
+  const auto weight_arg = std::ranges::find(args, "norm_weight", &autotune::ArgSpec::name) - args.begin();
+  const std::vector<double> weight = read_row(p.tensors[static_cast<size_t>(weight_arg)], 0);
+  std::vector<double> normed;
+  for (size_t row = 0; row < y.size(); row += weight.size()) {
+    double squares = 0;
+    for (size_t i = 0; i < weight.size(); ++i) squares += y[row + i] * y[row + i];
+    const double scale = 1 / std::sqrt(squares / static_cast<double>(weight.size()) + norm_of(*p.workload).eps);
+    for (size_t i = 0; i < weight.size(); ++i) normed.push_back(y[row + i] * scale * weight[i]);
+  }
+  return normed;
+}
+
+/// `rows` are those of y; `global` says which row of all ranks' rows such a row is.
+void reduce_reference(const Problem& p, std::span<const int64_t> rows, int64_t first_of_y,
+                      std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
   const Shape s(product_of(w));
+  const ExchangeShape exchange = linear_exchange(w, kSmallestChunk);
+  const int64_t first_own = first_row(longest_rank(w), p.symbols[0], world_size_of(w));
   std::vector<std::vector<double>> x;
-  for (const int64_t row : rows)
-    x.push_back(read_row(p.tensors[0], first_row(longest_rank(w), p.symbols[0], world_size_of(w)) + row));
+  for (const int64_t row : rows) x.push_back(read_row(p.tensors[0], first_of_y + row));
   auto sums = linear_op::reference_products(s, p, x);
   for (size_t r = 0; r < rows.size(); ++r)
-    for (int source = 0; source < longest_rank(w); ++source) {
-      const std::vector<double> partial = staged_row(p, reduce_exchange(w, kSmallestChunk), 0, source, rows[r]);
+    for (int source = 0; source < longest_rank(w) && first_of_y + rows[r] >= first_own; ++source) {
+      const std::vector<double> partial = staged_row(p, exchange, 0, source, first_of_y + rows[r] - first_own);
       for (size_t e = 0; e < partial.size(); ++e) sums[e / s.n[0]][r * s.n[0] + e % s.n[0]] += partial[e];
     }
   linear_op::reference_epilogue(s, p, rows, std::move(sums), outputs);
+  if (norm_of(w).is_there) outputs.push_back(reference_norm(p, outputs[0]));
+}
+
+/// The result where all products are zero.
+std::vector<double> idle_row(const Problem& p, int64_t row) {
+  const Shape s(product_of(*p.workload));
+  std::vector<std::vector<double>> zeros(static_cast<size_t>(s.num_weights())), outputs;
+  for (auto& of_weight : zeros) of_weight.assign(static_cast<size_t>(s.n[0]), 0.0);
+  linear_op::reference_epilogue(s, p, {&row, 1}, std::move(zeros), outputs);
+  return outputs[0];
+}
+
+/// The fields of an operation that sums up, from its argument struct.
+template <class Op>
+Workload reduce_workload(const char* name, const Op& op) {
+  Workload w =
+      Linear{op.n, 0, 0, op.k, op.bias, op.activation, false, op.residual, false, 0, op.dtype, op.threads}.workload();
+  w.operation = name;
+  w.fields.set("world_size", int64_t{op.world_size});
+  w.fields.set("fabric", op.fabric);
+  w.fields.set("transport", std::string(dtype_name(op.transport)));
+  w.fields.set("norm", int64_t{op.norm});
+  w.fields.set("eps", op.eps);
+  return w;
 }
 
 }  // namespace
 
-ChannelNeeds channel_needs(const Workload& workload, int64_t capacity) {
-  return needs_of(exchange_of(workload, kSmallestChunk), capacity);
+ExchangeShape linear_exchange(const Workload& w, int64_t chunk_rows) {
+  const Shape s(product_of(w));
+  if (is_gather(w)) return gather_shape(s, world_size_of(w), 0, chunk_rows);
+  const PartialShape partials{0, 0, s.n[0], s.weights_per_loop(), transport_of(w), s.dtype};
+  return reduce_shape(partials, is_all_reduce(w) ? ReduceForm::two_shot : ReduceForm::scatter, world_size_of(w), 0,
+                      chunk_rows);
 }
 
 Workload FusedAllgatherAndLinear::workload() const {
   Workload w = Linear{n, n2, n3, k, bias, activation, gated, false, false, 0, dtype, threads}.workload();
-  w.operation = "fused_allgather_and_linear";
+  w.operation = kGather;
   w.fields.set("world_size", int64_t{world_size});
   w.fields.set("fabric", fabric);
   return w;
 }
 
-Workload FusedLinearAndReducescatter::workload() const {
-  Workload w = Linear{n, 0, 0, k, bias, activation, false, residual, false, 0, dtype, threads}.workload();
-  w.operation = "fused_linear_and_reducescatter";
-  w.fields.set("world_size", int64_t{world_size});
-  w.fields.set("fabric", fabric);
-  w.fields.set("transport", std::string(dtype_name(transport)));
-  return w;
-}
+Workload FusedLinearAndReducescatter::workload() const { return reduce_workload(kScatter, *this); }
+
+Workload LinearAndAllreduce::workload() const { return reduce_workload(kAllReduce, *this); }
 
 autotune::OpDef fused_allgather_and_linear() {
-  autotune::OpDef op = base("fused_allgather_and_linear",
-                            "gather(x) w^T with linear's epilogue, in one launch of each rank", gather_schedules);
-  op.version = 2;
-  op.normalize = [](const Workload& w) { return normalize(w, false); };
-  op.schema = [](const Workload& w) {
-    return schema_with_channel(w, [](const autotune::ArgSpec& arg) { return arg.name == "x"; });
-  };
+  autotune::OpDef op = base(kGather, "gather(x) w^T with linear's epilogue, in one launch of each rank");
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    const GatherSchedule schedule = gather_schedule(c);
-    build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), schedule, world_size_of(w),
-                           identity_of(w, schedule.chunk_rows));
+    build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w),
+                           identity_of(w, c));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     return {gather_programs(Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w)), {}, {}};
@@ -279,33 +332,28 @@ autotune::OpDef fused_allgather_and_linear() {
   op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
     return {{"counters", DType::i32, {1}}};
   };
-  op.cost = cost_of;
   op.reference = gather_reference;
   return op;
 }
 
 autotune::OpDef fused_linear_and_reducescatter() {
-  autotune::OpDef op = base("fused_linear_and_reducescatter",
-                            "own rows of the sum over ranks of x w^T, in one launch of each", reduce_schedules);
-  op.version = 2;
-  op.normalize = [](const Workload& w) { return normalize(w, true); };
-  op.schema = [](const Workload& w) {
-    return schema_with_channel(w,
-                               [](const autotune::ArgSpec& arg) { return arg.name == "residual" || arg.name == "y"; });
+  autotune::OpDef op = reduce_base(kScatter, "own rows of the sum over ranks of x w^T, in one launch of each");
+  op.reference = [](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+    const Workload& w = *p.workload;
+    reduce_reference(p, rows, first_row(longest_rank(w), p.symbols[0], world_size_of(w)), outputs);
   };
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    const ReduceSchedule schedule = reduce_schedule(c);
-    build_linear_reducescatter(b, Shape(product_of(w)), Tile::from(c), schedule, world_size_of(w), transport_of(w),
-                               identity_of(w, schedule.chunk_rows));
+  return op;
+}
+
+autotune::OpDef linear_and_allreduce() {
+  autotune::OpDef op = reduce_base(kAllReduce, "the sum over ranks of x w^T on every rank, in one launch of each");
+  op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
+    return fill_all_reduce_arg(p, arg, linear_exchange(*p.workload, kSmallestChunk), seed,
+                               [&](int64_t row) { return idle_row(p, row); });
   };
-  op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {reduce_programs(Shape(product_of(w)), Tile::from(c), reduce_schedule(c), world_size_of(w)), {}, {}};
+  op.reference = [](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+    reduce_reference(p, rows, 0, outputs);
   };
-  op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(reduce_schedule(c), world_size_of(w))}};
-  };
-  op.cost = cost_of;
-  op.reference = reduce_reference;
   return op;
 }
 

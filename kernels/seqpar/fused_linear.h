@@ -7,7 +7,7 @@
 #pragma once
 #include "autotune/op_def.h"
 #include "kernels/linear.h"
-#include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/exchange.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -37,32 +37,60 @@ struct FusedAllgatherAndLinear {
 
 /// Own rows of y = epilogue(sum over ranks of x w^T) + residual; k is this rank's share, bias and residual are added
 /// once, by the owner of a row. Partial sums are rounded to `transport`, the owner's too, and added from rank 0 on: the
-/// same bits for every schedule that takes k in the same slices.
+/// same bits for every schedule that takes k in the same slices. With `norm` a second output is rms_norm(y).
 struct FusedLinearAndReducescatter {
   int world_size = 1;
   int64_t n = 0, k = 0;
   bool bias = false;
   Activation activation = Activation::none;
   bool residual = false;
+  bool norm = false;
+  double eps = 1e-5;
   DType transport = DType::f32;
   DType dtype = DType::f32;
   std::string fabric = "threads";
   int threads = 1;
 
-  /// Shapes: x [length, k]; w [n, k]; bias [n]; residual and y [own rows, n].
+  /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [own rows, n].
   struct Args {
-    Tensor x, w, bias, residual, y;
+    Tensor x, w, bias, residual, y, norm_weight, normed;
   };
   autotune::Workload workload() const;
   static constexpr const char* kCutTensor = "y";
   static int64_t cut_rows(const Args& a) { return a.y.sizes[0]; }
-  static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y}); }
+  static Call pack(const Args& a, int64_t length) {
+    return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y, &a.norm_weight, &a.normed});
+  }
 };
 
-/// What a channel must have for calls of the operation with up to `capacity` rows of all ranks, whatever was tuned.
-ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity);
+/// The same with all rows of y on every rank, the same bits: in one shot for few rows, else in two.
+struct LinearAndAllreduce {
+  int world_size = 1;
+  int64_t n = 0, k = 0;
+  bool bias = false;
+  Activation activation = Activation::none;
+  bool residual = false;
+  bool norm = false;
+  double eps = 1e-5;
+  DType transport = DType::f32;
+  DType dtype = DType::f32;
+  std::string fabric = "threads";
+  int threads = 1;
+
+  /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [length, n], the residual the
+  /// same on every rank.
+  using Args = FusedLinearAndReducescatter::Args;
+  autotune::Workload workload() const;
+  static constexpr const char* kCutTensor = nullptr;
+  static int64_t cut_rows(const Args&) { return 0; }
+  static Call pack(const Args& a, int64_t length) { return FusedLinearAndReducescatter::pack(a, length); }
+};
+
+/// What these operations exchange, with chunks of so many rows.
+ExchangeShape linear_exchange(const autotune::Workload& workload, int64_t chunk_rows);
 
 autotune::OpDef fused_allgather_and_linear();
 autotune::OpDef fused_linear_and_reducescatter();
+autotune::OpDef linear_and_allreduce();
 
 }  // namespace seqtile::kernels::seqpar

@@ -3,7 +3,7 @@
 seqtile_test(jit
   support/golden.cpp support/interpreter.cpp support/interpreter_values.cpp support/operands.cpp
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
-  jit/fabric/protocol_test.cpp support/protocol_explorer.cpp
+  jit/fabric/fabric_test.cpp jit/fabric/protocol_test.cpp support/protocol_explorer.cpp support/ranks.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
   jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
   jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp

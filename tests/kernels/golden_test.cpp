@@ -49,7 +49,8 @@ std::vector<Golden> goldens() {
   prefill.set("soft_cap", 30.0);
   decode.set("phase", Text("decode"));
   rope.set("scaling", Text("llama3"));
-  const Config rows{{"rows", i(4)}};
+  const Config rows{{"rows", i(4)}}, moves{{"chunk_rows", i(64)}, {"push_programs", i(2)}};
+  const Fields row{{"n", i(576)}, {"world_size", i(2)}};
   return {
       {"linear_dot", {"linear", {{"n", i(96)}, {"k", i(128)}}}, DType::f32, linear_config("dot", 4, 6)},
       {"linear_fused",
@@ -90,6 +91,18 @@ std::vector<Golden> goldens() {
         {{"n", i(96)}, {"k", i(128)}, {"residual", i(1)}, {"world_size", i(2)}}},
        DType::bf16,
        fused_config({{"chunk_rows", i(84)}, {"sum_rows", i(8)}})},
+      {"linear_and_allreduce",
+       {"linear_and_allreduce", {{"n", i(96)}, {"k", i(128)}, {"norm", i(1)}, {"world_size", i(2)}}},
+       DType::bf16,
+       fused_config({{"chunk_rows", i(84)}, {"sum_rows", i(8)}, {"reduction", Text("two_shot")}})},
+      {"all_gather", {"all_gather", row}, DType::bf16, moves},
+      {"broadcast", {"broadcast", row}, DType::f32, moves},
+      {"all_to_all", {"all_to_all", {{"heads", i(5)}, {"head_dim", i(64)}, {"world_size", i(2)}}}, DType::f16, moves},
+      {"reduce_scatter", {"reduce_scatter", row}, DType::bf16, {{"chunk_rows", i(64)}, {"sum_rows", i(8)}}},
+      {"all_reduce",
+       {"all_reduce", row},
+       DType::bf16,
+       {{"chunk_rows", i(64)}, {"sum_rows", i(8)}, {"reduction", Text("one_shot")}}},
   };
 }
 

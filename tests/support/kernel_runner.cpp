@@ -33,14 +33,15 @@ std::vector<DeviceBuffer>& KernelRunner::workspaces(const autotune::Problem& pro
 void KernelRunner::run(const autotune::Problem& problem) {
   const auto specs = op_.workspaces ? op_.workspaces(workload_, config_) : std::vector<autotune::Workspace>{};
   auto& memory = workspaces(problem);
+  const std::vector<int64_t> scalars(problem.schema->scalars.size());
   const Grid grid = autotune::grid_of(op_.grid(workload_, config_), problem.symbols);
   if (kernel_) {
     autotune::KernelCall call;
     const autotune::CallLayout layout(*problem.schema, device_.target().is_gpu());
-    layout.bind(problem.tensors, problem.symbols[0], {}, call);
+    layout.bind(problem.tensors, problem.symbols[0], scalars, call);
     for (size_t i = 0; i < specs.size(); ++i)
       autotune::append_workspace(call, memory[i].data(), specs[i].elements.value(problem.symbols));
-    layout.finish({}, nullptr, call);
+    layout.finish(scalars, nullptr, call);
     device_.launch(*kernel_, grid, call.block());
     device_.streams().synchronize({});
     return;
@@ -48,6 +49,7 @@ void KernelRunner::run(const autotune::Problem& problem) {
   std::vector<ParamValue> params(problem.tensors.begin(), problem.tensors.end());
   for (size_t i = 0; i < specs.size(); ++i)
     params.push_back(make_tensor(memory[i].data(), specs[i].dtype, {specs[i].elements.value(problem.symbols)}));
+  params.insert(params.end(), scalars.begin(), scalars.end());
   interpret(*function_, grid, params);
 }
 

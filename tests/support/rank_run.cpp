@@ -101,7 +101,9 @@ class Rank {
       placed.push_back(make_tensor(counters.data(), DType::i32, {call.num_counters}));
       pause(device);
       if (options_.before_launch) options_.before_launch(fabric_.rank(), static_cast<int>(&call - calls.data()));
-      device.launch(*kernel, call.grid, slots_of(placed));
+      std::vector<uint64_t> slots = slots_of(placed);
+      slots.push_back(0);  // the operation's number
+      device.launch(*kernel, call.grid, slots);
     }
     tensors.take_back();
     epoch = channel.epoch();

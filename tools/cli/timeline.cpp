@@ -70,12 +70,14 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
   const auto engine =
       Engine::open({.threads = 1, .cache = options.cache, .artifacts = options.artifacts}, session.registry, fabric);
   Channel channel(fabric, kernels::seqpar::channel_options({workload}, length));
-  const Handle handle = engine->prepare(workload);
+  const int64_t number = channel.add_operation();
+  const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, channel, number);
   const Operands operands(session.registry.find(options.operation), workload, length, channel);
-  handle(operands.tensors(), length);  // the system's first visit to a page is no part of the picture
+  const auto call = [&] { handle(operands.tensors(), length, {&number, 1}); };
+  call();  // the system's first visit to a page is no part of the picture
   const Timeline timeline(channel, kMaxEvents);
   fabric.all_gather("");
-  for (int call = 0; call < options.calls; ++call) handle(operands.tensors(), length);
+  for (int i = 0; i < options.calls; ++i) call();
   std::vector<TimelineEvent> events = timeline.events();
   if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
   fabric.all_gather("");  // peers may still store flags here

@@ -26,8 +26,12 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kHidden = 48, kWide = 64, kCapacity = 300;
 
-FusedAllgatherAndLinear gather_op() { return {.world_size = kRanks, .n = kWide, .k = kHidden}; }
-FusedLinearAndReducescatter reduce_op() { return {.world_size = kRanks, .n = kHidden, .k = kWide, .residual = true}; }
+FusedAllgatherAndLinear gather_op(const std::string& fabric = "threads") {
+  return {.world_size = kRanks, .n = kWide, .k = kHidden, .fabric = fabric};
+}
+FusedLinearAndReducescatter reduce_op(const std::string& fabric = "threads") {
+  return {.world_size = kRanks, .n = kHidden, .k = kWide, .residual = true, .fabric = fabric};
+}
 
 struct Home {
   Home() { setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1); }
@@ -139,8 +143,8 @@ int64_t run_layers(const Home& home, std::vector<std::unique_ptr<Fabric>> fabric
     ChannelOptions options = seqpar::channel_options({gather_op().workload(), reduce_op().workload()}, kCapacity);
     options.deadline = std::chrono::seconds(20);
     Channel channel(fabric, options);
-    const FusedHandle up(*engine, gather_op(), channel);
-    const FusedHandle down(*engine, reduce_op(), channel);
+    const FusedHandle up(*engine, gather_op(fabric.kind()), channel);
+    const FusedHandle down(*engine, reduce_op(fabric.kind()), channel);
     auto up_weight = layer.up[static_cast<size_t>(rank)], down_weight = layer.down[static_cast<size_t>(rank)];
     std::vector<float> nothing(kCapacity * kWide);
     for (const int64_t length : lengths) {

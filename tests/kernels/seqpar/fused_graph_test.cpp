@@ -175,7 +175,9 @@ void on_every_rank(const char* target, const Op& op, const std::function<void(in
     threads.emplace_back([&, rank] {
       try {
         const auto r = static_cast<size_t>(rank);
-        CapturedRank<Op> captured(folder.path(), registry, *fabrics[r], op);
+        Op of_fabric = op;
+        of_fabric.fabric = fabrics[r]->kind();
+        CapturedRank<Op> captured(folder.path(), registry, *fabrics[r], of_fabric);
         work(rank, captured);
         fabrics[r]->all_gather("");  // peers may still store flags here
       } catch (...) {

@@ -14,7 +14,7 @@
 #include "jit/error.h"
 #include "kernels/linear.h"
 #include "kernels/seqpar/allgather_linear.h"
-#include "kernels/seqpar/linear_reducescatter.h"
+#include "kernels/seqpar/linear_reduce.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/rank_run.h"
 
@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t kIdentity = 0x5a17;
 
 struct Case {
-  enum Kind { gather, reduce } kind;
+  enum Kind { gather, reduce, two_shot, one_shot } kind;
   int world_size;
   int64_t n, k;  ///< of one rank
   std::vector<int64_t> lengths;
@@ -39,7 +39,15 @@ struct Case {
   seqpar::GatherSchedule gathers{16, 1, false};
   seqpar::ReduceSchedule reduces{24, 5};
   DType transport = DType::f32;
+
+  seqpar::ReduceForm form() const {
+    return kind == reduce     ? seqpar::ReduceForm::scatter
+           : kind == two_shot ? seqpar::ReduceForm::two_shot
+                              : seqpar::ReduceForm::one_shot;
+  }
 };
+
+constexpr Case::Kind kKinds[] = {Case::gather, Case::reduce, Case::two_shot, Case::one_shot};
 
 /// A tensor of its own memory, NaN at first.
 struct Buffer {
@@ -81,9 +89,9 @@ class Problem {
 
   std::unique_ptr<ir::Function> kernel() const {
     const Case& c = case_;
-    KernelBuilder b(c.kind == Case::gather ? "allgather_linear" : "linear_reducescatter");
+    KernelBuilder b(c.kind == Case::gather ? "allgather_linear" : "linear_reduce");
     if (c.kind == Case::gather) seqpar::build_allgather_linear(b, shape_, c.tile, c.gathers, c.world_size, kIdentity);
-    else seqpar::build_linear_reducescatter(b, shape_, c.tile, c.reduces, c.world_size, c.transport, kIdentity);
+    else seqpar::build_linear_reduce(b, shape_, c.tile, c.reduces, c.form(), c.world_size, c.transport, kIdentity);
     return b.finish();
   }
 
@@ -92,7 +100,7 @@ class Problem {
     const seqpar::ExchangeShape shape =
         c.kind == Case::gather
             ? seqpar::gather_shape(shape_, c.world_size, kIdentity, c.gathers.chunk_rows)
-            : seqpar::reduce_shape(shape_, c.world_size, kIdentity, c.transport, c.reduces.chunk_rows);
+            : seqpar::reduce_shape(partials(), c.form(), c.world_size, kIdentity, c.reduces.chunk_rows);
     options.capacity = capacity();
     options.staging_bytes = seqpar::staging_bytes(shape, capacity());
     options.flags_per_source = seqpar::flags_per_source(shape, capacity());
@@ -141,6 +149,8 @@ class Problem {
 
   static int64_t value(const autotune::SizeExpr& size, int64_t length) { return size.value({&length, 1}); }
 
+  seqpar::PartialShape partials() const { return seqpar::partial_products(shape_, case_.tile, case_.transport); }
+
   int64_t capacity() const { return *std::max_element(case_.lengths.begin(), case_.lengths.end()); }
 
   void add_gather(int64_t length, std::mt19937& random) {
@@ -164,13 +174,13 @@ class Problem {
     for (int rank = 0; rank < case_.world_size; ++rank) {
       inputs_.emplace_back(case_.dtype, Sizes{length, case_.k});
       fill_sparsely(inputs_.back().tensor, random);
-      const int64_t rows = first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
-      outputs_.emplace_back(case_.dtype, Sizes{rows, case_.n});
+      const int64_t own = first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
+      outputs_.emplace_back(case_.dtype, Sizes{case_.kind == Case::reduce ? own : length, case_.n});
       const auto r = static_cast<size_t>(rank);
       calls[r].push_back(
-          {{value(seqpar::reduce_programs(shape_, case_.tile, case_.reduces, case_.world_size), length), 1, 1},
+          {{value(seqpar::reduce_programs(partials(), case_.reduces, case_.form(), case_.world_size), length), 1, 1},
            {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor},
-           value(seqpar::num_counters(case_.reduces, case_.world_size), length)});
+           value(seqpar::num_counters(case_.reduces, case_.form(), case_.world_size), length)});
     }
   }
 
@@ -178,7 +188,7 @@ class Problem {
     if (case_.kind == Case::gather)
       return product(inputs_[epoch].tensor, row, weights_[static_cast<size_t>(rank)].tensor, column);
     double sum = 0;
-    row += first_row(rank, case_.lengths[epoch], case_.world_size);
+    if (case_.kind == Case::reduce) row += first_row(rank, case_.lengths[epoch], case_.world_size);
     for (size_t source = 0; source < weights_.size(); ++source)
       sum += product(inputs_[epoch * weights_.size() + source].tensor, row, weights_[source].tensor, column);
     return sum;
@@ -210,7 +220,7 @@ void check(const Case& c, RankOptions options) {
 
 TEST_CASE("fused linear: exact on the CPU, any number of ranks and rows", "[seqpar]") {
   for (const std::string device : {"threads", "processes"})
-    for (const Case::Kind kind : {Case::gather, Case::reduce})
+    for (const Case::Kind kind : kKinds)
       for (const int world_size : {1, 2, 3, 4, 8})
         for (const auto& [n, k] : {std::pair<int64_t, int64_t>{72, 64}, {33, 57}, {1, 3}}) {
           RankOptions options;
@@ -221,7 +231,7 @@ TEST_CASE("fused linear: exact on the CPU, any number of ranks and rows", "[seqp
 
 TEST_CASE("fused linear: exact where ranks pause at random", "[seqpar]") {
   for (const std::string device : {"threads", "processes"})
-    for (const Case::Kind kind : {Case::gather, Case::reduce})
+    for (const Case::Kind kind : kKinds)
       for (const int world_size : {2, 3, 4}) {
         std::mt19937 random(static_cast<uint32_t>(world_size));
         Case c{kind, world_size, 40, 48, {}};
@@ -234,7 +244,7 @@ TEST_CASE("fused linear: exact where ranks pause at random", "[seqpar]") {
 }
 
 TEST_CASE("fused linear: the epoch goes on around 2^31, 2^32 and 2^48", "[seqpar]") {
-  for (const Case::Kind kind : {Case::gather, Case::reduce})
+  for (const Case::Kind kind : kKinds)
     for (const int bits : {31, 32, 48}) {
       Case c{kind, 2, 24, 16, {30, 0, 7, 31, 64, 1}};
       RankOptions options;
@@ -256,7 +266,7 @@ Case simulated(Case c) {
 
 TEST_CASE("fused linear: exact on simulated GPUs, every check on", "[seqpar][sim]") {
   for (const std::string device : {"sim:sm_80", "sim:sm_90a"})
-    for (const Case::Kind kind : {Case::gather, Case::reduce})
+    for (const Case::Kind kind : kKinds)
       for (const int world_size : {1, 2, 3}) {
         RankOptions options;
         options.device = device;
@@ -266,7 +276,7 @@ TEST_CASE("fused linear: exact on simulated GPUs, every check on", "[seqpar][sim
 }
 
 TEST_CASE("fused linear: a rank that is killed ends the others with a record and NaN", "[seqpar]") {
-  for (const Case::Kind kind : {Case::gather, Case::reduce}) {
+  for (const Case::Kind kind : kKinds) {
     const Case c{kind, 4, 24, 16, {40, 33, 64, 50}};
     Problem problem(c);
     RankOptions options;
@@ -308,7 +318,7 @@ TEST_CASE("fused linear: another length on one rank is a record on all and NaN, 
 }
 
 TEST_CASE("fused linear: nothing is reported under random schedules", "[seqpar][sim][sweep]") {
-  for (const Case::Kind kind : {Case::gather, Case::reduce})
+  for (const Case::Kind kind : kKinds)
     for (const int world_size : {2, 3})
       for (uint32_t seed = 1; seed <= 10; ++seed) {
         std::mt19937 random(seed);
@@ -358,7 +368,7 @@ TEST_CASE("fused linear: a weaker order or scope of a flag or counter is reporte
       {"ld.acquire.sys.global.u64", "ld.acquire.gpu.global.u64"},
       {"ld.acquire.sys.global.u64", "ld.volatile.global.u64"},
       {"atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32"}};
-  for (const Case::Kind kind : {Case::gather, Case::reduce})
+  for (const Case::Kind kind : kKinds)
     for (const auto& [from, to] : faults) {
       INFO(from << " -> " << to);
       CHECK_THAT(report_of_fault(kind, from, to), Catch::Contains("race") || Catch::Contains("scope"));
@@ -367,7 +377,7 @@ TEST_CASE("fused linear: a weaker order or scope of a flag or counter is reporte
 
 TEST_CASE("fused linear: the text keeps to the orders and scopes of the protocol", "[seqpar]") {
   for (const char* target : {"sm_80", "sm_90a"})
-    for (const Case::Kind kind : {Case::gather, Case::reduce}) {
+    for (const Case::Kind kind : kKinds) {
       const Problem problem(simulated({kind, 2, 40, 32, {64}, DType::bf16}));
       const KernelBinary binary = compile(*problem.kernel(), gpu_target(target));
       const std::string_view text(reinterpret_cast<const char*>(binary.code.data()), binary.code.size());

@@ -51,8 +51,8 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
                                     .artifacts = folder + "/artifacts.db",
                                     .policy = MissPolicy::fallback},
                                    registry, fabric);
-  const FusedAllgatherAndLinear up{.world_size = kRanks, .n = kWide, .k = kHidden};
-  const FusedLinearAndReducescatter down{.world_size = kRanks, .n = kHidden, .k = kWide};
+  const FusedAllgatherAndLinear up{.world_size = kRanks, .n = kWide, .k = kHidden, .fabric = fabric.kind()};
+  const FusedLinearAndReducescatter down{.world_size = kRanks, .n = kHidden, .k = kWide, .fabric = fabric.kind()};
   ChannelOptions options = seqpar::channel_options({up.workload(), down.workload()}, kCapacity);
   options.deadline = std::chrono::seconds(20);
   Channel channel(fabric, options);

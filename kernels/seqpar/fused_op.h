@@ -1,0 +1,50 @@
+// kernels/seqpar/fused_op.h -- what the operations of a channel have in common: fields, symbols, who owns which rows.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "kernels/seqpar/channel_args.h"
+#include "kernels/workload_reader.h"
+
+namespace seqtile::kernels::seqpar {
+
+constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
+
+/// world_size and fabric, which all of these operations have.
+void read_rank_fields(WorkloadReader& reader);
+
+int world_size_of(const autotune::Workload& w);
+/// The rank with the most rows: whose call is measured.
+int longest_rank(const autotune::Workload& w);
+int64_t first_row(int rank, int64_t length, int world_size);
+/// Of the longest rank.
+int64_t own_rows(const autotune::Workload& w, int64_t length);
+/// Who owns a row, and which of its rows it is.
+struct RowPlace {
+  int rank;
+  int64_t row;
+};
+RowPlace place_of_row(int64_t row, int64_t length, int world_size);
+
+/// The static arguments that all ranks must give alike, operation and dtype among them. A rank's share of the weights
+/// may differ from those of its peers, and so may its threads.
+autotune::Fields common_arguments(const autotune::Workload& w);
+/// Whether two configurations of an operation put the same on the wire, whatever else differs.
+bool look_alike(const autotune::Config& a, const autotune::Config& b);
+/// A number of what ranks must have in common, and of what a configuration puts on the wire.
+int64_t identity_of(const autotune::Workload& w, const autotune::Config& config);
+
+/// Values of the symbols: length, own_rows where some tensor is cut, and those of the channel.
+std::vector<int64_t> symbols_of(const autotune::Workload& w, int64_t length, bool is_cut,
+                                const ExchangeShape& exchange);
+
+/// Of an all-reduce: x and the staging of a call in which nobody has anything but zeros for the rows that this rank
+/// does not own, so that one shot and two give the same. `idle_row`: the result of such a row. False for other
+/// arguments.
+bool fill_all_reduce_arg(const autotune::Problem& problem, size_t arg, const ExchangeShape& exchange, uint64_t seed,
+                         const std::function<std::vector<double>(int64_t row)>& idle_row);
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,73 @@
+// kernels/seqpar/prepare.cpp -- see prepare.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/prepare.h"
+
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "jit/fabric/agreement.h"
+#include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/fused_op.h"
+
+namespace seqtile::kernels::seqpar {
+namespace {
+
+fabric::Wishes wishes_of(const autotune::Workload& workload, int64_t number) {
+  fabric::Wishes wishes{{"operation", workload.operation}};  // first: it says more than its arguments
+  const autotune::Fields common = common_arguments(workload);
+  for (const auto& [name, value] : common.values())
+    if (name != "operation")
+      wishes.emplace_back(name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
+  wishes.emplace_back("the number of operations before it", std::to_string(number));
+  return wishes;
+}
+
+/// A line for each run of buckets with the same choice: how many, and what.
+std::string encode(const Handle::Choices& choices) {
+  std::string text;
+  for (size_t i = 0, end = 0; i < choices.size(); i = end) {
+    while (end < choices.size() && choices[end] == choices[i]) ++end;
+    text += fmt::format("{} {}\n", end - i, choices[i] ? choices[i]->json() : "");
+  }
+  return text;
+}
+
+Handle::Choices decode(const std::string& text) {
+  Handle::Choices choices;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = line.find(' ');
+    const std::string json = line.substr(space + 1);
+    choices.insert(choices.end(), std::stoul(line),
+                   json.empty() ? std::nullopt : std::optional(autotune::Config::parse(json)));
+  }
+  return choices;
+}
+
+/// Rank 0's, or the own ones where a peer cannot tell the difference.
+Handle::Choices settle(const Handle::Choices& own, Handle::Choices first) {
+  for (size_t i = 0; i < std::min(own.size(), first.size()); ++i)
+    if (own[i] && first[i] && look_alike(*own[i], *first[i])) first[i] = own[i];
+  return first;
+}
+
+}  // namespace
+
+Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number) {
+  Fabric& fabric = channel.fabric();
+  const fabric::Wishes wishes = wishes_of(workload, number);
+  Handle own, settled;
+  const auto unprepared = fabric::problem_in([&] {
+    check_channel(workload, channel);
+    own = engine.prepare(workload);
+  });
+  fabric::agree(fabric, "a fused operation", wishes, unprepared);
+  const Handle::Choices choices = own.choices();
+  const std::string first = fabric.all_gather(fabric.rank() == 0 ? encode(choices) : "").front();
+  const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(choices, decode(first))); });
+  fabric::agree(fabric, "a fused operation", {}, unsettled);
+  return settled;
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,17 @@
+// kernels/seqpar/prepare.h -- one operation on all ranks: static arguments that agree, plans that look alike.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a configuration puts on the wire must be the same on every rank, whatever their caches hold. So rank 0's
+// choices for all buckets go to every rank; where a rank's own one looks the same it stays, as it is tuned for the
+// rank's shape; else rank 0's takes its place. Calls are served by these alone from then on.
+#pragma once
+#include "autotune/engine.h"
+#include "jit/channel.h"
+
+namespace seqtile::kernels::seqpar {
+
+/// Collective; `number` is the operation's on the channel. Errors, the same on all ranks: invalid_argument (a static
+/// argument is not rank 0's; the channel or its fabric does not suit the operation), or as Engine::prepare.
+Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number);
+
+}  // namespace seqtile::kernels::seqpar

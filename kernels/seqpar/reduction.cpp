@@ -1,0 +1,275 @@
+// kernels/seqpar/reduction.cpp -- see reduction.h.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs, in order: the tiles of the rows that rank + 1 owns, of those of rank + 2, ..., the own ones last, so that
+// nobody waits for long; those that sum up; in two shots those that take over other ranks' sums; one that awaits the
+// rest. Whoever completes a chunk of rows, which is counted, publishes it. The bits of a sum depend on the order of k
+// within a tile and on nothing else.
+#include "kernels/seqpar/reduction.h"
+
+#include <algorithm>
+
+#include "jit/base/channel_block.h"
+#include "kernels/row_kernel.h"
+
+namespace seqtile::kernels::seqpar {
+
+namespace {
+
+constexpr int64_t kColumns = 256;
+constexpr int64_t kFirstCounter = 1;              ///< before it: the programs that have ended
+constexpr int64_t kMostOneShotBytes = 512 << 10;  ///< that a rank sends to each other
+
+int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+const Protocol& protocol_of(ReduceForm form) {
+  return form == ReduceForm::scatter    ? reduce_scatter_protocol()
+         : form == ReduceForm::two_shot ? two_shot_protocol()
+                                        : gather_protocol();
+}
+
+int64_t sums_per_row_block(const PartialShape& shape, const ReduceSchedule& schedule) {
+  return cdiv(shape.block_rows, schedule.sum_rows);
+}
+
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form, int world_size,
+          int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body)
+      : b_(b),
+        s_(shape),
+        schedule_(schedule),
+        form_(form),
+        world_size_(world_size),
+        body_(body),
+        counters_(channel.counters),
+        length_(length),
+        ex_(b, protocol_of(form), reduce_shape(shape, form, world_size, identity, schedule.chunk_rows), channel.block,
+            channel.counters, channel.number, length) {}
+
+  void build() {
+    row_blocks_ = b_.cdiv(length_, num_groups() * s_.block_rows);
+    sums_ = row_blocks_ * sums_per_row_block(s_, schedule_);
+    Var id = b_.program_id(0), tiles = row_blocks_ * (num_turns() * s_.column_blocks);
+    b_.when(
+        id < tiles, [&] { ex_.role(is_one_shot() ? "push" : "produce", [&] { produce(id); }); },
+        [&] {
+          Var sum = id - tiles;
+          b_.when(
+              sum < sums_, [&] { ex_.role(is_one_shot() ? "use" : "sum", [&] { sum_up(sum); }); },
+              [&] { behind_sums(sum - sums_); });
+        });
+    const Rows rows =
+        form_ == ReduceForm::scatter ? rows_of(ex_.rank()) : Rows{b_.constant(DType::i64, int64_t{0}), length_};
+    ex_.leave(body_.outputs(rows.first, rows.end));
+  }
+
+ private:
+  bool is_one_shot() const { return form_ == ReduceForm::one_shot; }
+  /// Rows are sent, and counted, by their owner; in one shot they are all of one group.
+  int64_t num_groups() const { return is_one_shot() ? 1 : world_size_; }
+  int64_t num_turns() const { return is_one_shot() ? 1 : world_size_ - (body_.own ? 1 : 0); }
+
+  void behind_sums(Var id) {
+    if (form_ != ReduceForm::two_shot) return b_.when(b_.compare(Compare::eq, id, 0), [&] { finish(); });
+    Var uses = sums_ * int64_t{world_size_ - 1};
+    b_.when(
+        id < uses, [&] { ex_.role("use", [&] { take_over(id); }); },
+        [&] { b_.when(b_.compare(Compare::eq, id, uses), [&] { finish(); }); });
+  }
+
+  struct Rows {
+    Var first, end;
+  };
+  Rows rows_of(Var owner) {
+    if (is_one_shot()) return {b_.constant(DType::i64, int64_t{0}), fitting_rows()};
+    return {ex_.first_row(owner), ex_.num_rows(owner)};
+  }
+  /// More rows than the staging has room for are not sent: the call is aborted.
+  Var fitting_rows() { return b_.select(length_ <= most_rows(), length_, 0); }
+  int64_t most_rows() const { return most_one_shot_rows(s_.transport, s_.columns * s_.num_sums); }
+
+  /// The columns of one of a gated pair's two sums.
+  Var part(Var segment, Var end, size_t i) {
+    return b_.slice(segment, {0, static_cast<int64_t>(i) * s_.columns}, {end, s_.columns});
+  }
+
+  void produce(Var id) {
+    Var owner = ex_.peer(id / (row_blocks_ * s_.column_blocks));
+    Var row = id / s_.column_blocks % row_blocks_ * s_.block_rows;
+    const Rows rows = rows_of(owner);
+    b_.when(row < rows.end, [&] {
+      const ReduceBody::Tile tile = body_.partial(rows.first, rows.end, row, id % s_.column_blocks);
+      if (is_one_shot()) for_each_receiver([&](Var peer) { send(tile, peer, rows.end, row); });
+      else send(tile, owner, rows.end, row);
+    });
+    Var group = is_one_shot() ? b_.constant(DType::i64, int64_t{0}) : owner;
+    publish_if_last(0, group, row, s_.column_blocks, [&](Var chunk) {
+      if (is_one_shot()) for_each_receiver([&](Var peer) { ex_.publish(0, peer, chunk); });
+      else ex_.publish(0, owner, chunk);
+    });
+  }
+
+  void send(const ReduceBody::Tile& tile, Var to, Var end, Var row) {
+    Var segment = ex_.target(0, to, end);
+    for (size_t i = 0; i < tile.sums.size(); ++i)
+      b_.store(part(segment, end, i), {row, tile.column}, to_storage(b_, tile.sums[i], s_.transport));
+  }
+
+  /// All peers, and this rank where its own partial result goes through the staging too.
+  void for_each_receiver(const std::function<void(Var peer)>& body) {
+    b_.for_each(0, int64_t{world_size_ - (body_.own ? 1 : 0)}, 1, [&](Var i) { body(ex_.peer(i)); });
+  }
+  void for_each_peer(const std::function<void(Var peer)>& body) {
+    b_.for_each(0, int64_t{world_size_ - 1}, 1, [&](Var i) { body(ex_.peer(i)); });
+  }
+
+  // Programs beyond the rows count too, so that every chunk waits for the same number; an empty shard has one chunk.
+  void publish_if_last(int phase, Var group, Var row, int64_t programs_per_block,
+                       const std::function<void(Var chunk)>& publish) {
+    const int64_t blocks_per_chunk = schedule_.chunk_rows / s_.block_rows;
+    Var chunks = phase == 0 ? ex_.num_chunks(0, group, ex_.rank()) : ex_.num_chunks(1, group, ex_.rank());
+    Var chunk = b_.min(row / schedule_.chunk_rows, chunks - 1), first_block = chunk * blocks_per_chunk;
+    Var end_block = b_.select(b_.compare(Compare::eq, chunk, chunks - 1), row_blocks_, first_block + blocks_per_chunk);
+    Var all = (end_block - first_block) * programs_per_block;
+    Var per_group = (b_.size(counters_, 0) - kFirstCounter) / (num_groups() + (form_ == ReduceForm::two_shot ? 1 : 0));
+    Var place = (phase == 0 ? group * per_group : per_group * num_groups()) + chunk + kFirstCounter;
+    Var before = b_.cast(b_.atomic("add", counters_, {place}, 1), DType::i64);
+    b_.when(b_.compare(Compare::eq, before, all - 1), [&] {
+      b_.store_scalar(counters_, {place}, 0);
+      b_.when(ex_.is_aborted(), nullptr, [&] { publish(chunk); });
+    });
+  }
+
+  /// A call without rows has no tiles whose chunks could be published.
+  void finish() {
+    b_.when(length_ <= 0, [&] {
+      b_.when(ex_.is_aborted(), nullptr, [&] {
+        for (int phase = 0; phase <= (form_ == ReduceForm::two_shot ? 1 : 0); ++phase)
+          for_each_peer([&](Var peer) { ex_.publish(phase, peer, b_.constant(DType::i64, int64_t{0})); });
+      });
+    });
+    if (is_one_shot()) ex_.refuse_above(most_rows());
+    ex_.last_role();
+  }
+
+  struct Span {
+    Var row, end;  ///< of a program that sums up or takes over
+  };
+  Span span_of(Var id, Var rows) {
+    const int64_t parts = sums_per_row_block(s_, schedule_);
+    Var block = id / parts * s_.block_rows, row = block + id % parts * schedule_.sum_rows;
+    return {row, b_.min(rows, block + s_.block_rows)};
+  }
+  Var first_chunk(const Span& span) { return span.row / schedule_.chunk_rows; }
+  Var end_chunk(const Span& span) {
+    return b_.cdiv(b_.min(span.row + schedule_.sum_rows, span.end), schedule_.chunk_rows);
+  }
+
+  void sum_up(Var id) {
+    const Rows rows = rows_of(ex_.rank());
+    const Span span = span_of(id, rows.end);
+    Var good = b_.for_loop(0, num_senders(), 1, {span.row < span.end}, [&](Var i, std::vector<Var> before) {
+      return b_.if_then(
+          before[0], [&] { return std::vector{ex_.await(0, ex_.peer(i), first_chunk(span), end_chunk(span), id)}; },
+          [&] { return before; });
+    })[0];
+    b_.when(good, [&] {
+      Var y = body_.outputs(rows.first, span.end)[0];
+      b_.for_each(0, s_.columns, kColumns, [&](Var column) {
+        Var value = body_.result(rows.first, span.end, span.row, column, total(rows, span, column));
+        b_.store(y, {span.row, column}, value);
+        if (form_ == ReduceForm::two_shot)
+          for_each_peer([&](Var peer) { b_.store(ex_.target(1, peer, span.end), {span.row, column}, value); });
+      });
+      finish_rows(rows, span);
+    });
+    if (form_ == ReduceForm::two_shot)
+      publish_if_last(1, ex_.rank(), span.row, sums_per_row_block(s_, schedule_),
+                      [&](Var chunk) { for_each_peer([&](Var peer) { ex_.publish(1, peer, chunk); }); });
+  }
+
+  int64_t num_senders() const { return world_size_ - (body_.own ? 1 : 0); }
+
+  /// Of all ranks, in their order.
+  std::vector<Var> total(const Rows& rows, const Span& span, Var column) {
+    const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({schedule_.sum_rows, kColumns}, 0.0));
+    return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> sums) {
+      Var from = ex_.source(0, source, span.end);
+      if (body_.own)
+        from = b_.select(b_.compare(Compare::eq, source, ex_.rank()), body_.own(rows.first, span.end), from);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        Var terms = b_.load(part(from, span.end, i), {span.row, column}, {schedule_.sum_rows, kColumns});
+        sums[i] = sums[i] + to_f32(b_, terms);
+      }
+      return sums;
+    });
+  }
+
+  void take_over(Var id) {
+    Var source = ex_.peer(id / sums_);
+    const Rows rows = rows_of(source);
+    const Span span = span_of(id % sums_, rows.end);
+    b_.when(span.row < span.end, [&] {
+      b_.when(ex_.await(1, source, first_chunk(span), end_chunk(span), id), [&] {
+        Var from = ex_.source(1, source, span.end), y = body_.outputs(rows.first, span.end)[0];
+        b_.for_each(0, s_.columns, kColumns, [&](Var column) {
+          b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, kColumns}));
+        });
+        finish_rows(rows, span);
+      });
+    });
+  }
+
+  void finish_rows(const Rows& rows, const Span& span) {
+    if (body_.finish_rows) body_.finish_rows(rows.first, span.end, span.row, schedule_.sum_rows);
+  }
+
+  KernelBuilder& b_;
+  const PartialShape& s_;
+  const ReduceSchedule schedule_;
+  const ReduceForm form_;
+  const int world_size_;
+  const ReduceBody& body_;
+  Var counters_, length_;
+  Exchange ex_;
+  Var row_blocks_, sums_;
+};
+
+}  // namespace
+
+int64_t most_one_shot_rows(DType transport, int64_t columns) {
+  return std::max<int64_t>(1, kMostOneShotBytes / (columns * dtype_bytes(transport)));
+}
+
+ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t identity,
+                           int64_t chunk_rows) {
+  using Rows = PhaseShape::Rows;
+  const int64_t columns = shape.columns * shape.num_sums;
+  const PhaseShape partials{Rows::of_owner, shape.transport, columns, chunk_rows};
+  if (form == ReduceForm::scatter) return {world_size, identity, {partials}};
+  const PhaseShape sums{Rows::of_source, shape.result, shape.columns, chunk_rows};
+  const PhaseShape few_rows{Rows::all, shape.transport, columns, chunk_rows,
+                            most_one_shot_rows(shape.transport, columns)};
+  return {world_size, identity, {partials, sums, few_rows}, form == ReduceForm::two_shot ? 0 : 2};
+}
+
+autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size) {
+  const int64_t groups = form == ReduceForm::one_shot ? 1 : world_size;
+  return {groups + (form == ReduceForm::two_shot ? 1 : 0), {{0, groups * schedule.chunk_rows}}, kFirstCounter};
+}
+
+autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
+                                   int world_size) {
+  const int64_t groups = form == ReduceForm::one_shot ? 1 : world_size;
+  const int64_t sums = sums_per_row_block(shape, schedule) * (form == ReduceForm::two_shot ? world_size : 1);
+  return {groups * shape.column_blocks + sums, {{0, groups * shape.block_rows}}, 1};
+}
+
+void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
+                     int world_size, int64_t identity, const ChannelViews& channel, Var length,
+                     const ReduceBody& body) {
+  Builder(b, shape, schedule, form, world_size, identity, channel, length, body).build();
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,69 @@
+// kernels/seqpar/reduction.h -- sums over ranks inside a launch: who computes, who sends, who adds up.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every rank has a partial result for all rows. Programs compute it tile by tile and send it; others add up what all
+// ranks have sent, from rank 0 on, in f32. The partial results, the own one too, are rounded to one format on the way,
+// so every rank gets the same bits, whoever was first.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "kernels/seqpar/channel_args.h"
+
+namespace seqtile::kernels::seqpar {
+
+enum class ReduceForm : uint8_t {
+  scatter,   ///< each rank sums up its own rows
+  two_shot,  ///< then it sends the sums to all others
+  one_shot   ///< every rank sends all of its rows to all others, and each sums up: for few rows
+};
+
+struct ReduceSchedule {
+  int64_t chunk_rows = 256;  ///< rows that one flag stands for; whole tiles
+  int64_t sum_rows = 8;      ///< rows of a program that sums up
+};
+
+/// A one-shot call has no more rows than these, so that its staging stays small.
+int64_t most_one_shot_rows(DType transport, int64_t columns);
+
+/// The tiles of the partial results.
+struct PartialShape {
+  int64_t block_rows, column_blocks;  ///< rows of a tile, tiles side by side
+  int64_t columns;                    ///< of the result
+  int num_sums = 1;                   ///< a gated pair has two
+  DType transport, result;
+};
+
+/// Both forms by which all ranks get all rows have the same phases: partial results and sums of two shots, those of
+/// one.
+ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t identity,
+                           int64_t chunk_rows);
+/// Elements of the counters.
+autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size);
+/// Programs: tiles, those that sum up, those that take over what others have summed up, and one more.
+autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
+                                   int world_size);
+
+/// What an operation computes; rows are counted from `first`, a row of all ranks' rows, up to `end`.
+struct ReduceBody {
+  struct Tile {
+    Var column;             ///< of the result
+    std::vector<Var> sums;  ///< num_sums tiles of block_rows rows, f32
+  };
+  std::function<Tile(Var first, Var end, Var row, Var column_block)> partial;
+  /// Absent: partials are sent to oneself too. Else the rows of the own partial result, in the transport format.
+  std::function<Var(Var first, Var end)> own;
+  /// The element of the result in its format, from the sums over all ranks.
+  std::function<Var(Var first, Var end, Var row, Var column, std::vector<Var> sums)> result;
+  /// The rows of the result [end, columns], and of what finish_rows writes.
+  std::function<std::vector<Var>(Var first, Var end)> outputs;
+  /// What follows when rows of the result are complete; may be absent.
+  std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
+};
+
+/// The whole kernel behind its parameters; `length`: rows of all ranks.
+void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
+                     int world_size, int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body);
+
+}  // namespace seqtile::kernels::seqpar

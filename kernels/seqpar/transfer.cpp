@@ -1,0 +1,109 @@
+// kernels/seqpar/transfer.cpp -- see transfer.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/transfer.h"
+
+#include <algorithm>
+
+namespace seqtile::kernels::seqpar {
+
+void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns) {
+  constexpr int64_t kRows = 8, kColumns = 512;
+  Var source = b.slice(from, {0, 0}, {end, columns}), target = b.slice(to, {0, 0}, {end, columns});
+  b.for_each(first, end, kRows, [&](Var row) {
+    b.for_each(0, columns, kColumns, [&](Var column) {
+      b.store(target, {row, column}, b.load(source, {row, column}, {kRows, kColumns}));
+    });
+  });
+}
+
+void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, const TransferSchedule& schedule,
+               const std::function<Var(Var peer)>& part) {
+  // Alone, a rank takes the protocol's steps in no turn of the loop.
+  const int64_t peers = world_size - 1, divisor = std::max<int64_t>(peers, 1);
+  Var chunks = b.max(ex.most_chunks(0), 1);
+  b.when(ex.is_aborted(), nullptr, [&] {
+    b.for_each(program, chunks * peers, schedule.push_programs, [&](Var job) {
+      Var chunk = job / divisor, peer = ex.peer(job % divisor);
+      b.when(chunk < ex.num_chunks(0, peer, ex.rank()), [&] {
+        Var rows = ex.segment_rows(0, peer, ex.rank()), from = part(peer), to = ex.target(0, peer, rows);
+        Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, rows);
+        copy_rows(b, from, to, first, end, b.size(from, 1));
+        ex.publish(0, peer, chunk);
+      });
+    });
+  });
+}
+
+namespace {
+
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule, const ChannelViews& channel,
+          Var length, const TransferBody& body)
+      : b_(b),
+        s_(shape),
+        schedule_(schedule),
+        body_(body),
+        ex_(b, gather_protocol(), shape.exchange, channel.block, channel.counters, channel.number, length) {}
+
+  void build() {
+    Var id = b_.program_id(0), use = id - schedule_.push_programs;
+    Var uses = ex_.most_chunks(0) * int64_t{s_.is_from_root ? 1 : world_size()};
+    b_.when(
+        id < schedule_.push_programs,
+        [&] {
+          ex_.role("push", [&] {
+            push_rows(b_, ex_, world_size(), id, schedule_, [&](Var peer) { return body_.given(ex_, peer); });
+          });
+        },
+        [&] {
+          b_.when(
+              use < uses, [&] { ex_.role("use", [&] { receive(use); }); },
+              [&] { b_.when(b_.compare(Compare::eq, use, uses), [&] { ex_.last_role(); }); });
+        });
+    ex_.leave({body_.output(ex_)});
+  }
+
+ private:
+  int world_size() const { return s_.exchange.world_size; }
+
+  void receive(Var use) {
+    Var source, chunk = use;
+    if (s_.is_from_root) {
+      source = b_.constant(DType::i64, int64_t{s_.exchange.phases[0].root});
+    } else {
+      source = (ex_.rank() + use % world_size()) % world_size();
+      chunk = use / world_size();
+    }
+    Var rows = ex_.segment_rows(0, ex_.rank(), source), first = chunk * schedule_.chunk_rows;
+    Var end = b_.min(first + schedule_.chunk_rows, rows), is_own = b_.compare(Compare::eq, source, ex_.rank());
+    b_.when(first < rows, [&] {
+      b_.when(ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), use), [&] {
+        Var to = body_.place(ex_, source), from = ex_.source(0, source, rows);
+        b_.when(
+            is_own, [&] { copy_rows(b_, body_.given(ex_, ex_.rank()), to, first, end, b_.size(to, 1)); },
+            [&] { copy_rows(b_, from, to, first, end, b_.size(to, 1)); });
+      });
+    });
+  }
+
+  KernelBuilder& b_;
+  const TransferShape& s_;
+  const TransferSchedule schedule_;
+  const TransferBody& body_;
+  Exchange ex_;
+};
+
+}  // namespace
+
+autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferSchedule& schedule) {
+  const int64_t sources = shape.is_from_root ? 1 : shape.exchange.world_size;
+  return {sources, {{0, sources * schedule.chunk_rows}}, schedule.push_programs + 1};
+}
+
+void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
+                    const ChannelViews& channel, Var length, const TransferBody& body) {
+  Builder(b, shape, schedule, channel, length, body).build();
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,44 @@
+// kernels/seqpar/transfer.h -- rows that change ranks inside a launch: all-gather, all-to-all, broadcast.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+
+#include "autotune/op_def.h"
+#include "kernels/seqpar/channel_args.h"
+
+namespace seqtile::kernels::seqpar {
+
+struct TransferSchedule {
+  int64_t chunk_rows = 256;   ///< rows that one flag stands for
+  int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone receives
+};
+
+/// Rows [first, end) and the first `columns` columns of `from` to the same place of `to`.
+void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns);
+
+/// Program `program` of those that send: its chunks of what each peer gets, the first chunk of every peer first.
+/// `part`: what the peer gets, a view of [rows, columns].
+void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, const TransferSchedule& schedule,
+               const std::function<Var(Var peer)>& part);
+
+/// What an operation moves.
+struct TransferShape {
+  ExchangeShape exchange;     ///< one phase
+  bool is_from_root = false;  ///< the root's rows alone are moved
+};
+
+/// Which part of x a rank gets, and where what comes from a rank stands in y: views of [rows, columns]. y as a whole.
+struct TransferBody {
+  std::function<Var(Exchange& ex, Var peer)> given;
+  std::function<Var(Exchange& ex, Var source)> place;
+  std::function<Var(Exchange& ex)> output;
+};
+
+/// Programs: those that send, one for each chunk of each source, and one more.
+autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferSchedule& schedule);
+
+/// The whole kernel behind its parameters. `length`: rows of all ranks.
+void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
+                    const ChannelViews& channel, Var length, const TransferBody& body);
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,177 @@
+// tests/jit/fabric/fabric_test.cpp -- ranks that meet, stay away or die; channels that start anew and grow.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/fabric.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "jit/channel.h"
+#include "jit/error.h"
+#include "tests/support/ranks.h"
+
+using namespace seqtile;
+using seqtile::testing::on_processes;
+using seqtile::testing::on_ranks;
+using namespace std::chrono_literals;
+
+namespace {
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw Error(ErrorCode::wrong_result, what);
+}
+
+/// Usable in a forked rank, whose checks nobody sees.
+void require_error(const std::string& part, const std::function<void()>& work) {
+  std::string error = "nothing was thrown";
+  try {
+    work();
+  } catch (const Error& thrown) {
+    error = thrown.what();
+  }
+  require(error.find(part) != std::string::npos, error);
+}
+
+std::string joined(Fabric& fabric, const std::string& mine) {
+  std::string all;
+  for (const std::string& text : fabric.all_gather(mine)) all += text;
+  return all;
+}
+
+/// Every rank says the same, or nothing.
+void check_all(const std::vector<std::string>& errors, const std::string& part) {
+  for (const std::string& error : errors) {
+    if (part.empty()) CHECK(error == "");
+    else CHECK_THAT(error, Catch::Contains(part));
+    CHECK(error.find('\n') == std::string::npos);
+  }
+}
+
+/// Names of shared memory of this machine or process, which a world must not add to.
+std::vector<std::string> shared_memory() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone);
+    if (target.find("memfd") != std::string::npos) names.push_back(target);
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("fabric: worlds of no ranks or too many are refused", "[fabric]") {
+  for (const int size : {-1, 0, 17}) {
+    const std::string wanted = fmt::format("a fabric of {} ranks: from 1 to 16 are possible", size);
+    CHECK_THROWS_WITH(make_thread_fabric(size), wanted);
+    CHECK_THROWS_WITH(make_sim_fabric("sm_80", size), wanted);
+    CHECK_THROWS_WITH(make_process_world(size), wanted);
+  }
+}
+
+TEST_CASE("fabric: a process that never starts is named to the others in time", "[fabric]") {
+  const auto errors = on_processes(4, [](int world, int rank) {
+    if (rank == 1 || rank == 3) return;
+    join_process_fabric(world, rank, 1, 200ms);
+  });
+  for (const size_t rank : {0, 2})
+    CHECK(errors[rank] == fmt::format("process fabric: rank {} waited 0.2 s for ranks 1, 3 to join; start all ranks, "
+                                      "or give a longer timeout",
+                                      rank));
+}
+
+TEST_CASE("fabric: ranks that are taken, too large or of no world are refused", "[fabric]") {
+  const int world = make_process_world(1);
+  CHECK_THROWS_WITH(join_process_fabric(world, 1), Catch::Contains("rank 1 of 1: ranks are 0 to 0"));
+  CHECK_THROWS_WITH(join_process_fabric(STDIN_FILENO, 0), Catch::Contains("not a file of this version's fabric"));
+  CHECK_THROWS_WITH(join_process_fabric(-1, 0), Catch::Contains("descriptor -1"));
+  const auto fabric = join_process_fabric(world, 0);
+  CHECK_THROWS_WITH(join_process_fabric(world, 0), Catch::Contains("rank 0 is process"));
+  close(world);
+}
+
+TEST_CASE("fabric: those that outlive a rank go on without it, as often as that happens", "[fabric]") {
+  const auto before = shared_memory();
+  const auto errors = on_ranks("processes", 4, [](Fabric& all) {
+    const int rank = all.rank();
+    const auto buffer = all.allocate(5000);
+    if (rank == 1) _exit(9);
+    require_error("a rank has died", [&] { all.all_gather(""); });
+    const auto three = survivors_of(all);
+    require(three->world_size() == 3 && three->rank() == (rank > 1 ? rank - 1 : 0), "ranks are numbered anew");
+    require(&three->device() == &all.device(), "the device stays");
+    require(joined(*three, std::to_string(rank)) == "023", "three ranks meet");
+    const auto memory = three->allocate(100);
+    auto* next = reinterpret_cast<int*>(memory->address((three->rank() + 1) % 3));
+    require(*next == 0, "memory is new");
+    *next = rank;
+    require(joined(*three, ".") == "...", "three ranks meet again");
+    require(*reinterpret_cast<int*>(memory->address(three->rank())) == (rank == 0   ? 3
+                                                                        : rank == 2 ? 0
+                                                                                    : 2),
+            "memory is shared");
+    if (rank == 3) _exit(9);
+    const auto two = survivors_of(*three);
+    require(joined(*two, std::to_string(rank)) == "02", "two ranks meet");
+  });
+  CHECK(errors == std::vector<std::string>{"", "ended with status 0x900", "", "ended with status 0x900"});
+  CHECK(shared_memory() == before);
+}
+
+TEST_CASE("fabric: a rank that lives but does not come to the survivors is named", "[fabric]") {
+  const auto errors = on_ranks("processes", 3, [](Fabric& fabric) {
+    if (fabric.rank() == 0) _exit(9);
+    if (fabric.rank() == 1) survivors_of(fabric, 200ms);
+    else usleep(600'000);
+  });
+  CHECK_THAT(errors[1], Catch::Contains("rank 1 waited 0.2 s for rank 2 to go on without those that have died"));
+  for (const std::string& error : on_ranks("threads", 2, [](Fabric& fabric) { survivors_of(fabric); }))
+    CHECK_THAT(error, Catch::Contains("ranks of kind threads do not die alone"));
+}
+
+TEST_CASE("channel: options that no channel can have, or that differ, are one line on every rank", "[fabric]") {
+  for (const char* kind : {"threads", "processes"}) {
+    check_all(on_ranks(kind, 3,
+                       [](Fabric& fabric) {
+                         Channel(fabric, {.capacity = fabric.rank() == 2 ? 64 : 32, .staging_bytes = 100});
+                       }),
+              "a channel: capacity is 64 on rank 2 and 32 on rank 0; give all ranks the same");
+    check_all(on_ranks(kind, 3, [](Fabric& fabric) { Channel(fabric, {.capacity = 32, .staging_bytes = -1}); }),
+              "a channel for 32 rows with -1 bytes of staging and 1 flags of each rank: none may be negative");
+  }
+}
+
+TEST_CASE("channel: it grows, starts anew, and goes on counting", "[fabric]") {
+  for (const char* kind : {"threads", "processes"})
+    check_all(on_ranks(kind, 2,
+                       [](Fabric& fabric) {
+                         Channel channel(fabric, {.capacity = 8, .staging_bytes = 1000, .first_epoch = 41});
+                         channel.reserve({.capacity = 4, .staging_bytes = 5000, .flags_per_source = 3});
+                         require(channel.options().capacity == 8, "nothing shrinks");
+                         require(channel.options().flags_per_source == 3, "there are more flags");
+                         require(channel.staging_bytes() >= 10000, "there is more staging");
+                         require(channel.epoch() == 41, "epochs go on");
+                         channel.reset();
+                         require(channel.epoch() == 41 && channel.options().capacity == 8, "epochs go on after reset");
+                         const bool is_last = fabric.rank() == 1;
+                         require_error("capacity is 90 on rank 1 and 80 on rank 0",
+                                       [&] { channel.reserve({.capacity = is_last ? 90 : 80}); });
+                         require(channel.options().capacity == 8, "nothing has changed");
+                       }),
+              "");
+}
+
+TEST_CASE("channel: it serves one stream", "[fabric]") {
+  const auto fabrics = make_thread_fabric(1);
+  Channel channel(*fabrics[0], {.capacity = 8});
+  int stream = 0;
+  channel.use({});
+  channel.use({});
+  CHECK_THROWS_WITH(channel.use({&stream}),
+                    Catch::Contains("a channel serves one stream, make another for the second"));
+  channel.reset();
+  CHECK_NOTHROW(channel.use({&stream}));
+}

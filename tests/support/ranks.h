@@ -1,0 +1,19 @@
+// tests/support/ranks.h -- the same work on every rank of a fabric, on threads or in processes of their own.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "jit/fabric.h"
+
+namespace seqtile::testing {
+
+/// What each rank's work throws, by rank: "" where nothing, "ended with status ..." where a process did not return.
+/// `kind`: "threads" or "processes", which must not take longer than a minute.
+std::vector<std::string> on_ranks(const std::string& kind, int world_size, const std::function<void(Fabric&)>& work);
+
+/// The same in processes that have not joined yet: `world` is the descriptor.
+std::vector<std::string> on_processes(int world_size, const std::function<void(int world, int rank)>& work);
+
+}  // namespace seqtile::testing
