@@ -40,6 +40,8 @@ struct ArgSpec {
   std::vector<Dim> dims;
   int alignment = 0;   ///< bytes that base and row strides must keep; 0: the element size
   bool dense = false;  ///< no gaps within one index of the first dimension
+  /// i64 words, some of them addresses inside other tensors of the call: they change where tensors are copied.
+  bool holds_addresses = false;
 };
 
 /// constant * product over terms of ceil(symbol / divisor), plus `more`: one grid axis, or the elements of a workspace.

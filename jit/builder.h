@@ -178,6 +178,9 @@ class KernelBuilder {
   /// Waits for another rank: until the flag is `expected`, with acquire order, or the wait gives up. Returns a
   /// channel::Outcome. `block` is the channel's control block.
   Var await(Var flags, std::vector<Operand> offsets, Operand expected, Var block);
+  /// Nanoseconds, to be stored: threads of a GPU's block see different ones. CPUs call the function whose address is
+  /// the element of `functions`: channel::clock_function of a channel's control block.
+  Var clock(Var functions, std::vector<Operand> offsets);
   void signal(std::string kind, Var view, std::vector<Operand> offsets, Operand value, std::string scope = "gpu");
   void fence(std::string scope = "gpu");
   void griddep(std::string kind);

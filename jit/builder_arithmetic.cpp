@@ -255,6 +255,12 @@ Var KernelBuilder::await(Var flags, std::vector<Operand> offsets, Operand expect
   return emit(OpKind::await, std::move(operands), ir::scalar_type(DType::i64));
 }
 
+Var KernelBuilder::clock(Var functions, std::vector<Operand> offsets) {
+  std::vector<Value*> operands = {functions.value()};
+  append_indices(operands, offsets);
+  return emit(OpKind::clock, std::move(operands), ir::scalar_type(DType::i64));
+}
+
 void KernelBuilder::signal(std::string kind, Var view, std::vector<Operand> offsets, Operand value, std::string scope) {
   std::vector<Value*> operands = {view.value()};
   append_indices(operands, offsets);

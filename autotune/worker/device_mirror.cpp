@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "jit/error.h"
 #include "jit/simulation.h"
 
 namespace seqtile::autotune {
 
-void DeviceMirror::add(std::span<std::byte> host, const std::string& name) {
+void DeviceMirror::add(std::span<std::byte> host, const std::string& name, bool holds_addresses) {
   const auto is_known = [&](const Part& part) {
     return part.host.data() == host.data() && part.host.size() >= host.size();
   };
   if (is_host_ || std::any_of(parts_.begin(), parts_.end(), is_known)) return;
   constexpr uintptr_t kPeriod = 256;
-  Part part{host, DeviceBuffer(device_.memory(), host.size() + kPeriod), nullptr};
+  Part part{host, DeviceBuffer(device_.memory(), host.size() + kPeriod), nullptr, holds_addresses};
   part.device = static_cast<std::byte*>(part.memory.data()) + reinterpret_cast<uintptr_t>(host.data()) % kPeriod;
   name_memory(device_, part.memory.data(), name);
   parts_.push_back(std::move(part));
@@ -27,13 +28,36 @@ void DeviceMirror::upload() {
 }
 
 void DeviceMirror::upload(std::span<const std::byte> host) {
-  if (!is_host_) device_.memory().copy(at(host.data()), host.data(), host.size());
+  if (is_host_) return;
+  if (!part_of(host.data()).holds_addresses) return device_.memory().copy(at(host.data()), host.data(), host.size());
+  std::vector<std::byte> words(host.begin(), host.end());
+  translate(words, Side::device);
+  device_.memory().copy(at(host.data()), words.data(), words.size());
+  device_.streams().synchronize({});
+}
+
+/// Replaces the words that are addresses of the other side.
+void DeviceMirror::translate(std::span<std::byte> words, Side to) const {
+  for (size_t i = 0; i + sizeof(uintptr_t) <= words.size(); i += sizeof(uintptr_t)) {
+    uintptr_t word = 0;
+    std::memcpy(&word, &words[i], sizeof word);
+    for (const Part& part : parts_) {
+      auto old_base = reinterpret_cast<uintptr_t>(part.host.data()), base = reinterpret_cast<uintptr_t>(part.device);
+      if (to == Side::host) std::swap(old_base, base);
+      if (word < old_base || word - old_base >= part.host.size()) continue;
+      word = base + (word - old_base);
+      std::memcpy(&words[i], &word, sizeof word);
+      break;
+    }
+  }
 }
 
 void DeviceMirror::download() {
   device_.streams().synchronize({});
   for (const Part& part : parts_) device_.memory().copy(part.host.data(), part.device, part.host.size());
   device_.streams().synchronize({});
+  for (const Part& part : parts_)
+    if (part.holds_addresses) translate(part.host, Side::host);
 }
 
 const DeviceMirror::Part& DeviceMirror::part_of(const void* host) const {

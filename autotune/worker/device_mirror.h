@@ -18,9 +18,10 @@ class DeviceMirror {
   explicit DeviceMirror(Device& device) : device_(device), is_host_(device.memory().is_host()) {}
 
   /// Doubles `host`, which outlives the mirror, unless it is there already; addresses agree modulo 256. `name` is for
-  /// reports.
+  /// reports. `holds_addresses`: words that are addresses of doubled memory are those of the other side there, whatever
+  /// is copied in either direction.
   /// Errors: out_of_resources.
-  void add(std::span<std::byte> host, const std::string& name);
+  void add(std::span<std::byte> host, const std::string& name, bool holds_addresses = false);
   /// All of it, or the part that begins at `host`; download() waits for the device.
   void upload();
   void download();
@@ -34,8 +35,11 @@ class DeviceMirror {
     std::span<std::byte> host;
     DeviceBuffer memory;
     std::byte* device = nullptr;
+    bool holds_addresses = false;
   };
+  enum class Side { host, device };
   const Part& part_of(const void* host) const;
+  void translate(std::span<std::byte> words, Side to) const;
 
   Device& device_;
   bool is_host_;

@@ -139,17 +139,19 @@ void Meter::bind(int64_t length) {
   // Floats keep the region's values: an operation's own content matters for its result, not for its time.
   for (size_t i = 0; i < schema_.args.size(); ++i)
     if (filled_[i].data() && op_.fill) op_.fill(problem_, i, 1);
-  DeviceMemory& memory = device_.memory();
-  sent_.clear();
-  sent_.resize(schema_.args.size());
-  for (size_t i = 0; i < schema_.args.size() && !memory.is_host(); ++i) {
-    if (!filled_[i].data()) continue;
-    sent_[i] = DeviceBuffer(memory, bytes_[i]);
-    memory.copy(sent_[i].data(), filled_[i].data(), bytes_[i]);
-    problem_.tensors[i].data = sent_[i].data();
-  }
-  device_.streams().synchronize({});
+  send_filled();
   bound_length_ = length;
+}
+
+void Meter::send_filled() {
+  sent_.emplace(device_);
+  for (size_t i = 0; i < schema_.args.size(); ++i)
+    if (filled_[i].data())
+      sent_->add({filled_[i].data(), bytes_[i]}, schema_.args[i].name, schema_.args[i].holds_addresses);
+  sent_->upload();
+  for (size_t i = 0; i < schema_.args.size(); ++i)
+    if (filled_[i].data()) problem_.tensors[i].data = sent_->at(filled_[i].data());
+  device_.streams().synchronize({});
 }
 
 void Meter::rotate(Lane& lane) {

@@ -8,8 +8,10 @@
 // not at all: what its launches counted goes through the cost model.
 #pragma once
 #include <map>
+#include <optional>
 
 #include "autotune/runner.h"
+#include "autotune/worker/device_mirror.h"
 #include "autotune/worker/launcher.h"
 #include "autotune/worker/problem.h"
 
@@ -52,6 +54,7 @@ class Meter {
  private:
   struct Lane;
   void bind(int64_t length);
+  void send_filled();
   void rotate(Lane& lane);
   Lane make_lane(const LoadedCandidate& candidate, int64_t length);
   double sample_us(Lane& lane, int reps, double fraction);
@@ -66,8 +69,8 @@ class Meter {
   Schema schema_;
   CallLayout layout_;
   Problem problem_;
-  std::vector<Pages> filled_;       ///< integer inputs with the operation's own content: one copy an argument
-  std::vector<DeviceBuffer> sent_;  ///< the same for kernels of a GPU
+  std::vector<Pages> filled_;         ///< integer inputs with the operation's own content: one copy an argument
+  std::optional<DeviceMirror> sent_;  ///< the same for kernels of a GPU
   const bool is_simulated_, uses_graphs_;
   std::optional<OwnedStream> stream_;  ///< GPUs
   std::unique_ptr<Event> begun_, ended_;

@@ -240,11 +240,13 @@ std::vector<WorkspaceView> CheckBuffers::make_workspaces(const std::vector<Works
 
 std::vector<CheckBuffers::Range> CheckBuffers::memory() const {
   std::vector<Range> ranges;
-  const auto add = [&](const Buffer& buffer, bool is_output) {
-    ranges.push_back({buffer.name, {buffer.pages.data(), buffer.bytes + 2 * buffer.guard}, buffer.guard, is_output});
+  const auto add = [&](const Buffer& buffer, bool is_output, bool holds_addresses) {
+    const std::span<std::byte> bytes(buffer.pages.data(), buffer.bytes + 2 * buffer.guard);
+    ranges.push_back({buffer.name, bytes, buffer.guard, is_output, holds_addresses});
   };
-  for (size_t i = 0; i < buffers_.size(); ++i) add(buffers_[i], schema_.args[i].role == ArgRole::output);
-  for (const Buffer& buffer : workspaces_) add(buffer, false);
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    add(buffers_[i], schema_.args[i].role == ArgRole::output, schema_.args[i].holds_addresses);
+  for (const Buffer& buffer : workspaces_) add(buffer, false, false);
   return ranges;
 }
 

@@ -75,7 +75,7 @@ class CheckBuffers {
     std::string name;
     std::span<std::byte> bytes;
     size_t guard;  ///< bytes of it before and after
-    bool is_output;
+    bool is_output, holds_addresses;
   };
   std::vector<Range> memory() const;
 

@@ -131,8 +131,9 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
 /// All that a launch may reach, on the device as it is here; guards and outputs count as never written there.
 DeviceMirror Checker::mirror_memory() {
   DeviceMirror mirror(device_);
-  for (const CheckBuffers::Range& range : buffers_.memory()) {
-    mirror.add(range.bytes, range.name);
+  const std::vector<CheckBuffers::Range> ranges = buffers_.memory();
+  for (const CheckBuffers::Range& range : ranges) mirror.add(range.bytes, range.name, range.holds_addresses);
+  for (const CheckBuffers::Range& range : ranges) {
     mirror.upload(range.bytes);
     const std::byte *begin = range.bytes.data(), *end = begin + range.bytes.size();
     poison_memory(device_, mirror.at(begin), range.is_output ? range.bytes.size() : range.guard);

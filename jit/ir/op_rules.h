@@ -84,6 +84,7 @@ class OpRules {
   void check_at() const;
   void check_view_at() const;
   void check_await() const;
+  void check_clock() const;
   void check_gather_scatter() const;
   void check_order(std::initializer_list<std::string_view> orders) const;
   void check_sync() const;

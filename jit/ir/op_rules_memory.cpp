@@ -125,6 +125,7 @@ void OpRules::check_sync() const {
     default: break;
   }
   if (op_.kind == OpKind::await) return check_await();
+  if (op_.kind == OpKind::clock) return check_clock();
   const size_t values = op_.kind == OpKind::cas ? 2 : op_.kind == OpKind::atomic_load ? 0 : 1;
   const Type& view = check_indices(1, values);
   const bool is_wide = view.dtype == DType::i32 || view.dtype == DType::i64 ||
@@ -152,6 +153,12 @@ void OpRules::check_await() const {
   require(block.is_view() && block.rank == 1 && block.dtype == DType::i64, "the channel block is not a view<[n], i64>",
           {{"it", block}});
   require(is_scalar_of(result(), DType::i64), "the result is not i64", {{"it", result()}});
+}
+
+void OpRules::check_clock() const {
+  const Type& functions = check_indices(1, 0);
+  require(functions.dtype == DType::i64, "the addresses are not i64", {{"the view", functions}});
+  require_element_of(result(), functions);
 }
 
 }  // namespace seqtile::ir

@@ -22,6 +22,7 @@ struct LaunchContext {
   LaunchProgress& progress;
   bool is_parallel = false;
   uint32_t first_cohort = 1;  ///< older cohorts belong to launches that are over
+  uint64_t start_ns = 0;      ///< what %globaltimer reads at first
   std::atomic<int64_t> finished_prefix{0};
   std::vector<std::atomic<bool>> finished = {};
   std::mutex sync_mutex = {};
@@ -64,6 +65,8 @@ class Cohort {
   /// Runs streams of launches at the same time, all CTAs resident.
   void run_streams(std::span<const std::vector<Launch>> streams);
   const Counters& counters() const { return counters_; }
+  /// What %globaltimer reads: a nanosecond for each instruction of a warp, and more where warps wait.
+  uint64_t time_ns() const { return now_ + counters_.warp_instructions; }
 
  private:
   // scheduler.cpp
@@ -320,7 +323,7 @@ class Cohort {
   Counters counters_;
   uint64_t last_sector_ = ~uint64_t{0};  ///< of global memory that was counted
   uint64_t events_ = 0;                  ///< progress that others can see
-  uint64_t now_ = 1000;                  ///< what %globaltimer reads
+  uint64_t now_;                         ///< what %globaltimer reads, without the instructions
   int idleness_ = 0, jumps_ = 0;
   uint64_t idle_since_ = 0;   ///< instructions when the cohort's last progress was seen
   uint64_t lost_since_ = 0;   ///< instructions when a warp was first seen in a loop that no path leaves

@@ -139,6 +139,7 @@ struct Machine::State {
   MemoryMap memory;
   LaunchProgress progress;
   uint32_t next_cohort = 1;
+  uint64_t clock_ns = 1000;  ///< goes on from launch to launch where devices run at the same time
 
   /// Module variables are global memory while the kernel runs.
   void map_globals(const Program& program, int device) {
@@ -197,6 +198,7 @@ LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, s
   LaunchContext context{options, state_->memory, sink, state_->progress};
   const Grid grid{&program, shape, {params.begin(), params.end()}, device};
   context.first_cohort = state_->next_cohort;
+  context.start_ns = state_->clock_ns;
   state_->next_cohort += static_cast<uint32_t>(grid.num_ctas());
   LaunchResult result;
   result.counters = GridRun(context, grid).run(options.executor);
@@ -220,8 +222,10 @@ LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, 
   const RunningNow running(state_->progress, 0);
   LaunchContext context{options, state_->memory, sink, state_->progress};
   context.first_cohort = state_->next_cohort++;
+  context.start_ns = state_->clock_ns;
   Cohort cohort(context, context.first_cohort);
   cohort.run_streams(streams);
+  state_->clock_ns = cohort.time_ns();
   for (const auto& stream : streams)
     for (const Launch& launch : stream) state_->unmap_globals(*launch.program);
   LaunchResult result;

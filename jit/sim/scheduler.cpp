@@ -30,7 +30,8 @@ Cohort::Cohort(LaunchContext& context, uint32_t number)
       checks_initialised_(context.options.checks.initialised),
       checks_flight_(context.options.checks.in_flight),
       is_watched_(checks_initialised_ || checks_flight_ || context.options.checks.races || context.options.profile),
-      random_(context.options.seed + number * 7919) {}
+      random_(context.options.seed + number * 7919),
+      now_(context.start_ns) {}
 
 void Cohort::run(const Grid& grid, int first_cta, int num_ctas, int64_t index) {
   if (static_cast<int>(ctas_.size()) != num_ctas) {

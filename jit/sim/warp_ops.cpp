@@ -105,8 +105,8 @@ void Cohort::elect(Warp& warp, const Instruction& i, uint32_t mask) {
 
 void Cohort::read_clock(Warp& warp, const Instruction& i, uint32_t mask) {
   has_read_clock_ = true;
-  if (i.is_wide) for_lanes(mask, [&](int lane) { wide_lanes(warp, i.slot[0])[lane] = now_; });
-  else fill(warp, i.slot[0], mask, static_cast<uint32_t>(now_));
+  if (i.is_wide) for_lanes(mask, [&](int lane) { wide_lanes(warp, i.slot[0])[lane] = time_ns(); });
+  else fill(warp, i.slot[0], mask, static_cast<uint32_t>(time_ns()));
 }
 
 void Cohort::map_rank(Warp& warp, const Instruction& i, uint32_t mask) {

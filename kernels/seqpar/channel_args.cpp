@@ -37,9 +37,16 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
   return {first, (staging_bytes(until, capacity) - first) / num_segments(until.phases.back(), shape.world_size)};
 }
 
+/// From the place that stands for a peer's staging to the next peer's. This rank writes to its own segments there: of
+/// one phase they do not overlap where the places are a segment apart.
+int64_t peer_stride(const ExchangeShape& shape, int64_t capacity) {
+  const bool is_single = shape.phases.size() == 1;
+  return staging_bytes(shape, capacity) / (is_single ? num_segments(shape.phases[0], shape.world_size) : 1);
+}
+
 /// Both parities hold the same, so that every launch computes the same.
 void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t capacity, uint64_t seed) {
-  const int64_t parity_bytes = staging.sizes[0] / 4;
+  const int64_t parity_bytes = staging_bytes(shape, capacity);
   auto* base = static_cast<std::byte*>(staging.data);
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
@@ -58,7 +65,9 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
   block[channel::rank] = rank;
   block[channel::capacity] = problem.symbols[0];
   block[channel::deadline_ns] = -1;
-  block[channel::parity_bytes] = staging.sizes[0] / 4;
+  const int64_t parity_bytes = staging_bytes(shape, problem.symbols[0]);
+  const int64_t stride = peer_stride(shape, problem.symbols[0]);
+  block[channel::parity_bytes] = parity_bytes;
   const int64_t flag_words = (flags.sizes[0] - kWordsPerFlag) / 2;
   block[channel::flags_per_source] = flag_words / (2 * shape.world_size * kWordsPerFlag);
   block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(&fabric::wait_for_flag));
@@ -66,7 +75,7 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
     int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
     // What would go to peers is kept apart from what this rank sends to itself, and waits for.
     const bool is_own = peer == rank;
-    words[channel::staging_address] = address_of(staging) + (is_own ? 0 : staging.sizes[0] / 2);
+    words[channel::staging_address] = address_of(staging) + (is_own ? 0 : 2 * parity_bytes + peer * stride);
     words[channel::flags_address] = address_of(flags) + (is_own ? 0 : flag_words * 8);
     words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
   }
@@ -83,14 +92,15 @@ void add_channel_args(autotune::Schema& schema) {
   schema.symbols.insert(schema.symbols.end(), {"staging_bytes", "flag_words"});
   schema.args.push_back({"staging", ArgRole::input, DType::i8, {"staging_bytes"}});
   schema.args.push_back({"flags", ArgRole::input, DType::i64, {"flag_words"}});
-  schema.args.push_back({"channel", ArgRole::input, DType::i64, {int64_t{channel::num_words}}});
+  schema.args.push_back(
+      {.name = "channel", .dtype = DType::i64, .dims = {int64_t{channel::num_words}}, .holds_addresses = true});
   schema.scalars.push_back("number");
 }
 
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
   const ChannelNeeds needs = needs_of(shape, capacity);
-  // Twice: the rank's own, and what stands for those of all peers. The abort word is behind the flags.
-  symbols.push_back(2 * 2 * needs.staging_bytes);
+  // The rank's own, and what stands for those of the peers. The abort word is behind the flags.
+  symbols.push_back(2 * 2 * needs.staging_bytes + shape.world_size * peer_stride(shape, capacity));
   symbols.push_back((2 * 2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
 }
 
@@ -119,10 +129,9 @@ Tensor staged_segment(const Problem& problem, const ExchangeShape& shape, int ph
                       int parity) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  const Tensor& staging = find(problem, "staging");
   const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
-  return make_tensor(static_cast<std::byte*>(staging.data) + parity * (staging.sizes[0] / 4) + first + segment,
-                     what.dtype, {rows, what.columns});
+  const int64_t offset = parity * staging_bytes(shape, problem.symbols[0]) + first + segment;
+  return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, what.dtype, {rows, what.columns});
 }
 
 }  // namespace

@@ -274,6 +274,7 @@ void move_reference(const Problem& p, std::span<const int64_t> rows, std::vector
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
+  op.version = 2;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;

@@ -110,7 +110,7 @@ Var Exchange::is_aborted() {
 
 void Exchange::role(std::string_view name, const Body& body) {
   noted_.clear();
-  body();
+  timed(name, body);
   const auto role = std::ranges::find(protocol_.roles, name, &ProtocolRole::name);
   PeerSteps wanted;
   if (role != protocol_.roles.end())
@@ -123,12 +123,37 @@ void Exchange::role(std::string_view name, const Body& body) {
 void Exchange::note(Action action, int phase) { noted_.push_back({action, phase}); }
 
 void Exchange::last_role() {
-  for (int phase = 0; phase < protocol_.num_phases; ++phase)
-    b_.for_each(0, shape_.world_size - 1, 1, [&](Var i) {
-      Var source = peer(i);
-      b_.for_each(0, num_chunks(phase, rank_, source), 1,
-                  [&](Var chunk) { wait_for_flag(phase, source, chunk, b_.constant(DType::i64, int64_t{-1})); });
-    });
+  timed("last", [&] {
+    for (int phase = 0; phase < protocol_.num_phases; ++phase)
+      b_.for_each(0, shape_.world_size - 1, 1, [&](Var i) {
+        Var source = peer(i);
+        b_.for_each(0, num_chunks(phase, rank_, source), 1,
+                    [&](Var chunk) { wait_for_flag(phase, source, chunk, b_.constant(DType::i64, int64_t{-1})); });
+      });
+  });
+}
+
+void Exchange::timed(std::string_view role, const Body& body) {
+  role_ = timeline::role_word(role);
+  record(timeline::begin);
+  body();
+  record(timeline::end);
+  role_ = 0;
+}
+
+// One load and a branch where nobody looks.
+void Exchange::record(timeline::Kind kind, int64_t phase, Operand peer, Operand chunk) {
+  constexpr int64_t kWords = timeline::num_event_words;
+  Var address = word(channel::timeline);
+  b_.when(b_.compare(Compare::ne, address, 0), [&] {
+    Var time = b_.clock(block_, {int64_t{channel::clock_function}});
+    Var number = b_.atomic("add", b_.view_at(address, DType::i64, {1}), {0}, 1, "relaxed", "gpu");
+    Var capacity = word(channel::timeline_events);
+    Var events = b_.view_at(address + 8 * kWords, DType::i64, {capacity, kWords});
+    Var place = number % capacity, program = b_.program_id(0);
+    const Operand words[] = {time, epoch_, role_, int64_t{kind}, phase, peer, chunk, program};
+    for (int64_t i = 0; i < kWords; ++i) b_.store_scalar(events, {place, i}, words[i]);
+  });
 }
 
 void Exchange::refuse_above(int64_t most_rows) {
@@ -173,6 +198,7 @@ Var Exchange::abort_word(Var rank) { return b_.view_at(peer_word(rank, channel::
 
 void Exchange::publish(int phase, Var peer, Var chunk) {
   note(Action::publish, phase);
+  record(timeline::publish, phase, peer, chunk);
   b_.signal("set", flag(phase, peer, rank_), {chunk, 0}, expected_, "sys");
 }
 
@@ -187,6 +213,7 @@ Var Exchange::await(int phase, Var source, Var first, Var last, Var tile) {
 
 // What this rank sends to itself comes in any case; what peers would send is there already where nobody is awaited.
 Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
+  record(timeline::wait, phase, source, chunk);
   Var flags = flag(phase, rank_, source);
   Var is_there = b_.logical_and(word(channel::deadline_ns) < 0, b_.compare(Compare::ne, source, rank_));
   Var outcome = b_.if_then(
@@ -194,9 +221,12 @@ Var Exchange::wait_for_flag(int phase, Var source, Var chunk, Var tile) {
       [&] {
         return std::vector{b_.await(flags, {chunk, 0}, expected_, block_)};
       })[0];
-  b_.when(b_.compare(Compare::ne, outcome, channel::arrived), [&] {
-    raise(outcome, source, tile, b_.atomic_load(flags, {chunk, 0}, "relaxed", "sys"));
-  });
+  b_.when(
+      b_.compare(Compare::ne, outcome, channel::arrived),
+      [&] {
+        raise(outcome, source, tile, b_.atomic_load(flags, {chunk, 0}, "relaxed", "sys"));
+      },
+      [&] { record(timeline::arrive, phase, source, chunk); });
   return b_.compare(Compare::eq, outcome, channel::arrived);
 }
 

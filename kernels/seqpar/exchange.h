@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/base/timeline_block.h"
 #include "jit/builder.h"
 #include "jit/fabric/protocol.h"
 
@@ -100,6 +101,8 @@ class Exchange {
   Var wait_for_flag(int phase, Var source, Var chunk, Var tile);
   void raise(Var kind, Var peer, Var tile, Var seen);
   void note(ProtocolStep::Action action, int phase);
+  void timed(std::string_view role, const Body& body);
+  void record(timeline::Kind kind, int64_t phase = 0, Operand peer = -1, Operand chunk = -1);
   void fill_with_nan(Var output);
 
   KernelBuilder& b_;
@@ -107,6 +110,7 @@ class Exchange {
   const ExchangeShape shape_;
   Var block_, counters_, length_, identity_, rank_, epoch_, parity_, expected_;
   PeerSteps noted_;
+  int64_t role_ = 0;  ///< that is being built: timeline::role_word()
 };
 
 }  // namespace seqtile::kernels::seqpar

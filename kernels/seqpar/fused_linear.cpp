@@ -191,6 +191,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
+  op.version = 3;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -321,7 +322,6 @@ Workload LinearAndAllreduce::workload() const { return reduce_workload(kAllReduc
 
 autotune::OpDef fused_allgather_and_linear() {
   autotune::OpDef op = base(kGather, "gather(x) w^T with linear's epilogue, in one launch of each rank");
-  op.version = 2;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w),
                            identity_of(w, c));
@@ -338,7 +338,6 @@ autotune::OpDef fused_allgather_and_linear() {
 
 autotune::OpDef fused_linear_and_reducescatter() {
   autotune::OpDef op = reduce_base(kScatter, "own rows of the sum over ranks of x w^T, in one launch of each");
-  op.version = 2;
   op.reference = [](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
     const Workload& w = *p.workload;
     reduce_reference(p, rows, first_row(longest_rank(w), p.symbols[0], world_size_of(w)), outputs);

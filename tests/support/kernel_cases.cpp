@@ -150,8 +150,10 @@ void check_on(Device& device, const KernelCase& test_case, DType dtype, const st
     const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
     const auto want = call.want(rows);
     autotune::DeviceMirror mirror(device);
-    for (size_t i = 0; i < call.memory().size(); ++i)
-      mirror.add(call.memory()[i]->bytes(), call.problem().schema->args[i].name);
+    for (size_t i = 0; i < call.memory().size(); ++i) {
+      const autotune::ArgSpec& arg = call.problem().schema->args[i];
+      mirror.add(call.memory()[i]->bytes(), arg.name, arg.holds_addresses);
+    }
     autotune::Problem problem = call.problem();
     problem.tensors = mirror.at(call.problem().tensors);
     for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {

@@ -84,6 +84,7 @@ void every_sync_op(KernelBuilder& b, Var flags) {
   b.when(address > 4096, [&] {
     Var outcome = b.await(flags, {0}, seen, flags);
     b.store_scalar(b.view_at(address, DType::i64, {2, 3}), {1, 2}, outcome + 9);
+    b.store_scalar(flags, {3}, b.clock(flags, {2}));
   });
 }
 

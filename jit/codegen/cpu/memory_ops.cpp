@@ -83,6 +83,7 @@ void Program::lower_sync(const Op& op) {
     return;
   }
   if (op.kind == OpKind::await) return lower_await(op);
+  if (op.kind == OpKind::clock) return lower_clock(op);
   const DType dtype = op.operands[0]->type.dtype;
   const llvm::MaybeAlign align(static_cast<uint64_t>(dtype_bytes(dtype)));
   Value* address = element_address(op);
@@ -131,6 +132,13 @@ void Program::lower_await(const Op& op) {
   Value* expected = scalars_.at(op.operands[op.operands.size() - 2]);
   Value* outcome = e_.b.CreateCall(type, function, {block, element_address(op), expected});
   scalars_[op.results[0]] = outcome;
+}
+
+void Program::lower_clock(const Op& op) {
+  Value* address = e_.b.CreateLoad(e_.b.getInt64Ty(), element_address(op));
+  auto* type = llvm::FunctionType::get(e_.b.getInt64Ty(), false);
+  Value* time = e_.b.CreateCall(type, e_.b.CreateIntToPtr(address, e_.b.getPtrTy()), {});
+  scalars_[op.results[0]] = time;
 }
 
 void Program::lower_rand(const Op& op) {

@@ -102,6 +102,7 @@ class Program {
   void lower_scatter(const ir::Op& op);
   void lower_sync(const ir::Op& op);
   void lower_await(const ir::Op& op);
+  void lower_clock(const ir::Op& op);
   void lower_element(const ir::Op& op);
   llvm::Value* element_address(const ir::Op& op);
   // control.cpp, program.cpp: tiles that cross a branch or an iteration

@@ -31,6 +31,8 @@ Value* polled(Emitter& e, const char* order, Value* address) {
 
 }  // namespace
 
+void Program::lower_clock(const Op& op) { scalars_[op.results[0]] = clock_ns(e_); }
+
 void Program::lower_await(const Op& op) {
   order_access(op);
   const ViewRef& block = views_.at(op.operands.back());

@@ -199,6 +199,7 @@ void Program::lower_op(const Op& op) {
     case OpKind::atomic_load:
     case OpKind::cas:
     case OpKind::await:
+    case OpKind::clock:
     case OpKind::wait_ge:
     case OpKind::signal:
     case OpKind::fence:

@@ -198,6 +198,7 @@ class Program {
   // synchronisation.cpp: atomics and flags; one thread acts for the block
   void lower_sync(const ir::Op& op);
   void lower_await(const ir::Op& op);
+  void lower_clock(const ir::Op& op);
   llvm::Value* from_first_thread(DType dtype, const std::function<llvm::Value*()>& act);
   void pin_loads_before(const ir::Op& write);
   bool is_needed_after(const ir::Value* tile, const ir::Op& op) const;

@@ -48,6 +48,7 @@ void Program::lower_sync(const Op& op) {
     return;
   }
   if (op.kind == OpKind::await) return lower_await(op);
+  if (op.kind == OpKind::clock) return lower_clock(op);
   const DType dtype = op.operands[0]->type.dtype;
   if (dtype_bytes(dtype) < 4 || dtype == DType::f64)
     fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");

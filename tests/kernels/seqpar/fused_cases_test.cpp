@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <string>
+#include <vector>
 
 #include "tests/support/kernel_cases.h"
 
@@ -21,6 +22,15 @@ TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and le
       {{"n", int64_t{40}}, {"n2", int64_t{24}}, {"k", int64_t{48}}, {"bias", int64_t{1}}, {"world_size", int64_t{3}}}};
   const auto device = make_cpu_device(2);
   for (const DType dtype : kDTypes) check_on(*device, test_case, dtype);
+}
+
+TEST_CASE("fused operations: preset by one process on simulated GPUs", "[seqpar][sim]") {
+  const std::vector<int64_t> lengths = {1, 2, 3, 17, 64, 65, 127};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* name : {"fused_allgather_and_linear", "fused_linear_and_reducescatter", "linear_and_allreduce"})
+      check_simulated(
+          {name, {{"n", int64_t{40}}, {"k", int64_t{48}}, {"bias", int64_t{1}}, {"world_size", int64_t{3}}}}, dtype,
+          lengths);
 }
 
 // Two workers: what sums up runs beside what it waits for.
@@ -51,4 +61,11 @@ TEST_CASE("collectives: preset by one process, every dtype and length", "[seqpar
   for (const int64_t heads : {6, 7})
     for (const char* direction : {"to_heads", "to_sequence"})
       check_all("all_to_all", {{"heads", heads}, {"head_dim", int64_t{20}}, {"direction", std::string(direction)}});
+}
+
+TEST_CASE("collectives: preset by one process on simulated GPUs", "[seqpar][sim]") {
+  for (const char* name : {"all_gather", "reduce_scatter", "all_reduce", "broadcast"})
+    check_simulated({name, {{"n", int64_t{72}}, {"world_size", int64_t{3}}}}, DType::bf16, {1, 3, 17, 64, 127});
+  check_simulated({"all_to_all", {{"heads", int64_t{6}}, {"head_dim", int64_t{16}}, {"world_size", int64_t{3}}}},
+                  DType::bf16, {1, 3, 17, 64, 127});
 }

@@ -1,0 +1,96 @@
+// tests/autotune/engine_fused_test.cpp -- fused operations tuned by one process, served to ranks from the records.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <exception>
+#include <filesystem>
+#include <thread>
+
+#include "autotune/tuner.h"
+#include "cache/artifact_db.h"
+#include "jit/error.h"
+#include "kernels/registry.h"
+#include "kernels/seqpar/fused_handle.h"
+#include "tests/support/temp_folder.h"
+
+using namespace seqtile;
+using kernels::seqpar::FusedAllgatherAndLinear;
+using kernels::seqpar::FusedHandle;
+
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int64_t kN = 24, kK = 16, kLongest = 8;
+
+FusedAllgatherAndLinear gather_op(const std::string& fabric) {
+  return {.world_size = kRanks, .n = kN, .k = kK, .dtype = DType::bf16, .fabric = fabric};
+}
+
+/// All lengths of 5..8, from records alone.
+void run_rank(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric) {
+  const auto engine = Engine::open(options, registry, fabric);
+  const FusedAllgatherAndLinear op = gather_op(fabric.kind());
+  Channel channel(fabric, kernels::seqpar::channel_options({op.workload()}, kLongest));
+  const FusedHandle handle(*engine, op, channel);
+  DeviceMemory& memory = fabric.device().memory();
+  const DeviceBuffer x(memory, 2 * kLongest * kK), w(memory, 2 * kN * kK), y(memory, 2 * kLongest * kN);
+  for (const DeviceBuffer* buffer : {&x, &w, &y}) memory.fill(buffer->data(), 0, buffer->bytes());
+  for (int64_t length = 5; length <= kLongest; ++length) {
+    const int64_t own = (fabric.rank() + 1) * length / kRanks - fabric.rank() * length / kRanks;
+    handle({.x = make_tensor(x.data(), DType::bf16, {own, kK}),
+            .w = make_tensor(w.data(), DType::bf16, {kN, kK}),
+            .y = make_tensor(y.data(), DType::bf16, {length, kN})},
+           length);
+  }
+  if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+  const EngineCounters counters = engine->counters();
+  if (counters.compiles + counters.compiles_at_load + counters.tunings != 0 || counters.hits != 4)
+    throw Error(ErrorCode::wrong_result, "a call was not served from the record");
+  fabric.all_gather("");
+}
+
+void run_ranks(const EngineOptions& options, const autotune::Registry& registry, const std::string& target) {
+  const auto fabrics = make_sim_fabric(target, kRanks);
+  std::vector<std::exception_ptr> errors(kRanks);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        run_rank(options, registry, *fabrics[rank]);
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ranks from its record",
+          "[autotune][engine][sim][seqpar]") {
+  // The command line is a worker for the library's operations.
+  setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
+  const autotune::Registry registry = kernels::make_registry();
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    const test::TempFolder folder;
+    setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
+    const EngineOptions options{.threads = 1,
+                                .cache = folder.file("tuning.db"),
+                                .artifacts = folder.file("artifacts.db"),
+                                .policy = MissPolicy::strict,
+                                .max_length = kLongest};
+    {
+      const auto store = cache::TuningStore::open(options.cache, cache::OpenMode::read_write);
+      const auto artifacts = cache::ArtifactDb::open(options.artifacts, cache::default_key_path());
+      const auto report =
+          autotune::tune(registry, {{"fused_allgather_and_linear", gather_op("sim:" + target).workload(), 5, 8}},
+                         "sim:" + target, *store, *artifacts, {});
+      REQUIRE(report.complete);
+      CHECK(report.tunings == 1);
+    }
+    CHECK_NOTHROW(run_ranks(options, registry, target));
+  }
+  unsetenv("SEQTILE_WORKER");
+}
