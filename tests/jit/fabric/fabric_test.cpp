@@ -154,6 +154,9 @@ TEST_CASE("channel: it grows, starts anew, and goes on counting", "[fabric]") {
                          require(channel.options().flags_per_source == 3, "there are more flags");
                          require(channel.staging_bytes() >= 10000, "there is more staging");
                          require(channel.epoch() == 41, "epochs go on");
+                         if (fabric.rank() == 1) channel.note_capture();
+                         require_error("rank 1: a channel of which a graph was captured does not grow",
+                                       [&] { channel.reserve({.capacity = 9}); });
                          channel.reset();
                          require(channel.epoch() == 41 && channel.options().capacity == 8, "epochs go on after reset");
                          const bool is_last = fabric.rank() == 1;
