@@ -3,7 +3,7 @@
 //
 // Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
 // through the control block (jit/base/channel_block.h). Any thread may use it, one at a time. A graph holds the
-// addresses of the memory that the channel had when it was captured: reset() and reserve() make it void.
+// addresses of the memory that the channel had when it was captured: reset() makes it void.
 #pragma once
 #include <array>
 #include <chrono>
@@ -46,9 +46,9 @@ class Channel {
   uint64_t staging_address() const { return staging_->address(fabric_.rank()); }
   int64_t staging_bytes() const { return static_cast<int64_t>(staging_->bytes()); }
   const ChannelOptions& options() const { return options_; }
-  /// Collective, when no graph is captured and no launch is in flight: room for calls of at least these rows, bytes and
-  /// flags; nothing shrinks, epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (other
-  /// values than rank 0 has), aborted (reset() it first), out_of_resources.
+  /// Collective, when no launch is in flight: room for calls of at least these rows, bytes and flags; nothing shrinks,
+  /// epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (other values than rank 0 has),
+  /// unsupported (a graph has been captured), aborted (reset() it first), out_of_resources.
   void reserve(const ChannelOptions& least);
   /// Collective: memory of its own again, in which nothing is aborted. Waits for the launches of all ranks; epochs go
   /// on from the highest of any. Errors: aborted (a rank has died: see survivors_of()), out_of_resources.
@@ -56,6 +56,8 @@ class Channel {
 
   /// Launches are about to be made on this stream. Errors: invalid_argument where earlier ones were on another.
   void use(Stream stream);
+  /// A graph has been captured, which holds the addresses of this memory: the channel grows no more until reset().
+  void note_capture() { is_captured_ = true; }
   /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order.
   int64_t add_operation() { return num_operations_++; }
   /// Launches that have ended. Waits for those before.
@@ -73,6 +75,7 @@ class Channel {
   ChannelOptions options_;
   std::optional<void*> stream_;  ///< of the launches so far
   int64_t num_operations_ = 0;
+  bool is_captured_ = false;
   DeviceBuffer block_;
   std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;
 };

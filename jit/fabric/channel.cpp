@@ -46,6 +46,10 @@ Channel::Channel(Fabric& fabric, const ChannelOptions& options)
 
 void Channel::reserve(const ChannelOptions& least) {
   std::optional<Error> problem = problem_of(least);
+  if (is_captured_)
+    problem = Error(ErrorCode::unsupported,
+                    "a channel of which a graph was captured does not grow, as the graph holds its addresses; reserve "
+                    "before the first capture, or reset() it and capture anew");
   if (read_abort_word() != 0)
     problem = Error(ErrorCode::aborted, "a channel that was aborted does not grow; reset() makes it usable again");
   const uint64_t done = epoch();
@@ -96,6 +100,7 @@ void Channel::renew_memory(uint64_t epoch) {
   memory.copy(reinterpret_cast<void*>(flags_->address(fabric_.rank())), flags.data(), flags_->bytes());
   fabric_.device().streams().synchronize({});
   stream_.reset();
+  is_captured_ = false;
   fabric_.all_gather("");  // peers may store their flags from here on
 }
 

@@ -52,6 +52,7 @@ struct MeetingPage {
   Slot slots[2][channel::kMaxRanks];
   std::atomic<uint64_t> leaving[channel::kMaxRanks];  ///< a rank goes to the next page: where it has free memory
   std::atomic<uint32_t> survivors;                    ///< who does, a bit for each rank; decided once
+  std::atomic<uint32_t> left;                         ///< ranks that need this page no more, a bit for each
 };
 
 constexpr size_t kMeetingBytes = (sizeof(MeetingPage) + kPage - 1) / kPage * kPage;
@@ -194,6 +195,8 @@ class ProcessFabric final : public Fabric {
         watch_(pids_, rank),
         next_offset_(first_buffer) {}
 
+  ~ProcessFabric() override { page().left.fetch_or(uint32_t{1} << rank_); }
+
   int rank() const override { return rank_; }
   int world_size() const override { return static_cast<int>(pids_.size()); }
   std::string kind() const override { return "processes"; }
@@ -260,13 +263,14 @@ class ProcessFabric final : public Fabric {
 
  private:
   MeetingPage& page() const { return *static_cast<MeetingPage*>(page_.data()); }
+  bool has_left(int rank) const { return (page().left.load() >> rank & 1) != 0; }
 
-  /// Those that neither have come nor are dead, until there are none and it is decided.
+  /// Those that neither have come nor are gone, until there are none and it is decided.
   std::vector<int> undecided_ranks() {
     std::vector<int> absent;
     uint32_t going = 0, undecided = 0;
     for (int rank = 0; rank < world_size() && page().survivors.load() == 0; ++rank) {
-      if (rank != rank_ && watch_.is_dead(rank)) continue;
+      if (rank != rank_ && (watch_.is_dead(rank) || has_left(rank))) continue;
       if (page().leaving[rank].load() == 0) absent.push_back(rank);
       going |= uint32_t{1} << rank;
     }
@@ -280,8 +284,9 @@ class ProcessFabric final : public Fabric {
     for (int peer = 0; peer < world_size(); ++peer) {
       const auto& theirs = page().meetings[peer].value;
       const auto has_come = [&] { return theirs.load(std::memory_order_acquire) >= count; };
-      if (!fabric::wait_until(has_come, &watch_))
+      if (!fabric::wait_until([&] { return has_come() || has_left(peer); }, &watch_))
         fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, and a rank has died", rank_, peer));
+      if (!has_come()) fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, which has left", rank_, peer));
     }
   }
 

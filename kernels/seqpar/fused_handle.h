@@ -73,7 +73,9 @@ class FusedHandle {
                                                     const int64_t* device_length, Stream stream) const {
     check_captured_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), capacity);
     channel_->use(stream);
-    return handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {&number_, 1}, stream);
+    auto captured = handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {&number_, 1}, stream);
+    channel_->note_capture();
+    return captured;
   }
   const Handle& handle() const { return handle_; }
 

@@ -121,6 +121,25 @@ TEST_CASE("fabric: those that outlive a rank go on without it, as often as that 
   CHECK(shared_memory() == before);
 }
 
+TEST_CASE("fabric: who waits for a rank that has left is told", "[fabric]") {
+  const auto errors = on_processes(3, [](int world, int rank) {
+    auto fabric = join_process_fabric(world, rank);
+    if (rank != 1) {
+      require_error("waits for rank 1, which has left", [&] { fabric->all_gather(""); });
+      const auto two = survivors_of(*fabric);
+      require(joined(*two, std::to_string(rank)) == "02", "two go on");
+      return;
+    }
+    fabric.reset();
+    usleep(500'000);
+  });
+  check_all(errors, "");
+  for (const std::string& error : on_ranks("threads", 2, [](Fabric& fabric) {
+         if (fabric.rank() == 0) require_error("has left", [&] { fabric.all_gather(""); });
+       }))
+    CHECK(error == "");
+}
+
 TEST_CASE("fabric: a rank that lives but does not come to the survivors is named", "[fabric]") {
   const auto errors = on_ranks("processes", 3, [](Fabric& fabric) {
     if (fabric.rank() == 0) _exit(9);
@@ -154,6 +173,9 @@ TEST_CASE("channel: it grows, starts anew, and goes on counting", "[fabric]") {
                          require(channel.options().flags_per_source == 3, "there are more flags");
                          require(channel.staging_bytes() >= 10000, "there is more staging");
                          require(channel.epoch() == 41, "epochs go on");
+                         if (fabric.rank() == 1) channel.note_capture();
+                         require_error("rank 1: a channel of which a graph was captured does not grow",
+                                       [&] { channel.reserve({.capacity = 9}); });
                          channel.reset();
                          require(channel.epoch() == 41 && channel.options().capacity == 8, "epochs go on after reset");
                          const bool is_last = fabric.rank() == 1;

@@ -235,6 +235,13 @@ void check_replays(const char* target, const Op& op, int count) {
     require(captured.engine().counters().compiles == compiles, "a call has compiled");
     require(captured.channel().epoch() == 2 * lengths.size() + 2, "an epoch is missing");
     if (const auto record = captured.channel().abort_record()) throw Error(ErrorCode::aborted, record->text());
+    bool grows = true;
+    try {
+      captured.channel().reserve({.capacity = kCapacity + 1});
+    } catch (const Error& error) {
+      grows = error.code() != ErrorCode::unsupported;
+    }
+    require(!grows, "a channel whose memory a graph knows has grown");
   });
 }
 
