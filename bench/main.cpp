@@ -17,8 +17,22 @@
 namespace seqtile::bench {
 namespace {
 
+struct Suite {
+  const char* name;
+  void (*add_cases)(std::vector<Case>& cases, Environment& environment);
+};
+
+constexpr Suite kSuites[] = {{"linear", add_linear_cases},
+                             {"attention", add_attention_cases},
+                             {"rows", add_row_cases},
+                             {"host", add_host_cases},
+                             {"simulate", add_simulate_cases},
+                             {"seqpar", add_seqpar_cases},
+                             {"collectives", add_collective_cases},
+                             {"regret", add_regret_cases}};
+
 struct Arguments {
-  std::string filter = ".";
+  std::string suite, filter = ".";
   int threads = 0;
   bool list = false, json = false;
   std::string out;
@@ -30,10 +44,15 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  seqtile bench --list\n"
     "  seqtile bench --filter 'linear/f32/m(16|64)_n4096_k4096' --threads 2\n"
+    "  seqtile bench seqpar --threads 1 --torch ~/venv/bin/python\n"
     "  seqtile bench --filter attention --torch ~/venv/bin/python --out attention.json";
 
 void declare(CLI::App& app, Arguments& arguments) {
   app.footer(kFooter);
+  std::vector<std::string> suites;
+  for (const Suite& suite : kSuites) suites.push_back(suite.name);
+  app.add_option("suite", arguments.suite, "Only this suite: " + fmt::format("{}", fmt::join(suites, ", ")))
+      ->check(CLI::IsMember(suites));
   app.add_option("--filter", arguments.filter, "Regular expression on <op>/<dtype>/<shape>/<impl>/t<threads>");
   app.add_option("--threads", arguments.threads, "Only this thread count (default: 1 and 2)")
       ->check(CLI::PositiveNumber);
@@ -64,16 +83,10 @@ void print_facts() {
   fmt::print("\n");
 }
 
-std::vector<Case> all_cases(Environment& environment) {
+std::vector<Case> cases_of(const std::string& suite, Environment& environment) {
   std::vector<Case> cases;
-  add_linear_cases(cases, environment);
-  add_attention_cases(cases, environment);
-  add_row_cases(cases, environment);
-  add_host_cases(cases, environment);
-  add_simulate_cases(cases, environment);
-  add_seqpar_cases(cases, environment);
-  add_collective_cases(cases, environment);
-  add_regret_cases(cases, environment);
+  for (const Suite& known : kSuites)
+    if (suite.empty() || suite == known.name) known.add_cases(cases, environment);
   return cases;
 }
 
@@ -93,7 +106,7 @@ int list(const std::vector<Case>& cases, const std::regex& filter, bool as_json)
 int run(const Arguments& arguments) {
   const std::regex filter(arguments.filter);
   Environment environment(arguments.options);
-  const std::vector<Case> cases = all_cases(environment);
+  const std::vector<Case> cases = cases_of(arguments.suite, environment);
   if (arguments.list) return list(cases, filter, arguments.json);
   print_facts();
   std::vector<CaseResults> done;

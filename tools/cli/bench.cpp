@@ -48,6 +48,7 @@ void add_bench(CLI::App& app, Session& session) {
   CLI::App& command = add_command(app, session, "bench",
                                   "Measure kernels beside their peers and the roofline; verifies before it times",
                                   "  seqtile bench --list\n"
+                                  "  seqtile bench seqpar -- --torch ~/venv/bin/python\n"
                                   "  seqtile bench --filter 'linear/f32/m(7|512)_n4096_k4096' --threads 2\n"
                                   "  seqtile bench --filter attention --out attention.json",
                                   options, run);
@@ -55,7 +56,7 @@ void add_bench(CLI::App& app, Session& session) {
   command.add_option("--threads", options->threads, "Only benchmarks with this many threads")->type_name("N");
   command.add_option("--out", options->out, "Write Google Benchmark JSON to a file")->type_name("FILE");
   command.add_flag("--list", options->list, "Print the names only");
-  command.add_option("args", options->others, "After --: flags for the benchmark program itself");
+  command.add_option("args", options->others, "A suite (seqpar, linear, ...); after --: flags for the benchmark program itself");
 }
 
 }  // namespace seqtile::cli
