@@ -23,13 +23,13 @@ enum Word : int64_t {
   deadline_ns,   ///< how long a wait may take; negative: for ever, and peers are not awaited
   parity_bytes,  ///< of the staging of one parity, all phases and sources
   flags_per_source,
-  wait_function,  ///< CPUs: the address of a WaitFunction
-  wait_context,   ///< and of what it needs to know about the peers
-  record,         ///< kRecordWords: why the channel was aborted
+  wait_function,        ///< CPUs: the address of a WaitFunction
+  wait_context,         ///< and of what it needs to know about the peers
+  record,               ///< kRecordWords: why the channel was aborted
   clock_function = 20,  ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
   timeline,             ///< the address of the events of one, or 0: jit/base/timeline_block.h
   timeline_events,      ///< how many fit in there
-  peers = 24,     ///< of each rank kPeerWords: the addresses of its staging, its flags and its abort word
+  peers = 24,           ///< of each rank kPeerWords: the addresses of its staging, its flags and its abort word
   num_words = peers + 3 * kMaxRanks
 };
 

@@ -488,6 +488,18 @@ class Json(Cli):
                               "--cache", "sim.db", "--json")
         self.assertEqual(answer.json()["origin"], "modelled")
 
+    def test_trace_of_ranks(self):
+        gather = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40"]
+        run = self.seqtile(*gather, "--calls", "2", "--cache", "trace.db", "--artifacts", "trace_artifacts.db",
+                           "-o", "ranks.json", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        self.assertEqual(run.json()["ranks"], 2)
+        with open(self.path("ranks.json"), encoding="utf-8") as file:
+            items = json.load(file)["traceEvents"]
+        self.assertEqual({item["pid"] for item in items}, {0, 1})
+        self.assertIn("push", {item["name"] for item in items})
+        self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "field fabric is smoke, must be one of")
+
     def test_compile(self):
         for stage, pattern in (("tile", r"dot"), ("ll", r"define .*"), ("asm", r"ret")):
             run = self.seqtile("compile", *LINEAR, "--length", "40", "--emit", stage, "--json")
