@@ -27,10 +27,13 @@ struct Shape {
 };
 
 autotune::Workload workload_of(const Shape& shape) {
-  return {shape.operation,
-          shape.dtype,
-          1,
-          {{"n", kColumns}, {"world_size", int64_t{kRaceRanks}}, {"fabric", std::string("threads")}}};
+  autotune::Workload workload{
+      shape.operation,
+      shape.dtype,
+      1,
+      {{"n", kColumns}, {"world_size", int64_t{kRaceRanks}}, {"fabric", std::string("threads")}}};
+  if (shape.operation == "broadcast") workload.fields.set("root", int64_t{0});
+  return workload;
 }
 
 class CollectiveRacer : public Racer {
@@ -86,22 +89,11 @@ class CollectiveRacer : public Racer {
     } else {
       const bool is_all = shape_.operation == "all_reduce";
       std::byte* sums = bytes_of(plain_y_) + (is_all ? own : 0);
-      add(bytes_of(racer(0).x_) + own, bytes_of(racer(1).x_) + own, sums);
+      add_elements(shape_.dtype, bytes_of(racer(0).x_) + own, bytes_of(racer(1).x_) + own, sums,
+                   shape_.half() * kColumns);
       if (is_all) std::memcpy(bytes_of(racer(static_cast<size_t>(1 - rank_)).plain_y_) + own, sums, half_bytes());
     }
     meeting_.barrier.arrive_and_wait();
-  }
-
-  void add(const std::byte* a, const std::byte* b, std::byte* to) const {
-    const int64_t count = shape_.half() * kColumns;
-    if (shape_.dtype == DType::f32) {
-      const auto *x = reinterpret_cast<const float*>(a), *y = reinterpret_cast<const float*>(b);
-      for (int64_t i = 0; i < count; ++i) reinterpret_cast<float*>(to)[i] = x[i] + y[i];
-    } else {
-      const auto *x = reinterpret_cast<const uint16_t*>(a), *y = reinterpret_cast<const uint16_t*>(b);
-      for (int64_t i = 0; i < count; ++i)
-        reinterpret_cast<uint16_t*>(to)[i] = f32_to_bf16(bf16_to_f32(x[i]) + bf16_to_f32(y[i]));
-    }
   }
 
   const Shape shape_;

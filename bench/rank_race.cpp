@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -124,6 +125,39 @@ std::vector<Result> race_ranks(const RankRace& race, const std::vector<std::stri
   Track track(race, methods, rounds, gloo);
   track.run();
   return track.results();
+}
+
+namespace {
+
+#if defined(__x86_64__)
+#define SEQTILE_FOR_ANY_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define SEQTILE_FOR_ANY_VECTORS
+#endif
+
+SEQTILE_FOR_ANY_VECTORS void add_f32(const float* a, const float* b, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
+}
+
+/// Without a branch for NaN, so that it becomes vectors.
+SEQTILE_FOR_ANY_VECTORS void add_bf16(const uint16_t* a, const uint16_t* b, uint16_t* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t x = uint32_t{a[i]} << 16, y = uint32_t{b[i]} << 16;
+    const auto sum = std::bit_cast<uint32_t>(std::bit_cast<float>(x) + std::bit_cast<float>(y));
+    to[i] = static_cast<uint16_t>((sum + 0x7fff + (sum >> 16 & 1)) >> 16);
+  }
+}
+
+template <class T>
+const T* as(const std::byte* bytes) {
+  return reinterpret_cast<const T*>(bytes);
+}
+
+}  // namespace
+
+void add_elements(DType dtype, const std::byte* a, const std::byte* b, std::byte* to, int64_t count) {
+  if (dtype == DType::f32) add_f32(as<float>(a), as<float>(b), reinterpret_cast<float*>(to), count);
+  else add_bf16(as<uint16_t>(a), as<uint16_t>(b), reinterpret_cast<uint16_t*>(to), count);
 }
 
 double median_ratio(const Result& a, const Result& b) {

@@ -47,6 +47,9 @@ struct RankRace {
 /// The methods' results in the same order. "gloo" needs `gloo`. A method whose result differs has a failure.
 std::vector<Result> race_ranks(const RankRace& race, const std::vector<std::string>& methods, int rounds, Child* gloo);
 
+/// to = a + b, element by element, as fast as the machine's vectors allow; f32 or bf16.
+void add_elements(DType dtype, const std::byte* a, const std::byte* b, std::byte* to, int64_t count);
+
 /// The median of the ratios that rounds of two methods have side by side.
 double median_ratio(const Result& a, const Result& b);
 

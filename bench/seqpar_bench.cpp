@@ -149,16 +149,9 @@ class ProductRacer : public Racer {
   void reduce() {
     meeting_.barrier.arrive_and_wait();  // partial sums of all ranks are there
     const int64_t first = shape_.first_row(rank_) * shape_.n, count = shape_.own_rows(rank_) * shape_.n;
-    const int64_t at = shape_.kind == Kind::scatter ? 0 : first;
-    if (shape_.dtype == DType::f32) {
-      const float *a = racer(0).whole_.as<float>() + first, *b = racer(1).whole_.as<float>() + first;
-      auto* to = plain_y_.as<float>() + at;
-      for (int64_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
-    } else {
-      const uint16_t *a = racer(0).whole_.as<uint16_t>() + first, *b = racer(1).whole_.as<uint16_t>() + first;
-      auto* to = plain_y_.as<uint16_t>() + at;
-      for (int64_t i = 0; i < count; ++i) to[i] = f32_to_bf16(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
-    }
+    const int64_t bytes = dtype_bytes(shape_.dtype), at = shape_.kind == Kind::scatter ? 0 : first;
+    const auto of = [&](const Operand& operand, int64_t element) { return operand.as<std::byte>() + element * bytes; };
+    add_elements(shape_.dtype, of(racer(0).whole_, first), of(racer(1).whole_, first), of(plain_y_, at), count);
     meeting_.barrier.arrive_and_wait();  // and have been read
     if (shape_.kind == Kind::all_reduce) give(plain_y_, &ProductRacer::plain_y_);
   }

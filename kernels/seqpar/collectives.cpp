@@ -25,9 +25,6 @@ using autotune::Workload;
 
 namespace {
 
-/// Sums are taken in tiles of this size.
-constexpr int64_t kTileRows = 8, kTileColumns = 512;
-
 bool is_sum(const Workload& w) { return w.operation == "reduce_scatter" || w.operation == "all_reduce"; }
 bool is_all_to_all(const Workload& w) { return w.operation == "all_to_all"; }
 bool is_broadcast(const Workload& w) { return w.operation == "broadcast"; }
@@ -103,7 +100,8 @@ std::vector<int64_t> symbols(const Workload& w, int64_t length) {
 
 PartialShape partials_of(const Workload& w) {
   const int64_t n = w.fields.get_int("n");
-  return {kTileRows, (n + kTileColumns - 1) / kTileColumns, n, 1, w.dtype, w.dtype};
+  const CopyTile tile = copy_tile(n);
+  return {tile.rows, (n + tile.columns - 1) / tile.columns, n, 1, w.dtype, w.dtype};
 }
 
 ReduceForm form_of(const Workload& w, const Config& c) {
@@ -138,7 +136,7 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
     for (const int64_t chunk_rows : {256, 64, 1024})
       for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs) {
         Config config{{"chunk_rows", chunk_rows}};
-        if (is_sum(w)) config.set("sum_rows", kTileRows);
+        if (is_sum(w)) config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
         else config.set("push_programs", programs);
         if (!reduction.empty()) config.set("reduction", reduction);
         if (target.is_gpu()) config.set("num_warps", int64_t{8});
@@ -163,9 +161,9 @@ void build_sum(KernelBuilder& b, const Workload& w, const Config& c) {
   ReduceBody body;
   body.own = [&](Var first, Var end) { return rows_of(x, first, end); };
   body.partial = [&](Var first, Var end, Var row, Var column_block) {
-    Var column = column_block * kTileColumns;
-    return ReduceBody::Tile{column,
-                            {to_f32(b, b.load(rows_of(x, first, end), {row, column}, {kTileRows, kTileColumns}))}};
+    const CopyTile tile = copy_tile(n);
+    Var column = column_block * tile.columns;
+    return ReduceBody::Tile{column, {b.load(rows_of(x, first, end), {row, column}, {tile.rows, tile.columns})}};
   };
   body.result = [&](Var, Var, Var, Var, std::vector<Var> sums) { return to_storage(b, sums[0], w.dtype); };
   body.outputs = [&](Var first, Var end) {

@@ -16,7 +16,7 @@ namespace seqtile::kernels::seqpar {
 
 namespace {
 
-constexpr int64_t kColumns = 256;
+constexpr int64_t kSumElements = 2048;            ///< of a tile of sums
 constexpr int64_t kFirstCounter = 1;              ///< before it: the programs that have ended
 constexpr int64_t kMostOneShotBytes = 512 << 10;  ///< that a rank sends to each other
 
@@ -176,7 +176,7 @@ class Builder {
     })[0];
     b_.when(good, [&] {
       Var y = body_.outputs(rows.first, span.end)[0];
-      b_.for_each(0, s_.columns, kColumns, [&](Var column) {
+      b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
         Var value = body_.result(rows.first, span.end, span.row, column, total(rows, span, column));
         b_.store(y, {span.row, column}, value);
         if (form_ == ReduceForm::two_shot)
@@ -189,17 +189,20 @@ class Builder {
                       [&](Var chunk) { for_each_peer([&](Var peer) { ex_.publish(1, peer, chunk); }); });
   }
 
+  /// Of a tile of sums; few rows leave room for long pieces of them.
+  int64_t columns_of_sums() const { return std::max<int64_t>(kSumElements / schedule_.sum_rows, 256); }
   int64_t num_senders() const { return world_size_ - (body_.own ? 1 : 0); }
 
   /// Of all ranks, in their order.
   std::vector<Var> total(const Rows& rows, const Span& span, Var column) {
-    const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({schedule_.sum_rows, kColumns}, 0.0));
+    const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums),
+                                 b_.full({schedule_.sum_rows, columns_of_sums()}, 0.0));
     return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> sums) {
       Var from = ex_.source(0, source, span.end);
       if (body_.own)
         from = b_.select(b_.compare(Compare::eq, source, ex_.rank()), body_.own(rows.first, span.end), from);
       for (size_t i = 0; i < sums.size(); ++i) {
-        Var terms = b_.load(part(from, span.end, i), {span.row, column}, {schedule_.sum_rows, kColumns});
+        Var terms = b_.load(part(from, span.end, i), {span.row, column}, {schedule_.sum_rows, columns_of_sums()});
         sums[i] = sums[i] + to_f32(b_, terms);
       }
       return sums;
@@ -213,8 +216,8 @@ class Builder {
     b_.when(span.row < span.end, [&] {
       b_.when(ex_.await(1, source, first_chunk(span), end_chunk(span), id), [&] {
         Var from = ex_.source(1, source, span.end), y = body_.outputs(rows.first, span.end)[0];
-        b_.for_each(0, s_.columns, kColumns, [&](Var column) {
-          b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, kColumns}));
+        b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
+          b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, columns_of_sums()}));
         });
         finish_rows(rows, span);
       });

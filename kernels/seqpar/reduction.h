@@ -49,7 +49,7 @@ autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedu
 struct ReduceBody {
   struct Tile {
     Var column;             ///< of the result
-    std::vector<Var> sums;  ///< num_sums tiles of block_rows rows, f32
+    std::vector<Var> sums;  ///< num_sums tiles of block_rows rows; they are rounded to the transport format
   };
   std::function<Tile(Var first, Var end, Var row, Var column_block)> partial;
   /// Absent: partials are sent to oneself too. Else the rows of the own partial result, in the transport format.

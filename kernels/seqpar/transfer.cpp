@@ -3,15 +3,24 @@
 #include "kernels/seqpar/transfer.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace seqtile::kernels::seqpar {
 
+CopyTile copy_tile(int64_t row_columns) {
+  constexpr int64_t kElements = 4096, kMostRows = 8, kLeastColumns = kElements / kMostRows;
+  if (row_columns == kDynamic) return {kMostRows, kLeastColumns};
+  const auto width = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(row_columns)));
+  const int64_t columns = std::clamp(width, kLeastColumns, kElements);
+  return {kElements / columns, columns};
+}
+
 void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns) {
-  constexpr int64_t kRows = 8, kColumns = 512;
+  const CopyTile tile = copy_tile(from.type().shape[1]);
   Var source = b.slice(from, {0, 0}, {end, columns}), target = b.slice(to, {0, 0}, {end, columns});
-  b.for_each(first, end, kRows, [&](Var row) {
-    b.for_each(0, columns, kColumns, [&](Var column) {
-      b.store(target, {row, column}, b.load(source, {row, column}, {kRows, kColumns}));
+  b.for_each(first, end, tile.rows, [&](Var row) {
+    b.for_each(0, columns, tile.columns, [&](Var column) {
+      b.store(target, {row, column}, b.load(source, {row, column}, {tile.rows, tile.columns}));
     });
   });
 }

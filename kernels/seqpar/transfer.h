@@ -13,6 +13,12 @@ struct TransferSchedule {
   int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone receives
 };
 
+/// What is copied at once of rows with so many columns, or kDynamic: long pieces, as memory is read ahead along a row.
+struct CopyTile {
+  int64_t rows, columns;
+};
+CopyTile copy_tile(int64_t row_columns);
+
 /// Rows [first, end) and the first `columns` columns of `from` to the same place of `to`.
 void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns);
 

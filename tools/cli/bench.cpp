@@ -13,7 +13,7 @@ namespace seqtile::cli {
 namespace {
 
 struct BenchOptions : Options {
-  std::string filter, out;
+  std::string suite, filter, out;
   bool list = false;
   std::vector<std::string> others;
 };
@@ -32,7 +32,8 @@ int run(const Session&, const BenchOptions& options) {
   pass("--out", options.out);
   if (options.list) words.push_back("--list");
   if (options.json) words.push_back("--json");
-  words.insert(words.end(), options.others.begin(), options.others.end());
+  if (!options.suite.empty()) words.push_back(options.suite);  // or the first flag behind --
+  for (const std::string& other : options.others) words.push_back(other);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -56,7 +57,8 @@ void add_bench(CLI::App& app, Session& session) {
   command.add_option("--threads", options->threads, "Only benchmarks with this many threads")->type_name("N");
   command.add_option("--out", options->out, "Write Google Benchmark JSON to a file")->type_name("FILE");
   command.add_flag("--list", options->list, "Print the names only");
-  command.add_option("args", options->others, "A suite (seqpar, linear, ...); after --: flags for the benchmark program itself");
+  command.add_option("suite", options->suite, "Only one suite: seqpar, linear, ...");
+  command.add_option("args", options->others, "After --: flags for the benchmark program itself");
 }
 
 }  // namespace seqtile::cli
