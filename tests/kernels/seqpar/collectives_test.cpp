@@ -184,7 +184,7 @@ void check_all(int world_size, DType dtype, const RankOptions& options) {
 
 }  // namespace
 
-TEST_CASE("collectives: exact on the CPU, any number of ranks and rows", "[seqpar]") {
+TEST_CASE("collectives: exact on the CPU, any number of ranks and rows", "[seqpar][sweep]") {
   for (const char* device : {"threads", "processes"})
     for (const int world_size : {1, 2, 3, 4, 8})
       for (const DType dtype : {DType::f32, DType::bf16}) {

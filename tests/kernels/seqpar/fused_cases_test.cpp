@@ -16,7 +16,7 @@ constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
 
 }  // namespace
 
-TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and length", "[seqpar]") {
+TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and length", "[seqpar][sweep]") {
   const KernelCase test_case{
       "fused_allgather_and_linear",
       {{"n", int64_t{40}}, {"n2", int64_t{24}}, {"k", int64_t{48}}, {"bias", int64_t{1}}, {"world_size", int64_t{3}}}};
@@ -34,7 +34,7 @@ TEST_CASE("fused operations: preset by one process on simulated GPUs", "[seqpar]
 }
 
 // Two workers: what sums up runs beside what it waits for.
-TEST_CASE("fused sums over ranks: preset by one process, every dtype, transport and length", "[seqpar]") {
+TEST_CASE("fused sums over ranks: preset by one process, every dtype, transport and length", "[seqpar][sweep]") {
   const auto device = make_cpu_device(2);
   for (const char* operation : {"fused_linear_and_reducescatter", "linear_and_allreduce"})
     for (const char* transport : {"f32", "bf16"})

@@ -218,7 +218,7 @@ void check(const Case& c, RankOptions options) {
 
 }  // namespace
 
-TEST_CASE("fused linear: exact on the CPU, any number of ranks and rows", "[seqpar]") {
+TEST_CASE("fused linear: exact on the CPU, any number of ranks and rows", "[seqpar][sweep]") {
   for (const std::string device : {"threads", "processes"})
     for (const Case::Kind kind : kKinds)
       for (const int world_size : {1, 2, 3, 4, 8})

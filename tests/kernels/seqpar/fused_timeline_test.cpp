@@ -175,7 +175,7 @@ void check_timeline(std::vector<std::unique_ptr<Fabric>> fabrics) {
 
 }  // namespace
 
-TEST_CASE("timeline: what is sent comes before what arrives, on threads", "[seqpar]") {
+TEST_CASE("timeline: what is sent comes before what arrives, on threads", "[seqpar][sweep]") {
   check_timeline(make_thread_fabric(kRanks));
 }
 
