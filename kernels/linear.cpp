@@ -32,6 +32,7 @@ Shape::Shape(const Workload& w)
       gated(w.fields.get_int("gated") != 0),
       residual(w.fields.get_int("residual") != 0),
       packed(w.fields.get_string("weight_layout") == "packed"),
+      transposed(w.fields.get_string("weight_layout") == "transposed"),
       panel(w.fields.get_int("panel")),
       activation(parse_activation(w.fields.get_string("activation"))),
       dtype(w.dtype) {
@@ -51,7 +52,7 @@ Workload normalize(const Workload& given) {
   reader.choice("activation", {"none", "silu", "gelu", "gelu_tanh"});
   if (reader.flag("gated") && n2) reader.refuse("gated", "needs n2 = 0: both weights of a gated pair have n columns");
   if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
-  const bool packed = reader.choice("weight_layout", {"plain", "packed"}) == "packed";
+  const bool packed = reader.choice("weight_layout", {"plain", "packed", "transposed"}) == "packed";
   reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
   return reader.finish();
 }
@@ -66,6 +67,7 @@ Schema schema(const Workload& w) {
   for (int i = 0; i < s.num_weights(); ++i) {
     const int64_t n = s.weight_columns(i);
     if (s.packed) add(numbered("w", i), ArgRole::weight, {(n + s.panel - 1) / s.panel, s.k, s.panel}, true);
+    else if (s.transposed) add(numbered("w", i), ArgRole::weight, {s.k, n});
     else add(numbered("w", i), ArgRole::weight, {n, s.k});
   }
   for (int i = 0; s.bias && i < s.num_weights(); ++i) add(numbered("bias", i), ArgRole::weight, {s.weight_columns(i)});

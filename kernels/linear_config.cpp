@@ -121,7 +121,7 @@ void collect_outer(const Shape& s, int threads, int64_t length, const Target& ta
 void collect_transposed(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostVectors = 4, kMostColumns = 8;  // more columns are more addresses than registers hold
   const int64_t lanes = target.lanes_f32(), per_step = elements_per_step(s, target);
-  if (s.packed || length < lanes / 2 || !reads_weights_as_they_are(s, target) || s.k % per_step) return;
+  if (s.packed || s.transposed || length < lanes / 2 || !reads_weights_as_they_are(s, target) || s.k % per_step) return;
   const int64_t registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
   for (int64_t vectors = 1; vectors <= kMostVectors; ++vectors) {
     const int64_t mr = vectors * lanes, nr = std::min(kMostColumns, registers_left / vectors - 1);
@@ -139,7 +139,7 @@ void collect_transposed(const Shape& s, int threads, int64_t length, const Targe
 
 void collect_dot(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostLength = 256;
-  if (s.packed || length > kMostLength) return;
+  if (s.packed || s.transposed || length > kMostLength) return;
   // More columns are more streams than caches follow, or more sums than a vector has lanes for.
   const int64_t most_columns = std::min<int64_t>(8, target.lanes_f32());
   const int64_t weights = s.weights_per_loop(), per_step = elements_per_step(s, target);
@@ -291,7 +291,7 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
   if (t.block_n % t.nr) return fmt::format("block_n = {} is not a multiple of nr = {}", t.block_n, t.nr);
   const int64_t row_step = t.form == "transposed" ? target.lanes_f32() : t.mr;
   if (t.block_m % row_step) return fmt::format("block_m = {} is not a multiple of {}", t.block_m, row_step);
-  if (s.packed && t.form != "outer") return "packed weights need form = outer";
+  if ((s.packed || s.transposed) && t.form != "outer") return "packed and transposed weights need form = outer";
   if (s.packed && t.nr != s.panel) return fmt::format("nr = {} is not the weights' panel of {}", t.nr, s.panel);
   const int64_t room = target.l2_bytes + target.l3_bytes / (2 * std::max(threads, 1));
   if (const int64_t needed = scratch_bytes(s, t); needed > room)

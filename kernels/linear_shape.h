@@ -4,7 +4,7 @@
 // A program computes block_m x block_n outputs in one of three forms. "outer": k is taken in slices of kc; the slices
 // of x and w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer
 // products. "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end: each weight is
-// streamed just once, which is all that matters for few rows. "transposed": y^T = w x^T; slices of x are packed into
+// streamed just once, which is all that matters for few rows. "transposed" (of x and y, not of weights): y^T = w x^T; slices of x are packed into
 // panels of mr rows, weights are broadcast from where they lie, nr columns at a time, accumulators are vectors along
 // the rows. It is near the machine's peak from a few dozen rows, but takes weights only as they are: not packed, not to
 // be converted. A gated pair computes nr columns of both weights in one loop.
@@ -21,6 +21,7 @@ struct Shape {
   std::vector<int64_t> n;  ///< columns of each output
   int64_t k;
   bool bias, gated, residual, packed;
+  bool transposed;  ///< weights are [k, n]
   int64_t panel;  ///< columns of a packed panel
   Activation activation;
   DType dtype;

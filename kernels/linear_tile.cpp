@@ -10,6 +10,7 @@ namespace {
 
 /// A [kc, block_n] tile of a weight's transpose; `first` is its first column, or its first panel where it is packed.
 Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var first, Var kk) {
+  if (s.transposed) return b.load(w, {kk, first}, {t.kc, t.block_n});
   if (!s.packed) return b.trans(b.load(w, {first, kk}, {t.block_n, t.kc}));
   Var panels = b.load(w, {first, kk, 0}, {t.block_n / s.panel, t.kc, s.panel});
   return b.reshape(b.trans(panels, {1, 0, 2}), {t.kc, t.block_n});
@@ -22,8 +23,9 @@ std::string numbered(const char* name, int i) { return i == 0 ? name : name + st
 Operands::Operands(KernelBuilder& b, const Shape& s) : x(b.view("x", s.dtype, {kDynamic, s.k})) {
   for (int i = 0; i < s.num_weights(); ++i) {
     const int64_t n = s.weight_columns(i);
-    w.push_back(s.packed ? b.view(numbered("w", i), s.dtype, {(n + s.panel - 1) / s.panel, s.k, s.panel})
-                         : b.view(numbered("w", i), s.dtype, {n, s.k}));
+    w.push_back(s.packed       ? b.view(numbered("w", i), s.dtype, {(n + s.panel - 1) / s.panel, s.k, s.panel})
+                : s.transposed ? b.view(numbered("w", i), s.dtype, {s.k, n})
+                               : b.view(numbered("w", i), s.dtype, {n, s.k}));
   }
   for (int i = 0; s.bias && i < s.num_weights(); ++i)
     bias.push_back(b.view(numbered("bias", i), s.dtype, {s.weight_columns(i)}));

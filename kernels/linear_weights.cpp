@@ -39,8 +39,10 @@ namespace {
 
 /// Row `column` of a weight in either layout.
 std::vector<double> weight_row(const Shape& s, const Tensor& w, int64_t column) {
-  if (!s.packed) return read_row(w, column);
+  if (!s.packed && !s.transposed) return read_row(w, column);
   std::vector<double> row;
+  for (int64_t kk = 0; kk < s.k && s.transposed; ++kk) row.push_back(read_element(w, kk * w.strides[0] + column));
+  if (s.transposed) return row;
   for (int64_t kk = 0; kk < s.k; ++kk)
     row.push_back(read_element(w, column / s.panel * w.strides[0] + kk * w.strides[1] + column % s.panel));
   return row;

@@ -63,6 +63,19 @@ TEST_CASE("linear: a gated pair and up to three weights in one launch", "[kernel
   }
 }
 
+TEST_CASE("linear: transposed weights, as gradients of inputs need them", "[kernels]") {
+  for (const DType dtype : kDTypes) {
+    check_interpreted(linear(21, 37, {{"weight_layout", Text("transposed")}}), dtype, {1, 5, 17});
+    check_compiled(linear(200, 576, {{"weight_layout", Text("transposed")}, {"residual", int64_t{1}}}), dtype,
+                   {1, 17, 64, 257});
+  }
+}
+
+TEST_CASE("linear: transposed weights on simulated GPUs", "[kernels][sim]") {
+  for (const DType dtype : kDTypes)
+    check_simulated(linear(72, 96, {{"weight_layout", Text("transposed")}}), dtype, {1, 17, 130});
+}
+
 TEST_CASE("linear: packed weights give the same product", "[kernels]") {
   for (const DType dtype : kDTypes)
     check_compiled(linear(200, 576, {{"weight_layout", Text("packed")}, {"panel", int64_t{16}}}), dtype,

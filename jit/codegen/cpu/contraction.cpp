@@ -1,4 +1,4 @@
-// jit/codegen/cpu/contraction.cpp -- loops `acc = dot(load x, trans(load w), acc)` over the whole of k.
+// jit/codegen/cpu/contraction.cpp -- loops `acc = dot(load x, trans(load w), acc)` over the whole of k, or of w [k, n].
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loop nest is replaced by one that is built around the registers (micro_kernel.h). Outer-product form:
@@ -90,15 +90,16 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
   if (!op) return false;
   weight.packed = op->kind == OpKind::reshape && is_packed_weight(*op);
   if (weight.packed) op = op->operands[0]->def;
-  if (op->kind != OpKind::trans) return false;
-  weight.load = op->operands[0]->def;
+  weight.transposed = op->kind == OpKind::load;
+  if (!weight.transposed && op->kind != OpKind::trans) return false;
+  weight.load = weight.transposed ? op : op->operands[0]->def;
   if (!weight.load || weight.load->kind != OpKind::load || weight.load->float_attr("fill") != 0) return false;
   const ir::Value* view = weight.load->operands[0];
-  const int k_axis = 1, rank = weight.packed ? 3 : 2;
+  const int k_axis = weight.transposed ? 0 : 1, rank = weight.packed ? 3 : 2;
   if (view->type.rank != rank || !view->type.contiguous || view->type.shape[k_axis] != found.k) return false;
   if (weight.load->operands[1 + k_axis] != loop.regions[0]->arguments[0]) return false;
   const ir::Block* body = loop.regions[0];
-  if (is_defined_in(view, body) || is_defined_in(weight.load->operands[1], body)) return false;
+  if (is_defined_in(view, body) || is_defined_in(weight.load->operands[2 - k_axis], body)) return false;
   if (weight.packed && view->type.shape[2] != weight.load->results[0]->type.shape[2]) return false;
   if (weight.packed && view->type.shape[2] % e_.lanes != 0) return false;
   found.weights.push_back(weight);
@@ -121,7 +122,9 @@ bool Program::match(const Op& loop, Contraction& found) const {
     if (!a || a->kind != OpKind::load || (found.a && found.a != a) || a->float_attr("fill") != 0) return false;
     found.a = a;
     if (!match_weight(dot->operands[1], loop, found)) return false;
-    if (found.weights[i].packed != found.weights[0].packed || dot->results[0]->type != yielded[0]->type) return false;
+    if (found.weights[i].packed != found.weights[0].packed ||
+        found.weights[i].transposed != found.weights[0].transposed || dot->results[0]->type != yielded[0]->type)
+      return false;
   }
   for (const Op* op : body.ops)  // nothing else may happen in the loop
     if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield)
@@ -142,7 +145,7 @@ void Program::choose_schedule(Contraction& c) const {
   const Op& loop = *c.loop;
   const int64_t lanes = e_.lanes, weights = static_cast<int64_t>(c.weights.size());
   const std::string_view form = loop.string_attr("form", "outer");
-  if (form == "dot" && !c.weights[0].packed) c.form = Contraction::Form::dot;
+  if (form == "dot" && c.weights[0].is_plain()) c.form = Contraction::Form::dot;
   if (form == "transposed" && fits_transposed(c)) c.form = Contraction::Form::transposed;
   const bool is_outer = c.form == Contraction::Form::outer, is_dot = c.form == Contraction::Form::dot;
   c.mr = static_cast<int>(loop.int_attr("mr", 4));
@@ -241,7 +244,7 @@ void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, 
   Value* next_j = e_.b.CreateAdd(j, e_.i64(c.nr));
   Value* is_last = e_.b.CreateICmpSGE(next_j, columns);
   Value* next_k = e_.b.CreateAdd(k, e_.i64(c.kc));
-  if (!c.weights[0].packed) {
+  if (c.weights[0].is_plain()) {
     Value* calls = e_.b.CreateUDiv(e_.b.CreateAdd(rows, e_.i64(c.mr - 1)), e_.i64(c.mr));
     Value* share = e_.b.CreateUDiv(e_.b.CreateAdd(calls, e_.i64(c.nr - 1)), calls);
     Value* from = e_.b.CreateMul(e_.b.CreateUDiv(i, e_.i64(c.mr)), share);

@@ -18,7 +18,7 @@ using llvm::Value;
 // Elements of w go from memory into all lanes as they are: in the compute type, in whole units. The sums start at zero.
 bool Program::fits_transposed(const Contraction& c) const {
   const DType dtype = c.weights[0].load->operands[0]->type.dtype;
-  return !c.accumulate && !c.weights[0].packed && dtype == c.compute && c.k % elements_per_unit(c.compute) == 0;
+  return !c.accumulate && c.weights[0].is_plain() && dtype == c.compute && c.k % elements_per_unit(c.compute) == 0;
 }
 
 /// What the parts of one contraction share.

@@ -47,6 +47,7 @@ void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Va
                           int64_t panel_offset) {
   const Weight& weight = c.weights[which];
   if (weight.packed) return copy_packed_weight(c, which, first_k, count_k, column, panel_offset);
+  if (weight.transposed) return copy_transposed_weight(c, which, first_k, count_k, column, panel_offset);
   const ir::Value *view = weight.load->operands[0], *offset = weight.load->operands[1];
   const ViewRef& w = views_.at(view);
   const DType dtype = view->type.dtype;
@@ -90,6 +91,41 @@ void Program::copy_packed_weight(const Contraction& c, size_t which, Value* firs
       Value* value = units == 1 ? e_.load_f32(dtype, row(k, j), e_.lanes)
                                 : interleave(e_.load(dtype, row(k, j), e_.lanes),
                                              e_.load(dtype, row(e_.b.CreateAdd(k, e_.i64(1)), j), e_.lanes));
+      Value* address = e_.element_ptr(e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), panel, step), j, DType::f32);
+      e_.b.CreateAlignedStore(value, address, llvm::Align(4));
+    });
+  });
+}
+
+// Weights [k, n]: rows of nr columns are copied and converted; columns beyond n and the row after an odd last one are
+// zeros.
+void Program::copy_transposed_weight(const Contraction& c, size_t which, Value* first_k, Value* count_k, Value* column,
+                                     int64_t panel_offset) {
+  const ir::Value* view = c.weights[which].load->operands[0];
+  const ViewRef& w = views_.at(view);
+  const DType dtype = view->type.dtype;
+  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4,
+                units = elements_per_unit(c.compute);
+  Value* first_column = e_.b.CreateAdd(scalars_.at(c.weights[which].load->operands[2]), column);
+  Value* panel = e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4);
+  const auto row = [&](Value* k, Value* j) {
+    Value* first = e_.b.CreateMul(e_.b.CreateAdd(first_k, k), w.strides[0]);
+    return e_.element_ptr(w.base, e_.b.CreateAdd(first, e_.b.CreateAdd(first_column, j)), dtype);
+  };
+  e_.loop(e_.i64(0), count_k, units, [&](Value* k) {
+    Value* step = e_.b.CreateMul(e_.b.CreateUDiv(k, e_.i64(units)), e_.i64(step_bytes));
+    Value* next = e_.b.CreateAdd(k, e_.i64(1));
+    e_.loop(e_.i64(0), e_.i64(c.nr), e_.lanes, [&](Value* j) {
+      Value* left = e_.max_i64(e_.b.CreateSub(w.sizes[1], e_.b.CreateAdd(first_column, j)), e_.i64(0));
+      Value* mask = e_.lanes_below(left, e_.lanes);
+      Value* value = nullptr;
+      if (units == 1) {
+        value = e_.load_f32(dtype, row(k, j), e_.lanes, mask);
+      } else {
+        Value* next_left = e_.b.CreateSelect(e_.b.CreateICmpSLT(next, count_k), left, e_.i64(0));
+        value = interleave(e_.load(dtype, row(k, j), e_.lanes, mask),
+                           e_.load(dtype, row(next, j), e_.lanes, e_.lanes_below(next_left, e_.lanes)));
+      }
       Value* address = e_.element_ptr(e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), panel, step), j, DType::f32);
       e_.b.CreateAlignedStore(value, address, llvm::Align(4));
     });

@@ -192,7 +192,9 @@ class Program {
   // contraction.cpp: loops over k whose operands come from memory
   struct Weight {
     const ir::Op* load = nullptr;
-    bool packed = false;  ///< [n / nr, k, nr] in memory
+    bool packed = false;      ///< [n / nr, k, nr] in memory
+    bool transposed = false;  ///< [k, n] in memory
+    bool is_plain() const { return !packed && !transposed; }
     Buffer c;
   };
   struct Contraction {
@@ -234,6 +236,8 @@ class Program {
                    int64_t panel_offset);
   void copy_packed_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k,
                           llvm::Value* column, int64_t panel_offset);
+  void copy_transposed_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k,
+                              llvm::Value* column, int64_t panel_offset);
   llvm::Function* transpose_kernel(const TransposeKernel& kernel);
   llvm::Function* outer_kernel(const OuterKernel& kernel);
   llvm::Function* dot_kernel(const DotKernel& kernel);
