@@ -203,16 +203,18 @@ bool Program::product_strides(const Buffer& buffer, const ir::Type& type) const 
 void Program::pack_panels(const ir::Value* b, DType compute, const Panels& panels) {
   const int64_t k = b->type.shape[0], n = b->type.shape[1], units = elements_per_unit(compute);
   const int64_t columns = int64_t{panels.nv} * e_.lanes, step_bytes = columns * 4;
+  const bool has_end = is_limited(b, 1) || n % e_.lanes;
+  Value* end = limit(b, 1).count;  // columns beyond it may not exist in memory
   hoist_block_ = nullptr;
   e_.loop(e_.i64(0), e_.i64(k), units, [&](Value* row) {
     row_memo_.clear();
     Value* odd_row = e_.b.CreateAdd(row, e_.i64(1));
     start_hoist_block();
-    e_.loop(e_.i64(0), e_.i64(n), e_.lanes, [&](Value* j) {
+    e_.loop(e_.i64(0), end, e_.lanes, [&](Value* j) {
       memo_.clear();
       const auto vector = [&](Value* r) {
         Index index{e_.lanes, {{r}, {j, e_.lanes > 1}}, nullptr};
-        if (n % e_.lanes) index.mask = e_.lanes_below(e_.b.CreateSub(e_.i64(n), j), e_.lanes);
+        if (has_end) index.mask = e_.lanes_below(e_.b.CreateSub(end, j), e_.lanes);
         return e_.splat(eval(b, index), e_.lanes);
       };
       Value* value =

@@ -3,11 +3,15 @@
 #include "jit/codegen/cpu/lowering.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 
 #include "jit/builder.h"
 #include "jit/compiler.h"
 #include "jit/device.h"
+#include "tests/support/guarded_bytes.h"
 #include "tests/support/operands.h"
 #include "tests/support/sample_kernels.h"
 
@@ -16,6 +20,27 @@ namespace {
 
 using testing::Operands;
 using testing::Param;
+
+/// Moves all tensors, which keep their alignment, to where a page follows that must not be touched.
+std::vector<std::unique_ptr<testing::GuardedBytes>> guard(Operands& operands) {
+  constexpr size_t kAlignment = 64;
+  std::vector<std::unique_ptr<testing::GuardedBytes>> guards;
+  std::map<void*, void*> moved;
+  for (size_t i = 0; i < operands.memory.size(); ++i) {
+    Tensor& tensor = operands.tensors[i];
+    const auto found = moved.find(tensor.data);
+    if (found == moved.end()) {
+      const auto& memory = operands.memory[i];
+      const auto* data = static_cast<const std::byte*>(tensor.data);
+      const size_t bytes = static_cast<size_t>(memory.data() + memory.size() - data) / kAlignment * kAlignment;
+      guards.push_back(std::make_unique<testing::GuardedBytes>(bytes, std::byte{0}));
+      std::memcpy(guards.back()->data(), data, bytes);
+      moved[tensor.data] = guards.back()->data();
+    }
+    tensor.data = moved.at(tensor.data);
+  }
+  return guards;
+}
 
 /// Runs `function` interpreted and compiled for every target; all memory must agree within `tolerance`.
 void compare(const ir::Function& function, Grid grid, const std::vector<Param>& params,
@@ -28,7 +53,8 @@ void compare(const ir::Function& function, Grid grid, const std::vector<Param>& 
       if (!is_executable(target)) continue;
       if (!is_cached) target.l3_bytes = 0;  // every output is too large for the caches
       INFO(function.name() << " for " << name << (is_cached ? "" : ", streaming"));
-      const Operands got(params, alias);
+      Operands got(params, alias);
+      const auto guards = guard(got);
       const auto device = make_cpu_device(1);
       const auto kernel = device->load(compile(function, target));
       device->launch(*kernel, grid, got.slots(scalars));
@@ -59,6 +85,22 @@ TEST_CASE("lowering: matrix products of awkward shapes agree with the interprete
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 16, 32}, {7, 40, 36}, {33, 72, 65}, {16, 24, 128}})
     compare(*testing::sample_matmul(n, k, 16, 24, 32), {(m + 15) / 16, (n + 23) / 24, 1},
             {{DType::f32, {m, k}}, {DType::f32, {n, k}}, {DType::f32, {m, n}, 0, 0, true}}, {}, 1e-4);
+}
+
+// The right operand is no plain load, so that it is packed as any expression is.
+TEST_CASE("lowering: a product's right operand is read no further than its columns", "[jit][codegen]") {
+  constexpr int64_t kM = 7, kN = 200, kK = 48, kBlock = 256;
+  KernelBuilder b("product");
+  Var x = b.view("x", DType::f32, {kDynamic, kK}), w = b.view("w", DType::f32, {kK, kN}),
+      y = b.view("y", DType::f32, {kDynamic, kN});
+  Var row = b.program_id(0) * 8, column = b.program_id(1) * kBlock;
+  Var sums = b.for_loop(0, kK, 16, {b.full({8, kBlock}, 0.0)}, [&](Var kk, std::vector<Var> before) {
+    Var right = b.load(w, {kk, column}, {16, kBlock}) * 2.0;
+    return std::vector{b.dot(b.load(x, {row, kk}, {8, 16}), right, before[0])};
+  })[0];
+  b.store(y, {row, column}, sums);
+  compare(*b.finish(), {1, 1, 1}, {{DType::f32, {kM, kK}}, {DType::f32, {kK, kN}}, {DType::f32, {kM, kN}, 0, 0, true}},
+          {}, 1e-4);
 }
 
 TEST_CASE("lowering: softmax of any number of columns agrees with the interpreter", "[jit][codegen]") {
