@@ -44,19 +44,6 @@ Stream plan_stream(const Trace& trace, const PlanLimits& limits) {
   return stream;
 }
 
-ServedOperation serve(Engine& engine, const autotune::TuneRequest& request) {
-  ServedOperation operation{request.label, request.workload};
-  if (request.workload.operation == "attention_forward") {
-    const std::string phase = request.workload.fields.get_string("phase");
-    operation.role = Role::attention;
-    operation.phase = phase == "prefill" ? Phase::prefill : phase == "extend" ? Phase::extend : Phase::decode;
-  } else if (request.label == "lm_head") {
-    operation.role = Role::last_row;
-  }
-  operation.handle = engine.prepare(request.workload);
-  return operation;
-}
-
 /// The longest length up to which every operation has records of all buckets: what a prefill chunk may have.
 int64_t covered_length(const autotune::Registry& registry, const std::vector<ServedOperation>& operations,
                        Device& device, cache::TuningStore& store) {
@@ -162,7 +149,8 @@ int run(const Session& session, const ReplayOptions& given) {
   std::vector<ServedOperation> operations;
   PlanLimits limits{parse_lengths("--lengths", options.lengths).hi, model_of(options).max_positions};
   for (const autotune::TuneRequest& request : requests) {
-    operations.push_back(serve(*engine, request));
+    operations.push_back(served_operation(request));
+    operations.back().handle = engine->prepare(request.workload);
     if (operations.back().role == Role::attention && operations.back().phase == Phase::decode)
       limits.max_kv = std::min(limits.max_kv, request.hi);
   }
