@@ -121,6 +121,10 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
   if (!errors.empty()) std::rethrow_exception(errors.front());
 }
 
+bool is_of_channel(const autotune::ArgSpec& arg) {
+  return arg.name == "staging" || arg.name == "flags" || arg.name == "channel";
+}
+
 RankModel::RankModel(const Session& session, const Options& options, Fabric& fabric, const Settings& settings) {
   const World world{fabric.world_size(), fabric.kind()};
   const int threads = one_thread_count(options);

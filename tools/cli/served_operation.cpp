@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/served_operation.h"
 
+#include <algorithm>
+
+#include "autotune/bucket.h"
+
 namespace seqtile::cli {
 
 ServedOperation served_operation(const autotune::TuneRequest& request, int rank, int world_size) {
@@ -18,6 +22,22 @@ ServedOperation served_operation(const autotune::TuneRequest& request, int rank,
     operation.role = Role::own_rows;
   }
   return operation;
+}
+
+int64_t covered_length(const autotune::Registry& registry, std::span<const ServedOperation> operations, Device& device,
+                       cache::TuningStore& store) {
+  int64_t covered = autotune::kMaxLength;
+  for (const ServedOperation& operation : operations) {
+    if (operation.role == Role::last_row || operation.phase == Phase::decode) continue;
+    const autotune::OpDef& op = registry.find(operation.workload.operation);
+    const auto key = autotune::make_key(op, operation.workload, device.info(), autotune::TuneOptions{}.policy);
+    int64_t next = 1;
+    for (const cache::Record& record : store.records(key))
+      if (record.bucket_version == autotune::kBucketVersion && record.lo == next) next = record.hi + 1;
+    const int64_t rows = next - 1;  // of one rank, where it has its own
+    covered = std::min(covered, operation.role == Role::own_rows ? rows * operation.world_size : rows);
+  }
+  return covered;
 }
 
 }  // namespace seqtile::cli

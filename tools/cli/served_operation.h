@@ -1,10 +1,12 @@
 // tools/cli/served_operation.h -- an operation of a model, prepared, and the calls that it takes part in.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <span>
 #include <string>
 
 #include "autotune/engine.h"
 #include "autotune/tuner.h"
+#include "cache/tuning_store.h"
 #include "tools/cli/request_plan.h"
 
 namespace seqtile::cli {
@@ -41,5 +43,9 @@ struct ServedOperation {
 
 /// The operation of a request, not prepared yet.
 ServedOperation served_operation(const autotune::TuneRequest& request, int rank = 0, int world_size = 1);
+
+/// The longest length up to which every operation has records of all buckets: what a prefill chunk may have.
+int64_t covered_length(const autotune::Registry& registry, std::span<const ServedOperation> operations, Device& device,
+                       cache::TuningStore& store);
 
 }  // namespace seqtile::cli
