@@ -567,6 +567,109 @@ class Json(Cli):
             self.assertIn(f"  seqtile {command}", run.out)
 
 
+class Ranks(Cli):
+    """A model of three heads and three blocks of columns on two ranks: their shares differ."""
+
+    @classmethod
+    def setUpClass(cls):
+        ragged = dict(MODEL, hidden_size=96, num_attention_heads=3, num_key_value_heads=3)
+        cls.ranks = ["--model", cls.write("ragged.json", json.dumps(ragged)), "--ranks", "2", "--fabric", "threads",
+                     "--cache", "ranks.db", "--artifacts", "ranks_artifacts.db"]
+        cls.lengths = ["--lengths", "1..9", "--kv-lengths", "1..12"]
+        for _ in range(4):
+            cls.prewarm = Run(["prewarm", *cls.ranks, *cls.lengths, "--budget", "8s", "--json"], cls.work)
+            if cls.prewarm.code != 1:
+                break
+        if cls.prewarm.code != 0:
+            raise AssertionError(f"prewarm: exit {cls.prewarm.code}\n{cls.prewarm.out}\n{cls.prewarm.err}")
+
+    def test_dry_run_names_the_shares(self):
+        run = self.seqtile("prewarm", *self.ranks, *self.lengths, "--dry-run", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        operations = {row["label"]: row["operation"] for row in run.json()["plan"]}
+        for label in ("qkv_proj", "qkv_proj (rank 1)", "gate_up_proj", "gate_up_proj (rank 1)", "lm_head"):
+            self.assertEqual(operations[label], "fused_allgather_and_linear", label)
+        self.assertEqual(operations["down_proj (rank 1)"], "fused_linear_and_reducescatter")
+        self.assertNotIn("residual_norm", operations)  # the operation that sums up normalises too
+        self.assertNotIn("input_norm (rank 1)", operations)
+
+    def test_prove(self):
+        run = self.seqtile("prove", *self.ranks, *self.lengths, "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assertEqual((found["covered"], found["missing"]), (found["pairs"], []))
+        ranks = found["ranks"]
+        self.assertEqual((ranks["world_size"], ranks["fabric"]), (2, "threads"))
+        self.assertEqual((ranks["misses"], ranks["tunings"], ranks["compiles"]), (0, 0, 0))
+        self.assertGreaterEqual(ranks["lookups"], 2 * 10000 * 11)
+
+    def test_prove_names_what_other_ranks_lack(self):
+        for change, step in ((["--fabric", "processes"], "--ranks 2 --fabric processes --lengths 1..9"),
+                             (["--ranks", "1"], "--ranks 1 --fabric threads --lengths 1..9")):
+            flags = list(self.ranks)
+            flags[flags.index(change[0]) + 1] = change[1]
+            run = self.seqtile("prove", *flags, *self.lengths, "--json")
+            self.assertEqual(run.code, 1, run.err)
+            missing = {gap["operation"]: gap["reason"] for gap in run.json()["missing"]}
+            self.assertIn("lm_head", missing)
+            self.assertIn(step, missing["qkv_proj"])
+            self.assertNotIn("ranks", run.json())
+
+    def test_replay(self):
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--trace", "trace.csv", "--execute", "1s", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assertEqual((found["tunings"], found["compiles"], found["compiles_at_load"], found["misses"]), (0, 0, 0, 0))
+        self.assertGreater(found["executed"], 20)
+        self.assertEqual(found["verified"], found["executed"])
+        self.assertLess(found["max_rel_err"], 0.01)
+        self.assertLessEqual(found["ranks"]["layer_us"]["p50"], found["ranks"]["layer_us"]["p99"])
+
+    def test_replay_on_memory_that_processes_share(self):
+        flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
+        flags[flags.index("ranks_artifacts.db")] = "more_artifacts.db"
+        run = self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
+                           "200ms", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        self.assertGreater(run.json()["executed"], 20)
+        self.assertEqual(run.json()["verified"], run.json()["executed"])
+
+    def test_replay_on_simulated_gpus(self):
+        flags = ["sim:sm_80" if flag == "threads" else flag for flag in self.ranks]
+        flags[flags.index("ranks_artifacts.db")] = "sim_artifacts.db"
+        run = self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
+                           "1s", "--json")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        self.assertGreater(run.json()["executed"], 20)
+        self.assertEqual(run.json()["verified"], run.json()["executed"])
+
+    def test_a_miss_ends_a_strict_replay(self):
+        run = self.seqtile("replay", *self.ranks, "--lengths", "1..40", "--trace", "trace.csv", "--execute", "1s")
+        self.assertEqual(run.code, 1, run.err)
+        self.assertIn("qkv_proj, length 37: bucket 37..40 has no record", run.out)
+        self.assertRegex(run.out, "nothing was executed; cover these lengths with `seqtile prewarm .*--ranks 2 --fabric")
+
+    def test_a_rank_that_waits_too_long(self):
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--trace", "trace.csv", "--execute", "1s", "--deadline",
+                           "0.000001")
+        self.assert_line(run, 3, "gave up waiting for rank .* before the deadline")
+
+    def test_bad_input(self):
+        plain = ["--model", "model.json", "--lengths", "1..8", *self.stores]
+        for flags, pattern in ((["--ranks", "0"], "--ranks 0: not a number of ranks from 1 to 16"),
+                               (["--ranks", "17"], "--ranks 17: .*from 1 to 16; write for example --ranks 2"),
+                               (["--ranks", "two"], "--ranks two: not a number"),
+                               (["--fabric", "threads"], "--fabric threads: there is one rank alone; add"),
+                               (["--ranks", "2", "--fabric", "mpi"], "--fabric mpi: unknown; use threads, processes, sim"),
+                               (["--ranks", "2", "--device", "h200"], "--device h200: ranks of --fabric threads run on cpu"),
+                               (["--ranks", "3"], "3 ranks: the model has 2 attention heads to cut.*at most 2 ranks")):
+            for command in (["prewarm"], ["prove"], ["replay", "--trace", "trace.csv"]):
+                self.assert_line(self.seqtile(*command, *plain, *flags), 2, pattern)
+        self.assert_line(self.seqtile("replay", "--trace", "trace.csv", *plain, "--deadline", "1s"), 2,
+                         "--deadline 1s: one rank waits for nobody; add --ranks 2")
+        self.assert_line(self.seqtile("prewarm", "--lengths", "1..8", "--ranks", "2"), 2, "--model")
+
+
 class BadInput(Cli):
     def model(self, name, **changes):
         model = {key: value for key, value in {**MODEL, **changes}.items() if value != "absent"}

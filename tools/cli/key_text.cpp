@@ -16,13 +16,16 @@ autotune::Fields workload_fields(const cache::TuningKey& key) {
 std::string next_step(const std::string& command, const Options& options) {
   std::vector<std::pair<std::string, std::string>> flags{{"", options.operation}};
   for (const std::string& field : options.set) flags.emplace_back("--set", field);
+  const bool is_default_device = options.device == "cpu" || !options.ranks.empty();
   flags.insert(flags.end(), {{"--model", options.model},
+                             {"--ranks", options.ranks},
+                             {"--fabric", options.fabric},
                              {"--lengths", options.lengths},
                              {"--kv-lengths", options.kv_lengths},
                              {"--length", options.length},
                              {"--dtype", options.dtype},
                              {"--threads", options.device == "cpu" ? options.threads : ""},
-                             {"--device", options.device == "cpu" ? "" : options.device},
+                             {"--device", is_default_device ? "" : options.device},
                              {"--cache", options.cache},
                              {"--artifacts", options.artifacts}});
   return "`" + autotune::command_line(command, flags) + "`";

@@ -5,11 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "autotune/worker/device_mirror.h"
+#include "jit/error.h"
 #include "kernels/tensor_values.h"
+#include "tools/cli/rank_reference.h"
+#include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
 namespace {
@@ -20,12 +24,21 @@ constexpr size_t kFailuresKept = 5;
 
 int64_t symbol_value(const std::string& symbol, const ServedOperation& operation, const PlannedCall& call) {
   if (symbol == "length") return operation.length_in(call);
+  if (symbol == "own_rows") return operation.own_rows_in(call);
   if (symbol == "kv_tokens") return call.kv;
   if (symbol == "batch") return 1;
   return call.tokens;
 }
 
 }  // namespace
+
+void LayerReport::add_rank(const LayerReport& rank) {
+  layers = std::max(layers, rank.layers);
+  executed += rank.executed, verified += rank.verified;
+  max_rel_err = std::max(max_rel_err, rank.max_rel_err);
+  failures.insert(failures.end(), rank.failures.begin(), rank.failures.end());
+  if (layer_us.empty()) layer_us = rank.layer_us;
+}
 
 void* LayerRunner::Buffer::data() {
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());
@@ -42,7 +55,24 @@ bool LayerRunner::Buffer::resize(size_t bytes_needed) {
 
 LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
                          Device& device, CallClock& clock)
-    : registry_(registry), operations_(operations), device_(device), clock_(clock) {
+    : registry_(registry), operations_(operations), device_(device), clock_(&clock) {
+  add_stages();
+}
+
+LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
+                         Channel& channel, std::vector<LayerRunner*>& ranks)
+    : registry_(registry),
+      operations_(operations),
+      device_(channel.fabric().device()),
+      channel_(&channel),
+      ranks_(&ranks),
+      random_(static_cast<uint64_t>(1 + channel.fabric().rank())) {
+  add_stages();
+  ranks[static_cast<size_t>(channel.fabric().rank())] = this;
+  meet_ranks();
+}
+
+void LayerRunner::add_stages() {
   add_stage("embedding", {{"ids", "ids"}, {"y", "x"}});
   add_stage("input_norm", {{"x", "x"}, {"y", "normed"}});
   add_stage("qkv_proj", {{"x", "normed"}, {"y", "q"}, {"y2", "k"}, {"y3", "v"}});
@@ -56,10 +86,11 @@ LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const Ser
                       {"kv_len", "kv_len"},
                       {"out", "attended"},
                       {"lse", "lse"}});
-  add_stage("o_proj", {{"x", "attended"}, {"y", "projected"}});
+  // Ranks add the residual where they sum up, and normalise at once: `norm` of that operation.
+  add_stage("o_proj", {{"x", "attended"}, {"residual", "x"}, {"y", "projected"}, {"normed", "normed_sum"}});
   add_stage("residual_norm", {{"x", "projected"}, {"residual", "x"}, {"y", "normed_sum"}, {"sum", "sum"}});
   add_stage("gate_up_proj", {{"x", "normed_sum"}, {"y", "activated"}});
-  add_stage("down_proj", {{"x", "activated"}, {"y", "result"}});
+  add_stage("down_proj", {{"x", "activated"}, {"residual", "projected"}, {"y", "result"}});
 }
 
 void LayerRunner::add_stage(const char* label, const std::map<std::string, std::string>& wiring) {
@@ -76,18 +107,43 @@ void LayerRunner::add_stage(const char* label, const std::map<std::string, std::
 }
 
 void LayerRunner::run(const PlannedCall& call) {
-  std::vector<std::pair<const Stage*, autotune::Problem>> done;
+  compute(call);
+  meet_ranks();
+  if (channel_) check_channel();
   for (const Stage& stage : stages_)
-    if (stage.operation->length_in(call) > 0) done.emplace_back(&stage, bind(stage, call));
-  for (const auto& [stage, problem] : done) {
-    if (stage->operation->role == Role::attention) {
+    if (const auto done = problems_.find(stage.operation->label); done != problems_.end()) verify(stage, done->second);
+  meet_ranks();
+  ++report_.layers;
+}
+
+void LayerRunner::compute(const PlannedCall& call) {
+  problems_.clear();
+  for (const Stage& stage : stages_)
+    if (stage.operation->length_in(call) > 0) problems_.emplace(stage.operation->label, bind(stage, call));
+  meet_ranks();
+  const auto start = std::chrono::steady_clock::now();
+  for (const Stage& stage : stages_) {
+    const auto problem = problems_.find(stage.operation->label);
+    if (problem == problems_.end()) continue;
+    if (stage.operation->role == Role::attention) {
       extend_cache("k_cache", "k_turned", call);
       extend_cache("v_cache", "v", call);
     }
-    call_stage(*stage, problem);
+    call_stage(stage, problem->second);
   }
-  for (const auto& [stage, problem] : done) verify(*stage, problem);
-  ++report_.layers;
+  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+  if (channel_) report_.layer_us.push_back(time.count());
+}
+
+void LayerRunner::meet_ranks() {
+  if (channel_) channel_->fabric().all_gather("");
+}
+
+void LayerRunner::check_channel() {
+  const auto record = channel_->abort_record();
+  if (!record) return;
+  const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
+  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal, record->text());
 }
 
 /// The keys (or values) of the new tokens take their place behind those of earlier calls.
@@ -113,7 +169,7 @@ void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Proble
   }
   const std::string& name = stage.buffers[arg];
   Buffer& buffer = buffers_[name];
-  const bool has_grown = buffer.resize(static_cast<size_t>(elements * dtype_bytes(spec.dtype)));
+  const bool has_grown = buffer.resize(std::max<size_t>(1, static_cast<size_t>(elements * dtype_bytes(spec.dtype))));
   tensor.data = buffer.data();
   if (spec.dtype == DType::i32) fill_indices(name, tensor, call);
   if (name == "k_cache" || name == "v_cache") {
@@ -147,21 +203,47 @@ autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call)
   for (const std::string& symbol : stage.schema.symbols)
     problem.symbols.push_back(symbol_value(symbol, *stage.operation, call));
   problem.tensors.resize(stage.schema.args.size());
-  for (size_t i = 0; i < problem.tensors.size(); ++i) bind_argument(stage, i, problem, call);
+  for (size_t i = 0; i < problem.tensors.size(); ++i)
+    if (!is_of_channel(stage.schema.args[i])) bind_argument(stage, i, problem, call);
   return problem;
 }
 
 void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& problem) {
+  const ServedOperation& operation = *stage.operation;
   autotune::DeviceMirror mirror(device_);
-  for (size_t i = 0; i < problem.tensors.size(); ++i)
+  std::vector<Tensor> own;
+  for (size_t i = 0; i < problem.tensors.size(); ++i) {
+    if (is_of_channel(stage.schema.args[i])) continue;
     mirror.add(buffers_[stage.buffers[i]].all(), stage.schema.args[i].name);
+    own.push_back(problem.tensors[i]);
+  }
   mirror.upload();
-  const std::vector<Tensor> tensors = mirror.at(problem.tensors);
-  clock_.begin_call();
-  stage.operation->handle(tensors, problem.symbols[0]);
-  if (const double us = clock_.first_program_us(); us >= 0) report_.call_us.push_back(us);
+  std::vector<Tensor> tensors = mirror.at(own);
+  if (operation.number >= 0) {
+    // Simulated GPUs work as soon as all are waited for, and one that is ahead would wait in vain.
+    if (!device_.memory().is_host()) meet_ranks();
+    channel_->use({});
+    for (const Tensor& tensor : channel_->tensors()) tensors.push_back(tensor);
+    operation.handle(tensors, problem.symbols[0], {&operation.number, 1});
+  } else {
+    if (clock_) clock_->begin_call();
+    operation.handle(tensors, problem.symbols[0]);
+  }
+  if (const double us = clock_ ? clock_->first_program_us() : -1; us >= 0) report_.call_us.push_back(us);
   mirror.download();
   ++report_.executed;
+}
+
+std::vector<std::vector<double>> LayerRunner::reference(const Stage& stage, const autotune::Problem& problem,
+                                                        std::span<const int64_t> rows) {
+  if (stage.operation->number >= 0) {
+    std::vector<const autotune::Problem*> problems;
+    for (const LayerRunner* rank : *ranks_) problems.push_back(&rank->problems_.at(stage.operation->label));
+    return rank_reference(registry_, problems, stage.operation->rank, rows);
+  }
+  std::vector<std::vector<double>> wanted;
+  stage.op->reference(problem, rows, wanted);
+  return wanted;
 }
 
 void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
@@ -169,11 +251,14 @@ void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
   for (size_t i = 0; i < stage.schema.args.size(); ++i)
     if (stage.schema.args[i].role == autotune::ArgRole::output) outputs.push_back(i);
   const int64_t num_rows = problem.tensors[outputs[0]].sizes[0];
+  if (num_rows == 0) {  // the rank owns none
+    ++report_.verified;
+    return;
+  }
   std::vector<int64_t> rows{num_rows - 1};
   while (rows.size() < kSampledRows && static_cast<int64_t>(rows.size()) < num_rows)
     rows.push_back(static_cast<int64_t>(random_() % static_cast<uint64_t>(num_rows - 1)));
-  std::vector<std::vector<double>> wanted;
-  stage.op->reference(problem, rows, wanted);
+  const std::vector<std::vector<double>> wanted = reference(stage, problem, rows);
 
   const auto tolerance = stage.op->tolerance(stage.operation->workload, problem.symbols);
   double worst = 0;

@@ -6,32 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "autotune/engine.h"
-#include "tools/cli/request_plan.h"
+#include "tools/cli/served_operation.h"
 
 namespace seqtile::cli {
-
-/// Which calls an operation of a model takes part in, and with which length.
-enum class Role {
-  rows,       ///< every call, by its tokens
-  last_row,   ///< every call, for one row: the language model's head
-  attention,  ///< calls of `phase`: by tokens, decode by keys
-};
-
-struct ServedOperation {
-  std::string label;
-  autotune::Workload workload;
-  Role role = Role::rows;
-  Phase phase = Phase::prefill;  ///< of Role::attention
-  Handle handle;
-
-  /// The bucketed length of this operation in `call`; 0: it takes no part.
-  int64_t length_in(const PlannedCall& call) const {
-    if (role == Role::rows) return call.tokens;
-    if (role == Role::last_row) return 1;
-    return call.phase != phase ? 0 : phase == Phase::decode ? call.kv : call.tokens;
-  }
-};
 
 struct Percentiles {
   double p50 = 0, p99 = 0;

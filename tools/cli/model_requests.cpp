@@ -2,7 +2,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/model_requests.h"
 
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "kernels/model_ranks.h"
+#include "tools/cli/ranks.h"
+
 namespace seqtile::cli {
+namespace {
+
+/// What the lengths and the number format are that the command asks for.
+struct ModelCalls {
+  kernels::ModelLengths lengths;
+  DType dtype;
+};
+
+ModelCalls calls_of(const kernels::Model& model, const Options& options) {
+  const LengthRange tokens = parse_lengths("--lengths", options.lengths);
+  ModelCalls calls{{tokens.lo, tokens.hi}, options.dtype.empty() ? model.dtype : parse_dtype_flag(options.dtype)};
+  if (options.kv_lengths.empty()) return calls;
+  const LengthRange keys = parse_lengths("--kv-lengths", options.kv_lengths);
+  calls.lengths.kv_lo = keys.lo, calls.lengths.kv_hi = keys.hi;
+  return calls;
+}
+
+using Requests = std::vector<autotune::TuneRequest>;
+
+void normalize(const autotune::Registry& registry, Requests& requests) {
+  for (autotune::TuneRequest& request : requests)
+    request.workload = registry.find(request.workload.operation).normalize(request.workload);
+}
+
+bool same_work(const autotune::TuneRequest& a, const autotune::TuneRequest& b) {
+  return a.workload.operation == b.workload.operation && a.workload.dtype == b.workload.dtype &&
+         a.workload.threads == b.workload.threads && a.workload.fields.json() == b.workload.fields.json();
+}
+
+/// The distinct operations of all ranks: where shares differ, labels say the first rank that has the share.
+Requests requests_of_ranks(const std::vector<Requests>& by_rank) {
+  Requests requests;
+  for (size_t i = 0; i < by_rank[0].size(); ++i) {
+    const size_t first = requests.size();
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+      const autotune::TuneRequest& request = by_rank[rank][i];
+      const auto is_same = [&](const autotune::TuneRequest& other) { return same_work(other, request); };
+      if (std::any_of(requests.begin() + static_cast<int64_t>(first), requests.end(), is_same)) continue;
+      requests.push_back(request);
+      if (rank > 0) requests.back().label += fmt::format(" (rank {})", rank);
+    }
+  }
+  return requests;
+}
+
+}  // namespace
 
 kernels::Model model_of(const Options& options) {
   check_is_file("--model", options.model, "give a Hugging Face config.json");
@@ -11,20 +63,32 @@ kernels::Model model_of(const Options& options) {
 
 std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& registry, const Options& options) {
   const kernels::Model model = model_of(options);
-  const LengthRange tokens = parse_lengths("--lengths", options.lengths);
-  kernels::ModelLengths lengths{tokens.lo, tokens.hi};
-  if (!options.kv_lengths.empty()) {
-    const LengthRange keys = parse_lengths("--kv-lengths", options.kv_lengths);
-    lengths.kv_lo = keys.lo;
-    lengths.kv_hi = keys.hi;
-  }
-  const DType dtype = options.dtype.empty() ? model.dtype : parse_dtype_flag(options.dtype);
-  std::vector<autotune::TuneRequest> requests;
-  for (int threads : thread_counts(options))
-    for (autotune::TuneRequest& request : kernels::model_operations(model, lengths, dtype, threads)) {
-      request.workload = registry.find(request.workload.operation).normalize(request.workload);
-      requests.push_back(std::move(request));
+  const ModelCalls calls = calls_of(model, options);
+  const auto world = world_of(options);
+  Requests requests;
+  for (const int threads : thread_counts(options)) {
+    Requests of_count;
+    if (world) {
+      std::vector<Requests> by_rank;
+      for (int rank = 0; rank < world->size; ++rank)
+        by_rank.push_back(rank_requests(registry, options, *world, rank, threads));
+      of_count = requests_of_ranks(by_rank);
+    } else {
+      of_count = kernels::model_operations(model, calls.lengths, calls.dtype, threads);
+      normalize(registry, of_count);
     }
+    requests.insert(requests.end(), of_count.begin(), of_count.end());
+  }
+  return requests;
+}
+
+std::vector<autotune::TuneRequest> rank_requests(const autotune::Registry& registry, const Options& options,
+                                                 const World& world, int rank, int threads) {
+  const kernels::Model model = model_of(options);
+  const ModelCalls calls = calls_of(model, options);
+  Requests requests =
+      kernels::rank_operations(model, calls.lengths, calls.dtype, threads, {rank, world.size, world.fabric});
+  normalize(registry, requests);
   return requests;
 }
 

@@ -6,13 +6,18 @@
 #include "autotune/tuner.h"
 #include "kernels/model.h"
 #include "tools/cli/options.h"
+#include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
 
 /// Errors: invalid_argument for a file that is not there or not a model.
 kernels::Model model_of(const Options& options);
 
-/// The operations of the model for every thread count asked for, completed by the operations' own defaults.
+/// The operations of the model for every thread count asked for, completed by the operations' own defaults. With
+/// --ranks those of all ranks, each once: an operation of which ranks have different shares is there for each share.
 std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& registry, const Options& options);
+/// The operations of one rank.
+std::vector<autotune::TuneRequest> rank_requests(const autotune::Registry& registry, const Options& options,
+                                                 const World& world, int rank, int threads);
 
 }  // namespace seqtile::cli

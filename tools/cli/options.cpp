@@ -90,6 +90,14 @@ void add_model(CLI::App& app, Options& options) {
       ->type_name("A..B");
 }
 
+void add_ranks(CLI::App& app, Options& options) {
+  app.add_option("--ranks", options.ranks, "Cut the model over this many ranks: tensor and sequence parallel")
+      ->type_name("P");
+  app.add_option("--fabric", options.fabric,
+                 "What the ranks are: threads, processes, sim:sm_80 or sim:sm_90a (default: threads)")
+      ->type_name("F");
+}
+
 void add_stores(CLI::App& app, Options& options) {
   app.add_option("--cache", options.cache, "tuning.db (default: in the user's cache folder)")->type_name("FILE");
   app.add_option("--artifacts", options.artifacts, "artifacts.db (default: in the user's cache folder)")

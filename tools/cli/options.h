@@ -21,6 +21,7 @@ struct Options {
   std::string dtype;
   std::string threads;  ///< "1,2"
   std::string cache, artifacts, device = "cpu", model;
+  std::string ranks, fabric;  ///< "2", "threads"; see ranks.h
   bool json = false;
 };
 
@@ -29,6 +30,7 @@ void add_key(CLI::App& app, Options& options);        ///< --dtype --threads --d
 void add_length(CLI::App& app, Options& options);     ///< --length
 void add_lengths(CLI::App& app, Options& options);    ///< --lengths
 void add_model(CLI::App& app, Options& options);      ///< --model --kv-lengths
+void add_ranks(CLI::App& app, Options& options);      ///< --ranks --fabric
 void add_stores(CLI::App& app, Options& options);     ///< --cache --artifacts
 void add_json(CLI::App& app, Options& options);       ///< --json
 

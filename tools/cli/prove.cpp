@@ -8,6 +8,7 @@
 #include "tools/cli/coverage.h"
 #include "tools/cli/model_requests.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
 namespace {
@@ -20,7 +21,29 @@ std::string list_stages(const std::map<std::string, int64_t>& stages) {
   return text;
 }
 
-int run(const Session& session, const Options& options) {
+constexpr int64_t kRandomLengths = 10000;
+
+/// What ranks of a server would find: prints a line, returns whether nothing was missing.
+bool prove_ranks(const Session& session, const Options& options, const World& world, Json& json) {
+  RankProof sum;
+  for (const int threads : thread_counts(options)) {
+    const RankProof proof = rehearse(session, options, world, threads, kRandomLengths);
+    sum.lookups += proof.lookups, sum.misses += proof.misses;
+    sum.counters.tunings += proof.counters.tunings;
+    sum.counters.compiles += proof.counters.compiles + proof.counters.compiles_at_load;
+  }
+  print_line(fmt::format("{} on {}: {} lookups of {} random lengths, {} misses, {} tunings, {} compiles",
+                         format_counted(world.size, "rank"), world.fabric, format_count(sum.lookups),
+                         format_count(kRandomLengths), format_count(sum.misses), sum.counters.tunings,
+                         sum.counters.compiles));
+  json["ranks"] = {{"world_size", world.size}, {"fabric", world.fabric},          {"lookups", sum.lookups},
+                   {"misses", sum.misses},     {"tunings", sum.counters.tunings}, {"compiles", sum.counters.compiles}};
+  return sum.misses + sum.counters.tunings + sum.counters.compiles == 0;
+}
+
+int run(const Session& session, const Options& given) {
+  Options options = given;
+  apply_ranks(options);
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
@@ -48,14 +71,16 @@ int run(const Session& session, const Options& options) {
                          format_count(covered), format_count(pairs)));
   if (!stages.empty()) print_line("binaries: " + list_stages(stages));
   const LengthRange asked = parse_lengths("--lengths", options.lengths);
-  if (options.json)
-    print_json({{"lengths", asked.hi - asked.lo + 1},
-                {"operations", requests.size()},
-                {"pairs", pairs},
-                {"covered", covered},
-                {"binaries", stages},
-                {"missing", std::move(missing)}});
-  return covered == pairs ? kDone : kNo;
+  Json json = {{"lengths", asked.hi - asked.lo + 1},
+               {"operations", requests.size()},
+               {"pairs", pairs},
+               {"covered", covered},
+               {"binaries", stages},
+               {"missing", std::move(missing)}};
+  bool is_whole = covered == pairs;
+  if (const auto world = world_of(options); world && is_whole) is_whole = prove_ranks(session, options, *world, json);
+  if (options.json) print_json(json);
+  return is_whole ? kDone : kNo;
 }
 
 }  // namespace
@@ -65,12 +90,14 @@ void add_prove(CLI::App& app, Session& session) {
   CLI::App& command =
       add_command(app, session, "prove", "Show that every length of every operation has a record and a loadable binary",
                   "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db\n"
-                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --json | tail -n 1",
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --json | tail -n 1\n"
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --ranks 2 --fabric threads",
                   options, run);
   add_model(command, *options);
   add_lengths(command, *options);
   command.get_option("--lengths")->required();
   add_key(command, *options);
+  add_ranks(command, *options);
   add_stores(command, *options);
 }
 

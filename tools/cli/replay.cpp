@@ -6,9 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <set>
 
-#include "autotune/bucket.h"
 #include "jit/device_profile.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
@@ -16,6 +14,7 @@
 #include "tools/cli/model_requests.h"
 #include "tools/cli/output.h"
 #include "tools/cli/record_times.h"
+#include "tools/cli/replay_ranks.h"
 
 namespace seqtile::cli {
 namespace {
@@ -23,55 +22,18 @@ namespace {
 constexpr int64_t kDefaultLength = 4096;  ///< longest chunk where nothing is recorded at all
 
 struct ReplayOptions : Options {
-  std::string trace, policy = "strict", execute;
+  std::string trace, policy = "strict", execute, deadline;
 };
 
-/// Everything that the trace asks of the model.
-struct Stream {
-  std::vector<PlannedCall> calls;
-  int64_t chunks = 0, decode_steps = 0, cut_decode_steps = 0, distinct_lengths = 0;
-};
-
-Stream plan_stream(const Trace& trace, const PlanLimits& limits) {
+/// What serving the trace has given.
+struct Served {
   Stream stream;
-  std::set<int64_t> lengths;
-  for (const TraceRequest& request : trace.requests) {
-    lengths.insert(request.context);
-    stream.cut_decode_steps += plan_request(request, limits, stream.calls);
-  }
-  for (const PlannedCall& call : stream.calls) ++(call.phase == Phase::decode ? stream.decode_steps : stream.chunks);
-  stream.distinct_lengths = static_cast<int64_t>(lengths.size());
-  return stream;
-}
-
-ServedOperation serve(Engine& engine, const autotune::TuneRequest& request) {
-  ServedOperation operation{request.label, request.workload};
-  if (request.workload.operation == "attention_forward") {
-    const std::string phase = request.workload.fields.get_string("phase");
-    operation.role = Role::attention;
-    operation.phase = phase == "prefill" ? Phase::prefill : phase == "extend" ? Phase::extend : Phase::decode;
-  } else if (request.label == "lm_head") {
-    operation.role = Role::last_row;
-  }
-  operation.handle = engine.prepare(request.workload);
-  return operation;
-}
-
-/// The longest length up to which every operation has records of all buckets: what a prefill chunk may have.
-int64_t covered_length(const autotune::Registry& registry, const std::vector<ServedOperation>& operations,
-                       Device& device, cache::TuningStore& store) {
-  int64_t covered = autotune::kMaxLength;
-  for (const ServedOperation& operation : operations) {
-    if (operation.role == Role::last_row || operation.phase == Phase::decode) continue;
-    const autotune::OpDef& op = registry.find(operation.workload.operation);
-    const auto key = autotune::make_key(op, operation.workload, device.info(), autotune::TuneOptions{}.policy);
-    int64_t next = 1;
-    for (const cache::Record& record : store.records(key))
-      if (record.bucket_version == autotune::kBucketVersion && record.lo == next) next = record.hi + 1;
-    covered = std::min(covered, next - 1);
-  }
-  return covered;
-}
+  LookupReport lookups;
+  LayerReport layers;
+  EngineCounters counters;
+  std::vector<OperationTimes> times;
+  bool is_served = false;  ///< no miss that the policy has no answer for
+};
 
 /// How long to execute, 0: not at all. Said before anything is prepared, which may take a minute.
 double seconds_to_execute(const ReplayOptions& options) {
@@ -101,7 +63,8 @@ LayerReport execute(const Session& session, double seconds, const std::vector<Se
 }
 
 void print_summary(const Trace& trace, const Stream& stream, const LookupReport& lookups, LayerReport& layers,
-                   const EngineCounters& counters, const Percentiles& call_us, const std::string& next_prewarm) {
+                   const EngineCounters& counters, const Percentiles& call_us, const Percentiles& layer_us,
+                   const std::string& next_prewarm) {
   print_line(fmt::format("{} requests (lines {} to {} of the trace, {} broken rows left out), {} distinct lengths",
                          format_count(trace.requests.size()), trace.first_line, trace.last_line,
                          format_count(trace.broken_rows), format_count(stream.distinct_lengths)));
@@ -115,11 +78,12 @@ void print_summary(const Trace& trace, const Stream& stream, const LookupReport&
   if (lookups.misses > 0 && layers.layers == 0)
     print_line("nothing was executed; cover these lengths with " + next_prewarm);
   if (layers.layers > 0)
-    print_line(
-        fmt::format("{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; "
-                    "entry to first program p50 {:.2f} us, p99 {:.2f} us",
-                    format_count(layers.layers), format_count(layers.executed), format_count(layers.verified),
-                    layers.max_rel_err, call_us.p50, call_us.p99));
+    print_line(fmt::format(
+        "{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; {}",
+        format_count(layers.layers), format_count(layers.executed), format_count(layers.verified), layers.max_rel_err,
+        layers.layer_us.empty()
+            ? fmt::format("entry to first program p50 {:.2f} us, p99 {:.2f} us", call_us.p50, call_us.p99)
+            : fmt::format("a layer takes p50 {:.0f} us, p99 {:.0f} us", layer_us.p50, layer_us.p99)));
   for (const std::string& line : layers.failures) print_line("  wrong: " + line);
   print_line(fmt::format("while serving: {} tunings, {} compiles ({} at load)", counters.tunings, counters.compiles,
                          counters.compiles_at_load));
@@ -137,69 +101,128 @@ Json times_json(const std::vector<OperationTimes>& times) {
   return list;
 }
 
-int run(const Session& session, const ReplayOptions& given) {
-  ReplayOptions options = given;
-  const double seconds = seconds_to_execute(options);
-  const Trace trace = read_trace(options.trace);
-  for (const std::string& problem : trace.problems) warn(problem + "; left out");
-  const bool is_length_given = !options.lengths.empty();
-  if (!is_length_given) options.lengths = fmt::format("1..{}", kDefaultLength);
-  const MissPolicy policy = parse_miss_policy(options.policy);
-  const int threads = one_thread_count(options);
-  const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
-  const auto store = open_store_of(options, StoreUse::read_existing);
+/// The calls of the trace: in chunks as long as `--lengths` says, or as the records cover.
+Stream plan_calls(const Session& session, const ReplayOptions& options, const Trace& trace,
+                  const std::vector<autotune::TuneRequest>& requests, bool is_length_given, Device& device,
+                  cache::TuningStore& store) {
+  const auto world = world_of(options);
+  PlanLimits limits{parse_lengths("--lengths", options.lengths).hi, model_of(options).max_positions};
+  std::vector<ServedOperation> operations;
+  for (const autotune::TuneRequest& request : requests) {
+    operations.push_back(served_operation(request, 0, world ? world->size : 1));
+    if (operations.back().role == Role::attention && operations.back().phase == Phase::decode)
+      limits.max_kv = std::min(limits.max_kv, request.hi);
+  }
+  const int64_t covered = covered_length(session.registry, operations, device, store);
+  if (!is_length_given && covered > 0) limits.chunk = covered;
+  return plan_stream(trace, limits);
+}
 
+void serve_alone(const Session& session, const ReplayOptions& options, double seconds,
+                 const std::vector<autotune::TuneRequest>& requests, cache::TuningStore& store, Served& served) {
+  const int threads = one_thread_count(options);
+  const MissPolicy policy = parse_miss_policy(options.policy);
   const auto executor = make_executor(threads);  // of a CPU, to see when a call's first program starts
   CallClock clock(*executor);
   EngineOptions engine_options{.device = options.device,
                                .threads = threads,
                                .executor = options.device == "cpu" ? &clock : nullptr,
-                               .cache = store->path(),
+                               .cache = store.path(),
                                .artifacts = artifacts_path(options),
                                .policy = policy};
-  open_device_of(options, threads);
   const auto engine = Engine::open(engine_options, session.registry);
   std::vector<ServedOperation> operations;
-  PlanLimits limits{parse_lengths("--lengths", options.lengths).hi, model_of(options).max_positions};
   for (const autotune::TuneRequest& request : requests) {
-    operations.push_back(serve(*engine, request));
-    if (operations.back().role == Role::attention && operations.back().phase == Phase::decode)
-      limits.max_kv = std::min(limits.max_kv, request.hi);
+    operations.push_back(served_operation(request));
+    operations.back().handle = engine->prepare(request.workload);
   }
-  if (const int64_t covered = covered_length(session.registry, operations, engine->device(), *store);
-      !is_length_given && covered > 0)
-    limits.chunk = covered;
-  const Stream stream = plan_stream(trace, limits);
-  const LookupReport lookups = look_up_all(operations, stream.calls);
-  const bool is_served = lookups.misses == 0 || policy != MissPolicy::strict;
-  LayerReport layers;
-  if (is_served && seconds > 0) layers = execute(session, seconds, operations, stream.calls, engine->device(), clock);
-  const EngineCounters counters = engine->counters();
-  const Percentiles call_us = percentiles(layers.call_us);
-  const auto times = record_times(session.registry, operations, stream.calls, engine->device(), *store);
+  const std::vector<PlannedCall>& calls = served.stream.calls;
+  served.lookups = look_up_all(operations, calls);
+  served.is_served = served.lookups.misses == 0 || policy != MissPolicy::strict;
+  if (served.is_served && seconds > 0)
+    served.layers = execute(session, seconds, operations, calls, engine->device(), clock);
+  served.counters = engine->counters();
+  served.times = record_times(session.registry, operations, calls, engine->device(), store);
+}
 
-  print_summary(trace, stream, lookups, layers, counters, call_us, next_step("prewarm", options));
-  if (options.json)
-    print_json({{"requests", trace.requests.size()},
-                {"broken_rows", trace.broken_rows},
-                {"chunks", stream.chunks},
-                {"decode_steps", stream.decode_steps},
-                {"cut_decode_steps", stream.cut_decode_steps},
-                {"distinct_lengths", stream.distinct_lengths},
-                {"lookups", lookups.lookups},
-                {"buckets", lookups.buckets},
-                {"tunings", counters.tunings},
-                {"compiles", counters.compiles},
-                {"compiles_at_load", counters.compiles_at_load},
-                {"misses", lookups.misses},
-                {"lookup_ns", {{"p50", lookups.lookup_ns.p50}, {"p99", lookups.lookup_ns.p99}}},
-                {"call_us", {{"p50", call_us.p50}, {"p99", call_us.p99}}},
-                {"layers", layers.layers},
-                {"executed", layers.executed},
-                {"verified", layers.verified},
-                {"max_rel_err", layers.max_rel_err},
-                {"times", times_json(times)}});
-  return is_served && layers.verified == layers.executed ? kDone : kNo;
+/// Times are those of the last rank, which has the most rows.
+void serve_on_ranks(const Session& session, const ReplayOptions& options, const World& world, double seconds,
+                    Device& device, cache::TuningStore& store, Served& served) {
+  const std::vector<PlannedCall>& calls = served.stream.calls;
+  RankModel::Settings settings{.policy = parse_miss_policy(options.policy)};
+  for (const PlannedCall& call : calls) settings.capacity = std::max(settings.capacity, call.tokens);
+  if (!options.deadline.empty())
+    settings.deadline =
+        std::chrono::nanoseconds(static_cast<int64_t>(1e9 * parse_seconds("--deadline", options.deadline)));
+  RankReplay replay = replay_on_ranks(session, options, world, settings, calls, seconds);
+  served.lookups = std::move(replay.lookups);
+  served.layers = std::move(replay.layers);
+  served.counters = replay.counters;
+  served.is_served = served.lookups.misses == 0 || settings.policy != MissPolicy::strict;
+  std::vector<ServedOperation> operations;
+  for (const autotune::TuneRequest& request :
+       rank_requests(session.registry, options, world, world.size - 1, one_thread_count(options)))
+    operations.push_back(served_operation(request, world.size - 1, world.size));
+  served.times = record_times(session.registry, operations, calls, device, store);
+}
+
+Json summary_json(const Trace& trace, const Served& served, const Percentiles& call_us) {
+  const auto& [stream, lookups, layers, counters, times, is_served] = served;
+  return {{"requests", trace.requests.size()},
+          {"broken_rows", trace.broken_rows},
+          {"chunks", stream.chunks},
+          {"decode_steps", stream.decode_steps},
+          {"cut_decode_steps", stream.cut_decode_steps},
+          {"distinct_lengths", stream.distinct_lengths},
+          {"lookups", lookups.lookups},
+          {"buckets", lookups.buckets},
+          {"tunings", counters.tunings},
+          {"compiles", counters.compiles},
+          {"compiles_at_load", counters.compiles_at_load},
+          {"misses", lookups.misses},
+          {"lookup_ns", {{"p50", lookups.lookup_ns.p50}, {"p99", lookups.lookup_ns.p99}}},
+          {"call_us", {{"p50", call_us.p50}, {"p99", call_us.p99}}},
+          {"layers", layers.layers},
+          {"executed", layers.executed},
+          {"verified", layers.verified},
+          {"max_rel_err", layers.max_rel_err},
+          {"times", times_json(times)}};
+}
+
+int run(const Session& session, const ReplayOptions& given) {
+  ReplayOptions options = given;
+  const auto world = world_of(options);
+  if (!world && !options.deadline.empty())
+    bad_input(fmt::format("--deadline {}: one rank waits for nobody; add --ranks 2", options.deadline));
+  apply_ranks(options);
+  const double seconds = seconds_to_execute(options);
+  const Trace trace = read_trace(options.trace);
+  for (const std::string& problem : trace.problems) warn(problem + "; left out");
+  const bool is_length_given = !options.lengths.empty();
+  if (!is_length_given) options.lengths = fmt::format("1..{}", kDefaultLength);
+  parse_miss_policy(options.policy);
+  const int threads = one_thread_count(options);
+  const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const auto device = open_device_of(options, threads);
+
+  Served served;
+  served.stream = plan_calls(session, options, trace, requests, is_length_given, *device, *store);
+  if (world) serve_on_ranks(session, options, *world, seconds, *device, *store, served);
+  else serve_alone(session, options, seconds, requests, *store, served);
+  const Percentiles call_us = percentiles(served.layers.call_us), layer_us = percentiles(served.layers.layer_us);
+
+  print_summary(trace, served.stream, served.lookups, served.layers, served.counters, call_us, layer_us,
+                next_step("prewarm", options));
+  if (options.json) {
+    Json json = summary_json(trace, served, call_us);
+    if (world)
+      json["ranks"] = {{"world_size", world->size},
+                       {"fabric", world->fabric},
+                       {"layer_us", {{"p50", layer_us.p50}, {"p99", layer_us.p99}}}};
+    print_json(json);
+  }
+  return served.is_served && served.layers.verified == served.layers.executed ? kDone : kNo;
 }
 
 }  // namespace
@@ -209,11 +232,14 @@ void add_replay(CLI::App& app, Session& session) {
   CLI::App& command = add_command(
       app, session, "replay", "Serve the requests of a trace: look up and plan all, execute a sample, check outputs",
       "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --policy strict --execute 20s\n"
-      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --lengths 1..2048 --json | tail -n 1",
+      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --lengths 1..2048 --json | tail -n 1\n"
+      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --ranks 2 --fabric threads --execute "
+      "20s",
       options, run);
   add_model(command, *options);
   add_lengths(command, *options);
   add_key(command, *options);
+  add_ranks(command, *options);
   add_stores(command, *options);
   command.get_option("--lengths")->description("Lengths that prefill chunks may have (default: what the cache covers)");
   command.add_option("--trace", options->trace, "CSV with the columns ContextTokens and GeneratedTokens")
@@ -223,6 +249,8 @@ void add_replay(CLI::App& app, Session& session) {
       .add_option("--policy", options->policy, "What a missing record means: strict default nearest background tune")
       ->capture_default_str();
   command.add_option("--execute", options->execute, "Run decoder layers of randomly chosen calls for this time")
+      ->type_name("TIME");
+  command.add_option("--deadline", options->deadline, "How long a rank waits for another one (default: 60s)")
       ->type_name("TIME");
 }
 

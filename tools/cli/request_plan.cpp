@@ -3,6 +3,7 @@
 #include "tools/cli/request_plan.h"
 
 #include <algorithm>
+#include <set>
 
 namespace seqtile::cli {
 
@@ -19,6 +20,18 @@ int64_t plan_request(const TraceRequest& request, const PlanLimits& limits, std:
     calls.push_back({Phase::decode, 1, request.context + step});
   }
   return request.generated - steps;
+}
+
+Stream plan_stream(const Trace& trace, const PlanLimits& limits) {
+  Stream stream;
+  std::set<int64_t> lengths;
+  for (const TraceRequest& request : trace.requests) {
+    lengths.insert(request.context);
+    stream.cut_decode_steps += plan_request(request, limits, stream.calls);
+  }
+  for (const PlannedCall& call : stream.calls) ++(call.phase == Phase::decode ? stream.decode_steps : stream.chunks);
+  stream.distinct_lengths = static_cast<int64_t>(lengths.size());
+  return stream;
 }
 
 }  // namespace seqtile::cli

@@ -28,4 +28,11 @@ constexpr int64_t kDecodeSamples = 8;
 /// number of generated tokens that were cut.
 int64_t plan_request(const TraceRequest& request, const PlanLimits& limits, std::vector<PlannedCall>& calls);
 
+/// Everything that a trace asks of a model.
+struct Stream {
+  std::vector<PlannedCall> calls;
+  int64_t chunks = 0, decode_steps = 0, cut_decode_steps = 0, distinct_lengths = 0;
+};
+Stream plan_stream(const Trace& trace, const PlanLimits& limits);
+
 }  // namespace seqtile::cli

@@ -13,6 +13,7 @@
 #include "kernels/seqpar/fused_handle.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
 namespace {
@@ -28,10 +29,6 @@ std::vector<std::unique_ptr<Fabric>> make_ranks(const TimelineOptions& options) 
   if (options.fabric == "threads") return make_thread_fabric(options.ranks);
   if (options.fabric.starts_with("sim:")) return make_sim_fabric(options.fabric.substr(4), options.ranks);
   bad_input(fmt::format("--fabric {}: use threads, sim:sm_80 or sim:sm_90a", options.fabric));
-}
-
-bool is_of_channel(const autotune::ArgSpec& arg) {
-  return arg.name == "staging" || arg.name == "flags" || arg.name == "channel";
 }
 
 /// The tensors of a rank's call, with random values.

@@ -121,7 +121,7 @@ void add_tune_run(CLI::App& app, TuneRunOptions& options) {
 }
 
 int tune_run(const Session& session, const TuneRunOptions& options, const char* title,
-             const std::vector<autotune::TuneRequest>& requests) {
+             const std::vector<autotune::TuneRequest>& requests, const std::function<void()>& finish) {
   autotune::TuneOptions tune_options;
   if (!options.budget.empty()) tune_options.budget_s = parse_seconds("--budget", options.budget);
   tune_options.strategy = options.strategy;
@@ -142,6 +142,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   }
   if (!report.interrupted)
     report.unstored_binaries = count_missing_binaries(session.registry, *store, *artifacts, *device);
+  if (finish && report.covered && !report.interrupted) finish();
   print_report(report, options.json);
   if (report.interrupted) return kInterrupted;
   if (report.unstored_binaries > 0) {

@@ -1,0 +1,149 @@
+// kernels/model_ranks.cpp -- see model_ranks.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/model_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "jit/error.h"
+#include "kernels/seqpar/fused_linear.h"
+#include "kernels/seqpar/fused_op.h"
+
+namespace seqtile::kernels {
+namespace {
+
+using autotune::TuneRequest;
+using autotune::Workload;
+using seqpar::FusedAllgatherAndLinear;
+using seqpar::FusedLinearAndReducescatter;
+
+constexpr int64_t kColumnBlock = 64;
+
+struct Part {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+/// What the floor rule gives rank `rank` of `count` things.
+Part part_of(const char* things, int64_t count, int rank, int world_size) {
+  if (count < world_size)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("{} ranks: the model has {} {} to cut, so that a rank would have none; use at most {} ranks",
+                    world_size, count, things, count));
+  return {seqpar::first_row(rank, count, world_size), seqpar::first_row(rank + 1, count, world_size)};
+}
+
+int64_t columns_of(const char* things, int64_t columns, int rank, int world_size) {
+  const int64_t block = std::gcd(columns, kColumnBlock);
+  return block * part_of(things, columns / block, rank, world_size).size();
+}
+
+/// KV heads for query heads `heads`, each read by as many of them: the kernels know no other grouping.
+int64_t kv_copies(Part heads, int64_t group) {
+  int64_t readers = 0;
+  for (int64_t begin = heads.begin; begin < heads.end;) {
+    const int64_t end = std::min((begin / group + 1) * group, heads.end);
+    readers = std::gcd(readers, end - begin);
+    begin = end;
+  }
+  return heads.size() / readers;
+}
+
+/// The model with this rank's heads and columns. The embedding's table stays whole.
+Model cut(const Model& model, const ModelShard& shard) {
+  Model own = model;
+  own.heads = own.rope.heads = shard.heads;
+  own.kv_heads = own.rope.kv_heads = shard.kv_heads;
+  own.intermediate_size = shard.intermediate_size;
+  return own;
+}
+
+/// Gemma2 normalises what attention and the feed-forward part give before it adds them, and stores weight - 1.
+bool is_norm_fused(const Model& model) { return model.norm_weight_offset == 0; }
+
+FusedAllgatherAndLinear gather_op(const ModelRank& rank, int64_t n, int64_t k) {
+  return {.world_size = rank.world_size, .n = n, .k = k, .fabric = rank.fabric};
+}
+
+/// The product that leads back to the rank's own rows.
+Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, bool bias) {
+  const bool is_fused = is_norm_fused(model);
+  return FusedLinearAndReducescatter{.world_size = rank.world_size,
+                                     .n = model.hidden_size,
+                                     .k = k,
+                                     .bias = bias,
+                                     .residual = is_fused,
+                                     .norm = is_fused,
+                                     .eps = model.norm_eps,
+                                     .fabric = rank.fabric}
+      .workload();
+}
+
+Workload gate_up_workload(const Model& model, const ModelRank& rank) {
+  FusedAllgatherAndLinear op = gather_op(rank, model.intermediate_size, model.hidden_size);
+  op.activation = parse_activation(model.activation);
+  op.gated = true;
+  return op.workload();
+}
+
+Workload qkv_workload(const Model& model, const ModelRank& rank) {
+  FusedAllgatherAndLinear op = gather_op(rank, model.heads * model.head_dim, model.hidden_size);
+  op.n2 = op.n3 = model.kv_heads * model.head_dim;
+  op.bias = model.qkv_bias;
+  return op.workload();
+}
+
+/// The operation that communicates, in place of the product of this label; the request's own for all others.
+Workload rank_workload(const Model& own, const ModelShard& shard, const ModelRank& rank, const TuneRequest& request) {
+  if (request.label == "qkv_proj") return qkv_workload(own, rank);
+  if (request.label == "o_proj") return reduce_workload(own, rank, own.heads * own.head_dim, own.output_bias);
+  if (request.label == "gate_up_proj") return gate_up_workload(own, rank);
+  if (request.label == "down_proj") return reduce_workload(own, rank, own.intermediate_size, false);
+  if (request.label == "lm_head") return gather_op(rank, shard.vocab_size, own.hidden_size).workload();
+  return request.workload;
+}
+
+bool has_own_rows(const std::string& operation) { return operation == "embedding" || operation == "rms_norm"; }
+
+}  // namespace
+
+ModelShard shard_of(const Model& model, int rank, int world_size) {
+  const int64_t group = model.heads / model.kv_heads;
+  ModelShard shard;
+  if (model.kv_heads >= world_size) {
+    shard.kv_heads = part_of("KV heads", model.kv_heads, rank, world_size).size();
+    shard.heads = shard.kv_heads * group;
+  } else {
+    const Part heads = part_of("attention heads", model.heads, rank, world_size);
+    shard.heads = heads.size();
+    shard.kv_heads = kv_copies(heads, group);
+  }
+  shard.intermediate_size =
+      columns_of("blocks of intermediate_size columns", model.intermediate_size, rank, world_size);
+  shard.vocab_size = columns_of("blocks of vocab_size columns", model.vocab_size, rank, world_size);
+  return shard;
+}
+
+std::vector<TuneRequest> rank_operations(const Model& model, const ModelLengths& lengths, DType dtype, int threads,
+                                         const ModelRank& rank) {
+  const ModelShard shard = shard_of(model, rank.rank, rank.world_size);
+  const Model own = cut(model, shard);
+  std::vector<TuneRequest> requests;
+  for (TuneRequest& request : model_operations(own, lengths, dtype, threads)) {
+    if (request.label == "residual_norm" && is_norm_fused(model)) continue;
+    request.workload = rank_workload(own, shard, rank, request);
+    request.workload.dtype = dtype;
+    request.workload.threads = threads;
+    if (has_own_rows(request.workload.operation)) {
+      request.lo = std::max<int64_t>(1, request.lo / rank.world_size);  // a rank without rows makes no call
+      request.hi = (request.hi + rank.world_size - 1) / rank.world_size;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+}  // namespace seqtile::kernels

@@ -1,0 +1,23 @@
+// tools/cli/replay_ranks.h -- serves the calls of a trace through a model that is cut over ranks.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+
+#include "tools/cli/layer_runner.h"
+#include "tools/cli/ranks.h"
+
+namespace seqtile::cli {
+
+struct RankReplay {
+  LookupReport lookups;  ///< of all ranks; times are those of rank 0
+  LayerReport layers;    ///< of all ranks
+  EngineCounters counters;
+};
+
+/// Every rank looks up all calls; then, where nothing is missing or `settings.policy` has an answer, all ranks run
+/// layers of randomly chosen calls for `seconds` and check their outputs. Errors: timeout where a rank waited for
+/// another one longer than the deadline, and as RankModel.
+RankReplay replay_on_ranks(const Session& session, const Options& options, const World& world,
+                           const RankModel::Settings& settings, std::span<const PlannedCall> calls, double seconds);
+
+}  // namespace seqtile::cli
