@@ -668,6 +668,17 @@ class Ranks(Cli):
         self.assert_line(self.seqtile("replay", "--trace", "trace.csv", *plain, "--deadline", "1s"), 2,
                          "--deadline 1s: one rank waits for nobody; add --ranks 2")
         self.assert_line(self.seqtile("prewarm", "--lengths", "1..8", "--ranks", "2"), 2, "--model")
+        self.assert_line(self.seqtile("tune", *LINEAR, "--length", "4", "--ranks", "2"), 2,
+                         "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
+        self.assert_line(self.seqtile("tune", "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
+                                      "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
+
+    def test_tune(self):
+        flags = ["tune", "all_gather", "--set", "n=64", "--length", "4", "--cache", "tune_ranks.db", "--dry-run", "--json"]
+        for ranks in (["--ranks", "2"], ["--ranks", "3", "--fabric", "sim:sm_80"]):
+            run = self.seqtile(*flags, *ranks)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertEqual(run.json()["plan"][0]["operation"], "all_gather")
 
 
 class BadInput(Cli):

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <exception>
 
 #include "autotune/worker/device_mirror.h"
 #include "jit/error.h"
@@ -110,10 +111,20 @@ void LayerRunner::run(const PlannedCall& call) {
   compute(call);
   meet_ranks();
   if (channel_) check_channel();
+  std::exception_ptr failure;  // for later: peers still read this rank's operands
+  try {
+    verify_all();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  meet_ranks();
+  if (failure) std::rethrow_exception(failure);
+  ++report_.layers;
+}
+
+void LayerRunner::verify_all() {
   for (const Stage& stage : stages_)
     if (const auto done = problems_.find(stage.operation->label); done != problems_.end()) verify(stage, done->second);
-  meet_ranks();
-  ++report_.layers;
 }
 
 void LayerRunner::compute(const PlannedCall& call) {

@@ -66,6 +66,7 @@ class LayerRunner {
   void compute(const PlannedCall& call);
   void meet_ranks();
   void check_channel();
+  void verify_all();
   void call_stage(const Stage& stage, const autotune::Problem& problem);
   autotune::Problem bind(const Stage& stage, const PlannedCall& call);
   void bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call);

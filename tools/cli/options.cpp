@@ -91,7 +91,7 @@ void add_model(CLI::App& app, Options& options) {
 }
 
 void add_ranks(CLI::App& app, Options& options) {
-  app.add_option("--ranks", options.ranks, "Cut the model over this many ranks: tensor and sequence parallel")
+  app.add_option("--ranks", options.ranks, "How many ranks the work is cut over: tensor and sequence parallel")
       ->type_name("P");
   app.add_option("--fabric", options.fabric,
                  "What the ranks are: threads, processes, sim:sm_80 or sim:sm_90a (default: threads)")

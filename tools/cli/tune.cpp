@@ -1,11 +1,45 @@
 // tools/cli/tune.cpp -- `seqtile tune`: one operation over a range of lengths.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "tools/cli/ranks.h"
 #include "tools/cli/tune_run.h"
 
 namespace seqtile::cli {
 namespace {
 
-int tune_lengths(const Session& session, const TuneRunOptions& options) {
+/// Whether the operation accepts its fields as they are: one that communicates lacks world_size.
+bool is_whole(const autotune::Registry& registry, const Options& options) {
+  try {
+    workload_of(registry, options, 1);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// --ranks and --fabric as the fields that they are. Errors: invalid_argument for an operation of one rank.
+void set_rank_fields(const Session& session, TuneRunOptions& options) {
+  const auto world = world_of(options);
+  if (!world) return;
+  apply_ranks(options);
+  for (const std::string& field : options.set)
+    for (const char* name : {"world_size=", "fabric="})
+      if (field.starts_with(name))
+        bad_input(fmt::format("--set {}: --ranks and --fabric say it already; give one of both", field));
+  if (is_whole(session.registry, options))
+    bad_input(
+        fmt::format("--ranks {}: {} runs on one rank; leave --ranks out, or name an operation that communicates, "
+                    "for example fused_allgather_and_linear",
+                    world->size, options.operation));
+  options.set.push_back(fmt::format("world_size={}", world->size));
+  options.set.push_back("fabric=" + world->fabric);
+  options.ranks.clear(), options.fabric.clear();  // `--set` says it, in next steps too
+}
+
+int tune_lengths(const Session& session, const TuneRunOptions& given) {
+  TuneRunOptions options = given;
+  set_rank_fields(session, options);
   if (options.length.empty() == options.lengths.empty()) bad_input("tune: give either --length N or --lengths A..B");
   const LengthRange range =
       options.lengths.empty() ? parse_lengths("--length", options.length) : parse_lengths("--lengths", options.lengths);
@@ -24,10 +58,12 @@ void add_tune(CLI::App& app, Session& session) {
       "  seqtile tune linear --set n=4096 --set k=4096 --dtype f32 --length 512 --cache tuning.db\n"
       "  seqtile tune rms_norm --set n=576 --lengths 1..4096 --threads 1,2 --budget 60s\n"
       "  seqtile tune attention_forward --set heads=32 --set kv_heads=8 --set head_dim=128 --set phase=prefill \\\n"
-      "      --lengths 1..4096 --strategy halving",
+      "      --lengths 1..4096 --strategy halving\n"
+      "  seqtile tune fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --fabric threads --lengths 1..1024",
       options, tune_lengths);
   add_operation(command, *options);
   add_key(command, *options);
+  add_ranks(command, *options);
   add_length(command, *options);
   add_lengths(command, *options);
   add_stores(command, *options);
