@@ -4,10 +4,10 @@
 // A program computes block_m x block_n outputs in one of three forms. "outer": k is taken in slices of kc; the slices
 // of x and w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer
 // products. "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end: each weight is
-// streamed just once, which is all that matters for few rows. "transposed" (of x and y, not of weights): y^T = w x^T; slices of x are packed into
-// panels of mr rows, weights are broadcast from where they lie, nr columns at a time, accumulators are vectors along
-// the rows. It is near the machine's peak from a few dozen rows, but takes weights only as they are: not packed, not to
-// be converted. A gated pair computes nr columns of both weights in one loop.
+// streamed just once, which is all that matters for few rows. "transposed", of x and y, not of weights: y^T = w x^T;
+// slices of x are packed into panels of mr rows, weights are broadcast from where they lie, nr columns at a time,
+// accumulators are vectors along the rows. It is near the machine's peak from a few dozen rows, but takes weights only
+// as they are: [n, k], not packed, not to be converted. A gated pair computes nr columns of both weights in one loop.
 #pragma once
 #include <vector>
 
