@@ -266,7 +266,8 @@ void check_mismatch(const char* target, const Op& op) {
 
 }  // namespace
 
-TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one kernel each", "[seqpar][sim][graph][sweep]") {
+TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one kernel each",
+          "[seqpar][sim][graph][sweep]") {
   for (const char* target : kTargets) {
     CHECK_NOTHROW(check_replays(target, gather_op(), 250));
     CHECK_NOTHROW(check_replays(target, reduce_op(), 250));
