@@ -24,7 +24,7 @@ TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and le
   for (const DType dtype : kDTypes) check_on(*device, test_case, dtype);
 }
 
-TEST_CASE("fused operations: preset by one process on simulated GPUs", "[seqpar][sim]") {
+TEST_CASE("fused operations: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
   const std::vector<int64_t> lengths = {1, 2, 3, 17, 64, 65, 127};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const char* name : {"fused_allgather_and_linear", "fused_linear_and_reducescatter", "linear_and_allreduce"})
