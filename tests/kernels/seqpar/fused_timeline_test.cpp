@@ -183,7 +183,7 @@ TEST_CASE("timeline: the same on simulated GPUs", "[seqpar][sim]") {
   for (const char* target : {"sm_80", "sm_90a"}) check_timeline(make_sim_fabric(target, kRanks));
 }
 
-TEST_CASE("timeline: a small ring keeps the newest events", "[seqpar]") {
+TEST_CASE("timeline: a small ring keeps the newest events", "[seqpar][sweep]") {
   for (const Events& events : run_ranks(make_thread_fabric(kRanks), 5)) {
     REQUIRE(events.size() == 5);
     CHECK(events.back().kind == timeline::end);
