@@ -117,7 +117,7 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
       }
     });
   for (std::thread& rank : ranks) rank.join();
-  std::ranges::stable_partition(errors, [](const auto& error) { return !is_complaint(error); });
+  std::stable_partition(errors.begin(), errors.end(), [](const auto& error) { return !is_complaint(error); });
   if (!errors.empty()) std::rethrow_exception(errors.front());
 }
 
