@@ -33,11 +33,9 @@ if(SEQTILE_STATIC_LLVM)
   find_library(Z_ARCHIVE z REQUIRED)
   target_link_directories(seqtile_llvm INTERFACE ${LLVM_LIBRARY_DIR})
   target_link_libraries(seqtile_llvm INTERFACE ${llvm_libraries} ${ZSTD_ARCHIVE} ${Z_ARCHIVE})
-  target_compile_definitions(seqtile_llvm INTERFACE SEQTILE_LLVM_AARCH64=0)
 else()
   # The distribution's library has every target: AArch64 code is made with it, and tested under qemu.
   target_link_libraries(seqtile_llvm INTERFACE ${LLVM_LIBRARY_DIR}/libLLVM-19.so)
-  target_compile_definitions(seqtile_llvm INTERFACE SEQTILE_LLVM_AARCH64=1)
 endif()
 
 set(SEQTILE_LIBRARIES seqtile_llvm SQLite::SQLite3 PkgConfig::SODIUM Threads::Threads ${CMAKE_DL_LIBS} m)

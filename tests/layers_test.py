@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# tests/layers_test.py -- fails on an include that goes up: layers_test.py ROOT
+# tests/layers_test.py -- fails on an include that goes up, or that is not installed: layers_test.py ROOT
 # SPDX-License-Identifier: Apache-2.0
 #
 # jit <- cache <- autotune <- kernels <- everything else; inside jit base <- ir <- {passes, codegen},
@@ -53,6 +53,19 @@ class Layers(unittest.TestCase):
             with open(os.path.join(self.root, path), encoding="utf-8") as file:
                 found += problems_of(path, file.read())
         self.assertEqual(found, [])
+
+    def test_installed_headers_include_installed_headers(self):
+        with open(os.path.join(self.root, "cmake/install.cmake"), encoding="utf-8") as file:
+            text = file.read()
+        listed = text[text.index("set(seqtile_public_headers"):]
+        installed = set(listed[:listed.index(")")].split()[1:])
+        self.assertGreater(len(installed), 40)
+        missing = set()
+        for path in installed:
+            with open(os.path.join(self.root, path), encoding="utf-8") as file:
+                missing |= {(path, name) for name in INCLUDE.findall(file.read())
+                            if os.path.exists(os.path.join(self.root, name)) and name not in installed}
+        self.assertEqual(missing, set())
 
     def test_upward_includes_are_seen(self):
         for path, include in [("jit/device.h", "cache/tuning_store.h"), ("cache/a.cpp", "autotune/engine.h"),

@@ -3,7 +3,7 @@
 seqtile_test(jit
   support/golden.cpp support/interpreter.cpp support/interpreter_values.cpp support/operands.cpp
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
-  jit/fabric/fabric_test.cpp jit/fabric/protocol_test.cpp support/protocol_explorer.cpp support/ranks.cpp
+  jit/fabric/protocol_test.cpp support/protocol_explorer.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
   jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
   jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp
@@ -15,7 +15,10 @@ seqtile_test(jit
   jit/sim/scalar_test.cpp jit/sim/targets_test.cpp jit/sim/tensor_copy_test.cpp jit/sim/warp_memory_test.cpp
   support/hopper_attention.cpp support/hopper_product.cpp support/hopper_run.cpp support/text_faults.cpp
   jit/compiler_test.cpp jit/counted_launch_test.cpp jit/device_profile_test.cpp jit/device_test.cpp
-  jit/runtime/cpu/executor_test.cpp jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
+  jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
+
+# What threads share; a program of its own, since a thread sanitizer is asked about little else here.
+seqtile_test(threads jit/fabric/fabric_test.cpp jit/runtime/cpu/executor_test.cpp support/ranks.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)
