@@ -71,6 +71,8 @@ std::vector<Config> ConfigSpace::enumerate() const {
 std::optional<std::string> ConfigSpace::refusal(const Config& config) const {
   if (std::find(extra_.begin(), extra_.end(), config) != extra_.end()) return std::nullopt;
   std::optional<std::string> reason;
+  if (parameters_.empty() && !extra_.empty())
+    reason = "it is none of the " + std::to_string(extra_.size()) + " that the operation lists";
   for (const Parameter& parameter : parameters_) {
     const auto it = config.values().find(parameter.name);
     if (it == config.values().end()) reason = "parameter " + parameter.name + " is missing";
@@ -88,7 +90,7 @@ std::optional<std::string> ConfigSpace::refusal(const Config& config) const {
     if (reason) break;
     reason = constraint(config);
   }
-  if (!reason && parameters_.empty() && (!extra_.empty() || !alternatives_.empty()))
+  if (!reason && parameters_.empty() && !alternatives_.empty())
     reason = "the configuration is not in the space";
   for (const ConfigSpace& space : alternatives_) {
     if (!reason) break;

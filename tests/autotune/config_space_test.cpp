@@ -33,6 +33,14 @@ TEST_CASE("config space: the product without what the constraints refuse", "[aut
   for (const Config& config : configs) CHECK_FALSE(sample().refusal(config));
 }
 
+TEST_CASE("config space: a list of configurations says that one is not in it", "[autotune][space]") {
+  ConfigSpace space;
+  space.add({{"m", int64_t{4}}});
+  space.add({{"m", int64_t{8}}});
+  CHECK_FALSE(space.refusal({{"m", int64_t{4}}}));
+  CHECK(*space.refusal({{"m", int64_t{5}}}) == "it is none of the 2 that the operation lists");
+}
+
 TEST_CASE("config space: a refusal names the rule", "[autotune][space]") {
   const ConfigSpace space = sample();
   CHECK(*space.refusal({{"m", int64_t{4}}, {"form", std::string("dot")}}) == "m = 4 needs the outer form");
