@@ -3,6 +3,7 @@
 #include "kernels/seqpar/collectives.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
@@ -94,7 +95,7 @@ std::vector<int64_t> symbols(const Workload& w, int64_t length) {
     if (symbol == "own_rows") values.push_back(own_rows(w, length));
     if (symbol == "own_columns") values.push_back(Heads(w).columns(longest_rank(w)));
   }
-  add_channel_symbols(values, collective_exchange(w, kSmallestChunk), length);
+  add_channel_symbols(values, collective_exchange(w), length);
   return values;
 }
 
@@ -109,7 +110,7 @@ ReduceForm form_of(const Workload& w, const Config& c) {
   return c.get_string("reduction") == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
 }
 
-ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows")}; }
+ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1)}; }
 
 TransferSchedule transfer_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
 
@@ -120,6 +121,23 @@ TransferShape transfer_shape(const Workload& w, int64_t chunk_rows, int64_t iden
 }
 
 // --- configurations
+
+constexpr int64_t kChunkBytes[] = {256 << 10, 64 << 10, 1 << 20}, kSmallestChunkBytes = 64 << 10;
+
+/// A chunk's rows; a multiple of what is copied at once.
+int64_t chunk_rows_of(const Workload& w, int64_t bytes) {
+  const int64_t columns = is_all_to_all(w) ? Heads(w).most_columns() : w.fields.get_int("n");
+  const int64_t rows = std::max<int64_t>(bytes / (columns * dtype_bytes(w.dtype)), 1);
+  return std::clamp<int64_t>(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows))), 8, 4096);
+}
+
+std::vector<int64_t> chunk_sizes(const Workload& w) {
+  std::vector<int64_t> sizes;
+  for (const int64_t bytes : kChunkBytes)
+    if (const int64_t rows = chunk_rows_of(w, bytes); std::ranges::find(sizes, rows) == sizes.end())
+      sizes.push_back(rows);
+  return sizes;
+}
 
 std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& target) {
   std::vector<std::string> reductions{""};
@@ -133,11 +151,11 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
                                                              : std::vector<int64_t>{1};
   std::vector<Config> configs;
   for (const std::string& reduction : reductions)
-    for (const int64_t chunk_rows : {256, 64, 1024})
+    for (const int64_t chunk_rows : chunk_sizes(w))
       for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs) {
         Config config{{"chunk_rows", chunk_rows}};
-        if (is_sum(w)) config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
-        else config.set("push_programs", programs);
+        if (!is_sum(w)) config.set("push_programs", programs);
+        if (w.operation == "all_reduce") config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
         if (!reduction.empty()) config.set("reduction", reduction);
         if (target.is_gpu()) config.set("num_warps", int64_t{8});
         configs.push_back(std::move(config));
@@ -159,7 +177,6 @@ void build_sum(KernelBuilder& b, const Workload& w, const Config& c) {
   const ChannelViews channel = declare_channel(b);
   const auto rows_of = [&](Var view, Var first, Var end) { return b.slice(view, {first, 0}, {end, n}); };
   ReduceBody body;
-  body.own = [&](Var first, Var end) { return rows_of(x, first, end); };
   body.partial = [&](Var first, Var end, Var row, Var column_block) {
     const CopyTile tile = copy_tile(n);
     Var column = column_block * tile.columns;
@@ -218,7 +235,7 @@ void build_all_to_all(KernelBuilder& b, const Workload& w, const Config& c) {
 
 void sum_reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
-  const ExchangeShape exchange = collective_exchange(w, kSmallestChunk);
+  const ExchangeShape exchange = collective_exchange(w);
   const int64_t first_own = first_row(longest_rank(w), p.symbols[0], world_size_of(w));
   const int64_t first_of_y = w.operation == "reduce_scatter" ? first_own : 0;
   outputs.assign(1, {});
@@ -237,7 +254,7 @@ std::vector<double> moved_row(const Problem& p, int source, int64_t row) {
   const Workload& w = *p.workload;
   const int self = longest_rank(w);
   if (source != self) {
-    std::vector<double> staged = staged_row(p, collective_exchange(w, kSmallestChunk), 0, source, row);
+    std::vector<double> staged = staged_row(p, collective_exchange(w), 0, source, row);
     if (is_all_to_all(w)) staged.resize(static_cast<size_t>(Heads(w).columns(to_heads(w) ? self : source)));
     return staged;
   }
@@ -272,7 +289,7 @@ void move_reference(const Problem& p, std::span<const int64_t> rows, std::vector
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 2;
+  op.version = 3;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -289,7 +306,7 @@ autotune::OpDef base(const char* name, const char* summary) {
   };
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
     const Workload& w = *p.workload;
-    return fill_channel_arg(p, arg, collective_exchange(w, kSmallestChunk), longest_rank(w), seed);
+    return fill_channel_arg(p, arg, collective_exchange(w), longest_rank(w), seed);
   };
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
     const int64_t n = is_all_to_all(w) ? Heads(w).most_columns() : w.fields.get_int("n");
@@ -336,6 +353,8 @@ Workload workload_of(const char* name, const Collective& c) {
 
 }  // namespace
 
+int64_t own_columns(const Workload& w, int rank) { return Heads(w).columns(rank); }
+
 ExchangeShape collective_exchange(const Workload& w, int64_t chunk_rows) {
   using Rows = PhaseShape::Rows;
   const int world_size = world_size_of(w);
@@ -350,6 +369,10 @@ ExchangeShape collective_exchange(const Workload& w, int64_t chunk_rows) {
     phase.root = static_cast<int>(w.fields.get_int("root"));
   }
   return {world_size, 0, {phase}};
+}
+
+ExchangeShape collective_exchange(const Workload& w) {
+  return collective_exchange(w, chunk_rows_of(w, kSmallestChunkBytes));
 }
 
 Workload AllGather::workload() const { return workload_of("all_gather", *this); }
@@ -382,7 +405,7 @@ autotune::OpDef all_reduce() {
   autotune::OpDef op = sum_base("all_reduce", "the sum over ranks on every rank");
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
     const auto columns = static_cast<size_t>(p.workload->fields.get_int("n"));
-    return fill_all_reduce_arg(p, arg, collective_exchange(*p.workload, kSmallestChunk), seed,
+    return fill_all_reduce_arg(p, arg, collective_exchange(*p.workload), seed,
                                [&](int64_t) { return std::vector<double>(columns, 0.0); });
   };
   return op;

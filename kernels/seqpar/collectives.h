@@ -29,30 +29,22 @@ struct Collective {
 /// y [length, n]: the rows of all ranks. x [own rows, n].
 struct AllGather : Collective {
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = "x";
-  static int64_t cut_rows(const Args& a) { return a.x.sizes[0]; }
 };
 
 /// y [own rows, n]: the sums over ranks of x [length, n].
 struct ReduceScatter : Collective {
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = "y";
-  static int64_t cut_rows(const Args& a) { return a.y.sizes[0]; }
 };
 
 /// y [length, n]: the sums over ranks of x [length, n]; in one shot for few rows, else in two.
 struct AllReduce : Collective {
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = nullptr;
-  static int64_t cut_rows(const Args&) { return 0; }
 };
 
 /// y [length, n] is the root's x [length, n]; on other ranks x is not read and may be y.
 struct Broadcast : Collective {
   int root = 0;
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = nullptr;
-  static int64_t cut_rows(const Args&) { return 0; }
 };
 
 /// The exchange around attention: rows of all heads against all rows of some heads. Rank r owns heads
@@ -69,12 +61,15 @@ struct AllToAll {
   using Args = Collective::Args;
   autotune::Workload workload() const;
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.y}); }
-  static constexpr const char* kCutTensor = nullptr;
-  static int64_t cut_rows(const Args&) { return 0; }
 };
+
+/// Of the tensor that an all-to-all cuts by heads.
+int64_t own_columns(const autotune::Workload& workload, int rank);
 
 /// What these operations exchange, with chunks of so many rows.
 ExchangeShape collective_exchange(const autotune::Workload& workload, int64_t chunk_rows);
+/// With the smallest chunks that a configuration may have.
+ExchangeShape collective_exchange(const autotune::Workload& workload);
 
 autotune::OpDef all_gather();
 autotune::OpDef reduce_scatter();

@@ -13,7 +13,7 @@ namespace {
 
 ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
   const bool has_product = workload.fields.contains("k");
-  return needs_of((has_product ? linear_exchange : collective_exchange)(workload, kSmallestChunk), capacity);
+  return needs_of(has_product ? linear_exchange(workload) : collective_exchange(workload), capacity);
 }
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
@@ -22,6 +22,26 @@ void check_length(const Channel& channel, const char* what, int64_t length) {
   if (length > channel.options().capacity)
     refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
                        channel.options().capacity));
+}
+
+/// Visits the arguments whose dimension `axis` is `symbol`. A call with too few tensors is the handle's to refuse.
+template <class Visit>
+void for_each_cut(const Handle& handle, std::span<const Tensor> tensors, size_t axis, const char* symbol,
+                  const Visit& visit) {
+  const std::vector<autotune::ArgSpec>& args = handle.schema().args;
+  if (args.size() != tensors.size()) return;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (axis < args[i].dims.size() && args[i].dims[axis].symbol == symbol) visit(args[i].name, tensors[i].sizes[axis]);
+}
+
+void check_columns(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
+                   std::span<const Tensor> tensors) {
+  const int rank = channel.fabric().rank();
+  for_each_cut(handle, tensors, 1, "own_columns", [&](const std::string& name, int64_t columns) {
+    if (const int64_t owned = own_columns(workload, rank); columns != owned)
+      refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", name, rank,
+                         channel.fabric().world_size(), owned, columns));
+  });
 }
 
 }  // namespace
@@ -56,22 +76,30 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
                     channel.options().staging_bytes, channel.options().flags_per_source));
 }
 
-void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length) {
-  const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
+void check_call(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
+                std::span<const Tensor> tensors, int64_t length) {
   check_length(channel, "length", length);
-  const int64_t owned = (rank + 1) * length / size - rank * length / size;
-  if (name && rows != owned)
-    refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
-                       length, rows));
+  const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
+  const int64_t owned = first_row(rank + 1, length, size) - first_row(rank, length, size);
+  for_each_cut(handle, tensors, 0, "own_rows", [&](const std::string& name, int64_t rows) {
+    if (rows != owned)
+      refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
+                         length, rows));
+  });
+  check_columns(channel, workload, handle, tensors);
 }
 
-void check_captured_rows(const Channel& channel, const char* name, int64_t rows, int64_t capacity) {
+void check_capture(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
+                   std::span<const Tensor> tensors, int64_t capacity) {
   check_length(channel, "capacity", capacity);
   const int size = channel.fabric().world_size();
   const int64_t most = (capacity + size - 1) / size;
-  if (name && rows < most)
-    refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}", name,
-                       capacity, size, most, rows));
+  for_each_cut(handle, tensors, 0, "own_rows", [&](const std::string& name, int64_t rows) {
+    if (rows < most)
+      refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}",
+                         name, capacity, size, most, rows));
+  });
+  check_columns(channel, workload, handle, tensors);
 }
 
 }  // namespace seqtile::kernels::seqpar

@@ -9,6 +9,7 @@
 // call them from one stream.
 #pragma once
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,14 @@ ChannelOptions channel_options(const std::vector<autotune::Workload>& operations
 /// Errors: invalid_argument where the channel cannot carry the operation: another world size or kind of fabric, too
 /// little staging.
 void check_channel(const autotune::Workload& workload, const Channel& channel);
-/// Errors: invalid_argument where the length is above the channel's capacity, or this rank's tensor `name`, where one
-/// is cut, has not the rows that it owns.
-void check_rows(const Channel& channel, const char* name, int64_t rows, int64_t length);
-/// Errors: invalid_argument where the capacity is above the channel's, or `rows` are fewer than a rank owns at some
-/// length up to it.
-void check_captured_rows(const Channel& channel, const char* name, int64_t rows, int64_t capacity);
+/// Errors: invalid_argument where the length is above the channel's capacity, or a tensor of own rows or own columns
+/// has not those that this rank owns.
+void check_call(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
+                std::span<const Tensor> tensors, int64_t length);
+/// Errors: invalid_argument where the capacity is above the channel's, or a tensor of own rows or columns has fewer
+/// than this rank owns at some length up to it.
+void check_capture(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
+                   std::span<const Tensor> tensors, int64_t capacity);
 
 template <class Op>
 class FusedHandle {
@@ -52,28 +55,31 @@ class FusedHandle {
     handle_ = prepare_on_all(engine, workload_, *channel_, number_);
   }
 
-  /// One launch; a length of 0 takes part too. Errors: as Handle's call, check_rows(), and Channel::use(). What peers
+  /// One launch; a length of 0 takes part too. Errors: as Handle's call, check_call(), and Channel::use(). What peers
   /// do wrong shows in Channel::abort_record(), and as NaN in the outputs.
   void operator()(const typename Op::Args& args, int64_t length, Stream stream = {}) const {
-    check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
+    const Call call = pack(args, length);
+    check_call(*channel_, workload_, handle_, call.tensors(), length);
     channel_->use(stream);
-    handle_(pack(args, length).tensors(), length, {&number_, 1}, stream);
+    handle_(call.tensors(), length, {&number_, 1}, stream);
   }
   /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
   void call_as(int64_t capacity, const typename Op::Args& args, int64_t length, Stream stream = {}) const {
-    check_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), length);
+    const Call call = pack(args, length);
+    check_call(*channel_, workload_, handle_, call.tensors(), length);
     channel_->use(stream);
-    handle_.call_as(capacity, pack(args, length).tensors(), length, {&number_, 1}, stream);
+    handle_.call_as(capacity, call.tensors(), length, {&number_, 1}, stream);
   }
   /// Handle::capture: one launch for every length from 0 up to `capacity`, each replay an epoch of the channel like any
   /// call. Tensors of own rows have ceil(capacity / P) of them on every rank, as a rank may own more rows at one length
   /// than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
-  /// check_captured_rows().
+  /// check_capture().
   [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, int64_t capacity,
                                                     const int64_t* device_length, Stream stream) const {
-    check_captured_rows(*channel_, Op::kCutTensor, Op::cut_rows(args), capacity);
+    const Call call = pack(args, capacity);
+    check_capture(*channel_, workload_, handle_, call.tensors(), capacity);
     channel_->use(stream);
-    auto captured = handle_.capture(pack(args, capacity).tensors(), capacity, device_length, {&number_, 1}, stream);
+    auto captured = handle_.capture(call.tensors(), capacity, device_length, {&number_, 1}, stream);
     channel_->note_capture();
     return captured;
   }

@@ -72,7 +72,10 @@ GatherSchedule gather_schedule(const Config& c) {
   return {c.get_int("chunk_rows"), c.get_int("push_programs"), c.get_string("order") == "interleave"};
 }
 
-ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows")}; }
+ReduceSchedule reduce_schedule(const Config& c) {
+  return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1),
+          c.values().contains("order") && c.get_string("order") == "interleave"};
+}
 
 ReduceForm form_of(const Workload& w, const Config& c) {
   if (!is_all_reduce(w)) return ReduceForm::scatter;
@@ -84,7 +87,7 @@ DType transport_of(const Workload& w) { return parse_dtype(w.fields.get_string("
 NormEpilogue norm_of(const Workload& w) { return {w.fields.get_int("norm") != 0, w.fields.get_double("eps", 0)}; }
 
 PartialShape partials_of(const Workload& w, const Config& c) {
-  return partial_products(Shape(product_of(w)), Tile::from(c), transport_of(w));
+  return partial_products(Shape(product_of(w)), Tile::from(c), transport_of(w), norm_of(w));
 }
 
 /// The schema of linear, its sequence dimension cut for some tensors, the norm's tensors, and the channel.
@@ -136,20 +139,29 @@ std::vector<std::string> reductions(const Workload& w, int64_t length) {
   return {"two_shot"};
 }
 
+/// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows.
+std::vector<std::string> orders(const Workload& w, int64_t length) {
+  constexpr int64_t kFewRows = 256;  // of a rank
+  if (length <= kFewRows * world_size_of(w)) return {"interleave", "rotate"};
+  return {"rotate", "interleave"};
+}
+
 std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile) {
   std::vector<Config> configs;
-  for (const int64_t chunk_rows : {256, 64}) {
-    Config config = tile.config();
-    config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
-    config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
-    if (!configs.empty() && configs.front().get_int("chunk_rows") == config.get_int("chunk_rows")) continue;
-    if (!is_all_reduce(w)) configs.push_back(config);
-    else
-      for (const std::string& reduction : reductions(w, length)) {
-        config.set("reduction", reduction);
-        configs.push_back(config);
+  const auto add = [&](Config config, const std::string& order) {
+    if (!order.empty()) config.set("order", order);
+    if (order != "rotate" || is_all_reduce(w) || norm_of(w).is_there)
+      config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
+  };
+  for (const std::string& reduction : is_all_reduce(w) ? reductions(w, length) : std::vector<std::string>{""})
+    for (const std::string& order : reduction == "one_shot" ? std::vector<std::string>{""} : orders(w, length))
+      for (const int64_t chunk_rows : {256, 1024, 64}) {
+        Config config = tile.config();
+        config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
+        if (!reduction.empty()) config.set("reduction", reduction);
+        add(std::move(config), order);
       }
-  }
   return configs;
 }
 
@@ -191,19 +203,19 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 3;
+  op.version = 4;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
   op.schema = schema_of;
   op.symbols = [](const Workload& w, int64_t length) {
-    return symbols_of(w, length, !is_all_reduce(w), linear_exchange(w, kSmallestChunk));
+    return symbols_of(w, length, !is_all_reduce(w), linear_exchange(w));
   };
   op.predict_us = predict_us;
   op.config_space = space_of;
   op.default_config = default_of;
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
-    return fill_channel_arg(p, arg, linear_exchange(*p.workload, kSmallestChunk), longest_rank(*p.workload), seed);
+    return fill_channel_arg(p, arg, linear_exchange(*p.workload), longest_rank(*p.workload), seed);
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance_of(w); };
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
@@ -236,7 +248,7 @@ void gather_reference(const Problem& p, std::span<const int64_t> rows, std::vect
   for (const int64_t row : rows) {
     const auto [source, local] = place_of_row(row, p.symbols[0], world_size_of(w));
     x.push_back(source == longest_rank(w) ? read_row(p.tensors[0], local)
-                                          : staged_row(p, linear_exchange(w, kSmallestChunk), 0, source, local));
+                                          : staged_row(p, linear_exchange(w), 0, source, local));
   }
   linear_op::reference_epilogue(s, p, rows, linear_op::reference_products(s, p, x), outputs);
 }
@@ -261,7 +273,7 @@ void reduce_reference(const Problem& p, std::span<const int64_t> rows, int64_t f
                       std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
   const Shape s(product_of(w));
-  const ExchangeShape exchange = linear_exchange(w, kSmallestChunk);
+  const ExchangeShape exchange = linear_exchange(w);
   const int64_t first_own = first_row(longest_rank(w), p.symbols[0], world_size_of(w));
   std::vector<std::vector<double>> x;
   for (const int64_t row : rows) x.push_back(read_row(p.tensors[0], first_of_y + row));
@@ -348,7 +360,7 @@ autotune::OpDef fused_linear_and_reducescatter() {
 autotune::OpDef linear_and_allreduce() {
   autotune::OpDef op = reduce_base(kAllReduce, "the sum over ranks of x w^T on every rank, in one launch of each");
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
-    return fill_all_reduce_arg(p, arg, linear_exchange(*p.workload, kSmallestChunk), seed,
+    return fill_all_reduce_arg(p, arg, linear_exchange(*p.workload), seed,
                                [&](int64_t row) { return idle_row(p, row); });
   };
   op.reference = [](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {

@@ -28,8 +28,6 @@ struct FusedAllgatherAndLinear {
     Tensor x, w, w2, w3, bias, bias2, bias3, y, y2, y3;
   };
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = "x";
-  static int64_t cut_rows(const Args& a) { return a.x.sizes[0]; }
   static Call pack(const Args& a, int64_t length) {
     return Call(length, {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.y, &a.y2, &a.y3});
   }
@@ -56,8 +54,6 @@ struct FusedLinearAndReducescatter {
     Tensor x, w, bias, residual, y, norm_weight, normed;
   };
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = "y";
-  static int64_t cut_rows(const Args& a) { return a.y.sizes[0]; }
   static Call pack(const Args& a, int64_t length) {
     return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y, &a.norm_weight, &a.normed});
   }
@@ -81,13 +77,13 @@ struct LinearAndAllreduce {
   /// same on every rank.
   using Args = FusedLinearAndReducescatter::Args;
   autotune::Workload workload() const;
-  static constexpr const char* kCutTensor = nullptr;
-  static int64_t cut_rows(const Args&) { return 0; }
   static Call pack(const Args& a, int64_t length) { return FusedLinearAndReducescatter::pack(a, length); }
 };
 
+constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
+
 /// What these operations exchange, with chunks of so many rows.
-ExchangeShape linear_exchange(const autotune::Workload& workload, int64_t chunk_rows);
+ExchangeShape linear_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
 
 autotune::OpDef fused_allgather_and_linear();
 autotune::OpDef fused_linear_and_reducescatter();

@@ -11,8 +11,6 @@
 
 namespace seqtile::kernels::seqpar {
 
-constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
-
 /// world_size and fabric, which all of these operations have.
 void read_rank_fields(WorkloadReader& reader);
 

@@ -32,9 +32,12 @@ void normalize_rows(KernelBuilder& b, Var y, Var weight, Var normed, Var row, in
 
 }  // namespace
 
-PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport) {
-  return {tile.block_m, linear_op::column_blocks(shape, tile.block_n), shape.n[0], shape.weights_per_loop(), transport,
-          shape.dtype};
+PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport,
+                              const NormEpilogue& norm) {
+  return {tile.block_m, linear_op::column_blocks(shape, tile.block_n),
+          shape.n[0],   shape.weights_per_loop(),
+          transport,    shape.dtype,
+          norm.is_there};
 }
 
 void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const linear_op::Tile& t,
@@ -74,8 +77,8 @@ void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const line
       const std::vector<Var> outputs = body.outputs(first, end);
       normalize_rows(b, outputs[0], weight, outputs[1], row, num_rows, norm.eps);
     };
-  build_reduction(b, partial_products(s, t, transport), schedule, form, world_size, identity, channel, b.size(v.x, 0),
-                  body);
+  build_reduction(b, partial_products(s, t, transport, norm), schedule, form, world_size, identity, channel,
+                  b.size(v.x, 0), body);
 }
 
 }  // namespace seqtile::kernels::seqpar

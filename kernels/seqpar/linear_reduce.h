@@ -13,7 +13,8 @@ struct NormEpilogue {
 };
 
 /// The partial results of a product; one weight, or a gated pair.
-PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport);
+PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport,
+                              const NormEpilogue& norm);
 
 /// Parameters: x [length, k], then those of linear, y and residual [own rows, n], or [length, n] where every rank gets
 /// all rows; with a norm its weight [n] and normed, like y; then those of declare_channel().

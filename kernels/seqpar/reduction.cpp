@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs, in order: the tiles of the rows that rank + 1 owns, of those of rank + 2, ..., the own ones last, so that
-// nobody waits for long; those that sum up; in two shots those that take over other ranks' sums; one that awaits the
-// rest. Whoever completes a chunk of rows, which is counted, publishes it. The bits of a sum depend on the order of k
-// within a tile and on nothing else.
+// nobody waits for long, and each of them adds what peers have sent for it; or all tiles, column by column, and then
+// programs that sum up. In two shots those that take over other
+// ranks' sums; one that awaits the rest. Whoever completes a chunk of rows, which is counted, publishes it. The bits of
+// a sum depend on the order of k within a tile and on nothing else.
 #include "kernels/seqpar/reduction.h"
 
 #include <algorithm>
+#include <array>
 
 #include "jit/base/channel_block.h"
 #include "kernels/row_kernel.h"
@@ -28,7 +30,7 @@ const Protocol& protocol_of(ReduceForm form) {
                                         : gather_protocol();
 }
 
-int64_t sums_per_row_block(const PartialShape& shape, const ReduceSchedule& schedule) {
+int64_t spans_per_row_block(const PartialShape& shape, const ReduceSchedule& schedule) {
   return cdiv(shape.block_rows, schedule.sum_rows);
 }
 
@@ -49,15 +51,18 @@ class Builder {
 
   void build() {
     row_blocks_ = b_.cdiv(length_, num_groups() * s_.block_rows);
-    sums_ = row_blocks_ * sums_per_row_block(s_, schedule_);
-    Var id = b_.program_id(0), tiles = row_blocks_ * (num_turns() * s_.column_blocks);
+    spans_ = row_blocks_ * spans_per_row_block(s_, schedule_);
+    Var id = b_.program_id(0);
+    Var sent = row_blocks_ * (num_turns() * s_.column_blocks);
+    Var sums = is_apart() ? spans_ : row_blocks_ * s_.column_blocks;
     b_.when(
-        id < tiles, [&] { ex_.role(is_one_shot() ? "push" : "produce", [&] { produce(id); }); },
+        id < sent, [&] { ex_.role(is_one_shot() ? "push" : "produce", [&] { produce(id); }); },
         [&] {
-          Var sum = id - tiles;
+          Var sum = id - sent;
           b_.when(
-              sum < sums_, [&] { ex_.role(is_one_shot() ? "use" : "sum", [&] { sum_up(sum); }); },
-              [&] { behind_sums(sum - sums_); });
+              sum < sums,
+              [&] { ex_.role(is_one_shot() ? "use" : "sum", [&] { is_apart() ? sum_up(sum) : finish_tile(sum); }); },
+              [&] { behind_sums(sum - sums); });
         });
     const Rows rows =
         form_ == ReduceForm::scatter ? rows_of(ex_.rank()) : Rows{b_.constant(DType::i64, int64_t{0}), length_};
@@ -66,13 +71,16 @@ class Builder {
 
  private:
   bool is_one_shot() const { return form_ == ReduceForm::one_shot; }
+  bool is_apart() const { return sums_apart(s_, schedule_, form_); }
   /// Rows are sent, and counted, by their owner; in one shot they are all of one group.
   int64_t num_groups() const { return is_one_shot() ? 1 : world_size_; }
-  int64_t num_turns() const { return is_one_shot() ? 1 : world_size_ - (body_.own ? 1 : 0); }
+  int64_t num_turns() const { return is_one_shot() ? 1 : num_receivers(); }
+  /// This rank is one of them where its own partial results go through the staging too.
+  int64_t num_receivers() const { return world_size_ - (is_apart() ? 0 : 1); }
 
   void behind_sums(Var id) {
     if (form_ != ReduceForm::two_shot) return b_.when(b_.compare(Compare::eq, id, 0), [&] { finish(); });
-    Var uses = sums_ * int64_t{world_size_ - 1};
+    Var uses = spans_ * int64_t{world_size_ - 1};
     b_.when(
         id < uses, [&] { ex_.role("use", [&] { take_over(id); }); },
         [&] { b_.when(b_.compare(Compare::eq, id, uses), [&] { finish(); }); });
@@ -94,18 +102,30 @@ class Builder {
     return b_.slice(segment, {0, static_cast<int64_t>(i) * s_.columns}, {end, s_.columns});
   }
 
+  struct Place {
+    Var turn, row, column_block;
+  };
+  Place place_of(Var id) {
+    if (schedule_.is_interleaved || is_one_shot())
+      return {id % num_turns(), id / num_turns() % row_blocks_ * s_.block_rows, id / (row_blocks_ * num_turns())};
+    const int64_t per_chunk = schedule_.chunk_rows / s_.block_rows, tiles_per_chunk = per_chunk * s_.column_blocks;
+    Var of_turn = id % (row_blocks_ * s_.column_blocks), first = of_turn / tiles_per_chunk * per_chunk;
+    Var blocks = b_.min(row_blocks_ - first, per_chunk), of_chunk = of_turn % tiles_per_chunk;
+    return {id / (row_blocks_ * s_.column_blocks), (first + of_chunk % blocks) * s_.block_rows, of_chunk / blocks};
+  }
+
   void produce(Var id) {
-    Var owner = ex_.peer(id / (row_blocks_ * s_.column_blocks));
-    Var row = id / s_.column_blocks % row_blocks_ * s_.block_rows;
+    const auto [turn, row, column_block] = place_of(id);
+    Var owner = ex_.peer(turn);
     const Rows rows = rows_of(owner);
-    b_.when(row < rows.end, [&] {
-      const ReduceBody::Tile tile = body_.partial(rows.first, rows.end, row, id % s_.column_blocks);
-      if (is_one_shot()) for_each_receiver([&](Var peer) { send(tile, peer, rows.end, row); });
+    b_.when(row < rows.end, [&, row = row, column_block = column_block] {
+      const ReduceBody::Tile tile = body_.partial(rows.first, rows.end, row, column_block);
+      if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { send(tile, peer, rows.end, row); });
       else send(tile, owner, rows.end, row);
     });
     Var group = is_one_shot() ? b_.constant(DType::i64, int64_t{0}) : owner;
     publish_if_last(0, group, row, s_.column_blocks, [&](Var chunk) {
-      if (is_one_shot()) for_each_receiver([&](Var peer) { ex_.publish(0, peer, chunk); });
+      if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { ex_.publish(0, peer, chunk); });
       else ex_.publish(0, owner, chunk);
     });
   }
@@ -116,12 +136,55 @@ class Builder {
       b_.store(part(segment, end, i), {row, tile.column}, to_storage(b_, tile.sums[i], s_.transport));
   }
 
-  /// All peers, and this rank where its own partial result goes through the staging too.
-  void for_each_receiver(const std::function<void(Var peer)>& body) {
-    b_.for_each(0, int64_t{world_size_ - (body_.own ? 1 : 0)}, 1, [&](Var i) { body(ex_.peer(i)); });
+  void for_each(int64_t peers, const std::function<void(Var peer)>& body) {
+    b_.for_each(0, peers, 1, [&](Var i) { body(ex_.peer(i)); });
   }
-  void for_each_peer(const std::function<void(Var peer)>& body) {
-    b_.for_each(0, int64_t{world_size_ - 1}, 1, [&](Var i) { body(ex_.peer(i)); });
+
+  /// A tile of the own rows, with what peers have computed for it.
+  void finish_tile(Var id) {
+    const Rows rows = rows_of(ex_.rank());
+    const Place place = place_of(id);
+    b_.when(place.row < rows.end, [&] {
+      ReduceBody::Tile tile = body_.partial(rows.first, rows.end, place.row, place.column_block);
+      b_.when(await_all({place.row, rows.end}, id),
+              [&] { give(rows, rows.end, place.row, tile.column, sums_with(tile, rows.end, place.row)); });
+    });
+    publish_sums(place.row, s_.column_blocks);
+  }
+
+  /// Over all ranks, in their order, with the own partial results that are at hand.
+  std::vector<Var> sums_with(const ReduceBody::Tile& own, Var end, Var row) {
+    std::vector<Var> sums;
+    for (int64_t source = 0; source < world_size_; ++source) {
+      // A rank has sent nothing to itself: another one's is read instead and not used.
+      Var is_own = b_.compare(Compare::eq, ex_.rank(), source);
+      for (size_t i = 0; i < own.sums.size(); ++i) {
+        Var term = to_f32(b_, to_storage(b_, own.sums[i], s_.transport));
+        if (world_size_ > 1) {
+          Var from = part(ex_.source(0, b_.select(is_own, ex_.peer(b_.constant(DType::i64, int64_t{0})), source), end),
+                          end, i);
+          const auto size = term.type().dims();
+          term = b_.select(is_own, term, to_f32(b_, b_.load(from, {row, own.column}, {size[0], size[1]})));
+        }
+        if (source == 0) sums.push_back(term);
+        else sums[i] = sums[i] + term;
+      }
+    }
+    return sums;
+  }
+
+  /// The result of such sums, to the output and in two shots to all peers. `end`: of the rows that are summed up.
+  void give(const Rows& rows, Var end, Var row, Var column, std::vector<Var> sums) {
+    Var value = body_.result(rows.first, end, row, column, std::move(sums));
+    b_.store(body_.outputs(rows.first, end)[0], {row, column}, value);
+    for (int64_t i = 0; form_ == ReduceForm::two_shot && i < world_size_ - 1; ++i)
+      b_.store(ex_.target(1, ex_.peer(b_.constant(DType::i64, i)), end), {row, column}, value);
+  }
+
+  void publish_sums(Var row, int64_t programs_per_block) {
+    if (form_ != ReduceForm::two_shot) return;
+    publish_if_last(1, ex_.rank(), row, programs_per_block,
+                    [&](Var chunk) { for_each(world_size_ - 1, [&](Var peer) { ex_.publish(1, peer, chunk); }); });
   }
 
   // Programs beyond the rows count too, so that every chunk waits for the same number; an empty shard has one chunk.
@@ -146,7 +209,7 @@ class Builder {
     b_.when(length_ <= 0, [&] {
       b_.when(ex_.is_aborted(), nullptr, [&] {
         for (int phase = 0; phase <= (form_ == ReduceForm::two_shot ? 1 : 0); ++phase)
-          for_each_peer([&](Var peer) { ex_.publish(phase, peer, b_.constant(DType::i64, int64_t{0})); });
+          for_each(world_size_ - 1, [&](Var peer) { ex_.publish(phase, peer, b_.constant(DType::i64, int64_t{0})); });
       });
     });
     if (is_one_shot()) ex_.refuse_above(most_rows());
@@ -154,67 +217,63 @@ class Builder {
   }
 
   struct Span {
-    Var row, end;  ///< of a program that sums up or takes over
+    Var row, end;
   };
+  /// Of a program that sums up apart or takes over.
   Span span_of(Var id, Var rows) {
-    const int64_t parts = sums_per_row_block(s_, schedule_);
+    const int64_t parts = spans_per_row_block(s_, schedule_);
     Var block = id / parts * s_.block_rows, row = block + id % parts * schedule_.sum_rows;
     return {row, b_.min(rows, block + s_.block_rows)};
   }
   Var first_chunk(const Span& span) { return span.row / schedule_.chunk_rows; }
-  Var end_chunk(const Span& span) {
-    return b_.cdiv(b_.min(span.row + schedule_.sum_rows, span.end), schedule_.chunk_rows);
+  Var end_chunk(const Span& span, int64_t rows) {
+    return b_.cdiv(b_.min(span.row + rows, span.end), schedule_.chunk_rows);
+  }
+
+  /// i1: what all senders have computed for these rows is there.
+  Var await_all(const Span& span, Var id) {
+    const int64_t rows = is_apart() ? schedule_.sum_rows : s_.block_rows;
+    return b_.for_loop(0, num_receivers(), 1, {span.row < span.end}, [&](Var i, std::vector<Var> before) {
+      return b_.if_then(
+          before[0],
+          [&] { return std::vector{ex_.await(0, ex_.peer(i), first_chunk(span), end_chunk(span, rows), id)}; },
+          [&] { return before; });
+    })[0];
   }
 
   void sum_up(Var id) {
     const Rows rows = rows_of(ex_.rank());
     const Span span = span_of(id, rows.end);
-    Var good = b_.for_loop(0, num_senders(), 1, {span.row < span.end}, [&](Var i, std::vector<Var> before) {
-      return b_.if_then(
-          before[0], [&] { return std::vector{ex_.await(0, ex_.peer(i), first_chunk(span), end_chunk(span), id)}; },
-          [&] { return before; });
-    })[0];
-    b_.when(good, [&] {
-      Var y = body_.outputs(rows.first, span.end)[0];
+    b_.when(await_all(span, id), [&] {
       b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
-        Var value = body_.result(rows.first, span.end, span.row, column, total(rows, span, column));
-        b_.store(y, {span.row, column}, value);
-        if (form_ == ReduceForm::two_shot)
-          for_each_peer([&](Var peer) { b_.store(ex_.target(1, peer, span.end), {span.row, column}, value); });
+        const std::array<int64_t, 2> size{schedule_.sum_rows, columns_of_sums()};
+        give(rows, span.end, span.row, column, sums_of(span.end, span.row, column, size));
       });
       finish_rows(rows, span);
     });
-    if (form_ == ReduceForm::two_shot)
-      publish_if_last(1, ex_.rank(), span.row, sums_per_row_block(s_, schedule_),
-                      [&](Var chunk) { for_each_peer([&](Var peer) { ex_.publish(1, peer, chunk); }); });
+    publish_sums(span.row, spans_per_row_block(s_, schedule_));
   }
 
   /// Of a tile of sums; few rows leave room for long pieces of them.
   int64_t columns_of_sums() const { return std::max<int64_t>(kSumElements / schedule_.sum_rows, 256); }
-  int64_t num_senders() const { return world_size_ - (body_.own ? 1 : 0); }
 
-  /// Of all ranks, in their order.
-  std::vector<Var> total(const Rows& rows, const Span& span, Var column) {
-    const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums),
-                                 b_.full({schedule_.sum_rows, columns_of_sums()}, 0.0));
-    return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> sums) {
-      Var from = ex_.source(0, source, span.end);
-      if (body_.own)
-        from = b_.select(b_.compare(Compare::eq, source, ex_.rank()), body_.own(rows.first, span.end), from);
-      for (size_t i = 0; i < sums.size(); ++i) {
-        Var terms = b_.load(part(from, span.end, i), {span.row, column}, {schedule_.sum_rows, columns_of_sums()});
-        sums[i] = sums[i] + to_f32(b_, terms);
-      }
-      return sums;
+  /// Over all ranks, in their order.
+  std::vector<Var> sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size) {
+    const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({size[0], size[1]}, 0.0));
+    return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> before) {
+      Var from = ex_.source(0, source, end);
+      for (size_t i = 0; i < before.size(); ++i)
+        before[i] = before[i] + to_f32(b_, b_.load(part(from, end, i), {row, column}, {size[0], size[1]}));
+      return before;
     });
   }
 
   void take_over(Var id) {
-    Var source = ex_.peer(id / sums_);
+    Var source = ex_.peer(id / spans_);
     const Rows rows = rows_of(source);
-    const Span span = span_of(id % sums_, rows.end);
+    const Span span = span_of(id % spans_, rows.end);
     b_.when(span.row < span.end, [&] {
-      b_.when(ex_.await(1, source, first_chunk(span), end_chunk(span), id), [&] {
+      b_.when(ex_.await(1, source, first_chunk(span), end_chunk(span, schedule_.sum_rows), id), [&] {
         Var from = ex_.source(1, source, span.end), y = body_.outputs(rows.first, span.end)[0];
         b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
           b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, columns_of_sums()}));
@@ -236,7 +295,7 @@ class Builder {
   const ReduceBody& body_;
   Var counters_, length_;
   Exchange ex_;
-  Var row_blocks_, sums_;
+  Var row_blocks_, spans_;
 };
 
 }  // namespace
@@ -265,8 +324,10 @@ autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form,
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                                    int world_size) {
   const int64_t groups = form == ReduceForm::one_shot ? 1 : world_size;
-  const int64_t sums = sums_per_row_block(shape, schedule) * (form == ReduceForm::two_shot ? world_size : 1);
-  return {groups * shape.column_blocks + sums, {{0, groups * shape.block_rows}}, 1};
+  const int64_t spans =
+      (sums_apart(shape, schedule, form) ? 1 : 0) + (form == ReduceForm::two_shot ? world_size - 1 : 0);
+  return {
+      groups * shape.column_blocks + spans * spans_per_row_block(shape, schedule), {{0, groups * shape.block_rows}}, 1};
 }
 
 void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,

@@ -1,9 +1,9 @@
 // kernels/seqpar/reduction.h -- sums over ranks inside a launch: who computes, who sends, who adds up.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every rank has a partial result for all rows. Programs compute it tile by tile and send it; others add up what all
-// ranks have sent, from rank 0 on, in f32. The partial results, the own one too, are rounded to one format on the way,
-// so every rank gets the same bits, whoever was first.
+// Every rank has a partial result for all rows. Programs compute it tile by tile and send it to the owner of the rows,
+// who adds up what all ranks have computed, from rank 0 on, in f32. The partial results, the own one too, are rounded
+// to one format, so every rank gets the same bits, whoever was first.
 #pragma once
 #include <functional>
 #include <vector>
@@ -21,7 +21,10 @@ enum class ReduceForm : uint8_t {
 
 struct ReduceSchedule {
   int64_t chunk_rows = 256;  ///< rows that one flag stands for; whole tiles
-  int64_t sum_rows = 8;      ///< rows of a program that sums up
+  int64_t sum_rows = 8;      ///< rows of a program that takes over sums, or sums up apart from the tiles
+  /// Tiles of the same columns follow each other, for all ranks' rows: what computes them is read once. Else the rows
+  /// of one rank come after those of the other, chunk by chunk, and a chunk is sent as soon as it is complete.
+  bool is_interleaved = false;
 };
 
 /// A one-shot call has no more rows than these, so that its staging stays small.
@@ -33,7 +36,14 @@ struct PartialShape {
   int64_t columns;                    ///< of the result
   int num_sums = 1;                   ///< a gated pair has two
   DType transport, result;
+  bool whole_rows = false;  ///< something follows that needs whole rows of the result: see ReduceBody::finish_rows
 };
+
+/// Owners add to the tile that they have just computed. Where that would wait for tiles behind it, or rows are needed
+/// as a whole, the own partial results are sent too, and programs of their own sum up.
+inline bool sums_apart(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form) {
+  return shape.whole_rows || schedule.is_interleaved || form == ReduceForm::one_shot;
+}
 
 /// Both forms by which all ranks get all rows have the same phases: partial results and sums of two shots, those of
 /// one.
@@ -41,7 +51,7 @@ ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world
                            int64_t chunk_rows);
 /// Elements of the counters.
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size);
-/// Programs: tiles, those that sum up, those that take over what others have summed up, and one more.
+/// Programs: tiles, those that sum up apart, those that take over what others have summed up, and one more.
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                                    int world_size);
 
@@ -52,13 +62,11 @@ struct ReduceBody {
     std::vector<Var> sums;  ///< num_sums tiles of block_rows rows; they are rounded to the transport format
   };
   std::function<Tile(Var first, Var end, Var row, Var column_block)> partial;
-  /// Absent: partials are sent to oneself too. Else the rows of the own partial result, in the transport format.
-  std::function<Var(Var first, Var end)> own;
   /// The element of the result in its format, from the sums over all ranks.
   std::function<Var(Var first, Var end, Var row, Var column, std::vector<Var> sums)> result;
   /// The rows of the result [end, columns], and of what finish_rows writes.
   std::function<std::vector<Var>(Var first, Var end)> outputs;
-  /// What follows when rows of the result are complete; may be absent.
+  /// What follows when rows of the result are complete: there where PartialShape::whole_rows is set.
   std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
 };
 

@@ -149,7 +149,7 @@ class Problem {
 
   static int64_t value(const autotune::SizeExpr& size, int64_t length) { return size.value({&length, 1}); }
 
-  seqpar::PartialShape partials() const { return seqpar::partial_products(shape_, case_.tile, case_.transport); }
+  seqpar::PartialShape partials() const { return seqpar::partial_products(shape_, case_.tile, case_.transport, {}); }
 
   int64_t capacity() const { return *std::max_element(case_.lengths.begin(), case_.lengths.end()); }
 

@@ -6,10 +6,13 @@
 #include <thread>
 #include <unistd.h>
 
+#include "kernels/seqpar/collectives.h"
 #include "tests/support/sharded_layers.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
+using kernels::seqpar::AllToAll;
+using kernels::seqpar::channel_options;
 using namespace std::chrono_literals;
 
 TEST_CASE("fused ranks: 1,000 epochs of mixed operations and lengths, with stragglers", "[seqpar]") {
@@ -57,6 +60,27 @@ TEST_CASE("fused ranks: bad calls are refused alike and leave the ranks as they 
       require(!layers.channel.abort_record(), "nobody has given up");
       fabric.all_gather("");
     }));
+}
+
+TEST_CASE("fused ranks: an all-to-all takes the rows and heads of its rank alone", "[seqpar]") {
+  const Home home;
+  check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
+    const auto engine = home.engine(fabric, "tuning.db", MissPolicy::fallback);
+    const AllToAll op{.world_size = 2, .heads = 3, .head_dim = 4};
+    Channel channel(fabric, channel_options({op.workload()}, 20));
+    const FusedHandle to_heads(*engine, op, channel);
+    const int64_t rows = fabric.rank() == 0 ? 3 : 4, columns = fabric.rank() == 0 ? 4 : 8;
+    const auto call = [&](int64_t given_rows, int64_t given_columns) {
+      const Matrix x(3, 0, given_rows, 0, 12);
+      Matrix y(7, given_columns);
+      to_heads({x.tensor, y.tensor}, 7);
+    };
+    const std::string rank = fmt::format("rank {} of 2 owns ", fabric.rank());
+    require_error(fmt::format("argument 'x': {}{} of 7 rows, the tensor has 5", rank, rows), [&] { call(5, columns); });
+    require_error(fmt::format("argument 'y': {}{} columns, the tensor has 5", rank, columns), [&] { call(rows, 5); });
+    call(rows, columns);
+    fabric.all_gather("");
+  }));
 }
 
 TEST_CASE("fused ranks: an order that differs is a record and NaN; reset() makes the channel usable", "[seqpar]") {
