@@ -29,6 +29,7 @@ constexpr Suite kSuites[] = {{"linear", add_linear_cases},
                              {"simulate", add_simulate_cases},
                              {"seqpar", add_seqpar_cases},
                              {"collectives", add_collective_cases},
+                             {"fabric", add_fabric_cases},
                              {"regret", add_regret_cases}};
 
 struct Arguments {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The methods are those that users of sequence parallelism know:
-//   fused               one launch of each rank
+//   fused               one launch of each rank; partial sums travel in the operands' format, as in the other methods
+//   fused_f32           partial sums travel in f32: what an operation does unless told otherwise
 //   fused_nowait        the same kernel with nobody to wait for: what waiting costs is the difference
 //   unfused             the exchange by memcpy and a barrier, then linear (or linear, then the exchange)
 //   compute_lower_bound linear alone, comms_lower_bound the exchange alone
@@ -52,11 +53,13 @@ autotune::Workload workload_of(const Shape& shape) {
   return Op{.world_size = kRaceRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload();
 }
 
-autotune::Workload fused_workload(const Shape& shape) {
+autotune::Workload fused_workload(const Shape& shape, DType transport) {
   using namespace kernels::seqpar;
-  return shape.kind == Kind::gather    ? workload_of<FusedAllgatherAndLinear>(shape)
-         : shape.kind == Kind::scatter ? workload_of<FusedLinearAndReducescatter>(shape)
-                                       : workload_of<LinearAndAllreduce>(shape);
+  if (shape.gathers()) return workload_of<FusedAllgatherAndLinear>(shape);
+  autotune::Workload workload = shape.kind == Kind::scatter ? workload_of<FusedLinearAndReducescatter>(shape)
+                                                            : workload_of<LinearAndAllreduce>(shape);
+  workload.fields.set("transport", std::string(dtype_name(transport)));
+  return workload;
 }
 
 Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
@@ -65,6 +68,30 @@ Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
   tensor.sizes[0] = count;
   return tensor;
 }
+
+/// A fused operation of one rank, with peers to wait for and without.
+class Fused {
+ public:
+  Fused(const Environment& environment, Fabric& fabric, const autotune::Workload& workload, int64_t capacity)
+      : handle_(environment.prepare(workload)) {
+    waiting_ = std::make_unique<Channel>(fabric, kernels::seqpar::channel_options({workload}, capacity));
+    ChannelOptions preset = waiting_->options();
+    preset.deadline = std::chrono::nanoseconds(-1);
+    preset_ = std::make_unique<Channel>(fabric, preset);
+  }
+  void run(bool waits, const Tensor& x, const Tensor& w, const Tensor& y, int64_t length) {
+    const auto own = (waits ? waiting_ : preset_)->tensors();
+    const Tensor tensors[] = {x, w, y, own[0], own[1], own[2]};
+    handle_.handle(tensors, length, std::array<int64_t, 1>{});
+  }
+  void check() const {
+    if (const auto record = waiting_->abort_record()) throw Error(ErrorCode::aborted, record->text());
+  }
+
+ private:
+  TunedHandle handle_;
+  std::unique_ptr<Channel> waiting_, preset_;
+};
 
 class ProductRacer : public Racer {
  public:
@@ -79,19 +106,17 @@ class ProductRacer : public Racer {
         fused_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         plain_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         plain_(environment.prepare(linear_workload(shape))),
-        fused_(environment.prepare(fused_workload(shape))) {
+        fused_(environment, meeting.fabric, fused_workload(shape, shape.dtype), shape.m),
+        fused_f32_(environment, meeting.fabric, fused_workload(shape, DType::f32), shape.m) {
+    fused_y_.fill_nan();
     x_.fill(1, 1);  // the same rows on all ranks: those that a peer would send
     w_.fill(static_cast<uint64_t>(rank_) + 2, 1 / std::sqrt(static_cast<double>(shape.own_k())));
-    waiting_ =
-        std::make_unique<Channel>(meeting.fabric, kernels::seqpar::channel_options({fused_workload(shape)}, shape.m));
-    ChannelOptions preset = waiting_->options();
-    preset.deadline = std::chrono::nanoseconds(-1);
-    preset_ = std::make_unique<Channel>(meeting.fabric, preset);
   }
 
   void run(const std::string& method) override {
-    if (method == "fused") return run_fused(*waiting_);
-    if (method == "fused_nowait") return run_fused(*preset_);
+    if (method == "fused") return run_fused(fused_, true);
+    if (method == "fused_f32") return run_fused(fused_f32_, true);
+    if (method == "fused_nowait") return run_fused(fused_, false);
     if (method == "compute_lower_bound") return run_plain(x_.tensor());
     const bool computes = method == "unfused";
     if (shape_.gathers()) {
@@ -114,15 +139,14 @@ class ProductRacer : public Racer {
   }
 
   void check() const override {
-    if (const auto record = waiting_->abort_record()) throw Error(ErrorCode::aborted, record->text());
+    fused_.check();
+    fused_f32_.check();
   }
 
  private:
-  void run_fused(Channel& channel) {
+  void run_fused(Fused& fused, bool waits) {
     const Tensor x = shape_.gathers() ? rows_of(x_, shape_.first_row(rank_), shape_.own_rows(rank_)) : x_.tensor();
-    const auto own = channel.tensors();
-    const Tensor tensors[] = {x, w_.tensor(), fused_y_.tensor(), own[0], own[1], own[2]};
-    fused_.handle(tensors, shape_.m, std::array<int64_t, 1>{});
+    fused.run(waits, x, w_.tensor(), fused_y_.tensor(), shape_.m);
   }
 
   void run_plain(const Tensor& x) {
@@ -160,17 +184,18 @@ class ProductRacer : public Racer {
   const Meeting meeting_;
   const int rank_;
   Operand x_, w_, gathered_, whole_, fused_y_, plain_y_;
-  TunedHandle plain_, fused_;
-  std::unique_ptr<Channel> waiting_, preset_;
+  TunedHandle plain_;
+  Fused fused_, fused_f32_;
 };
 
 std::vector<Result> run_case(Environment& environment, const Shape& shape, const std::vector<std::string>& selected,
                              const RunOptions& options) {
   environment.prepare_tuned(linear_workload(shape), shape.m);
-  environment.prepare_tuned(fused_workload(shape), shape.m);
+  for (const DType transport : {shape.dtype, DType::f32})
+    environment.prepare_tuned(fused_workload(shape, transport), shape.m);
   RankRace race;
   race.enter = [&](const Meeting& meeting) { return std::make_unique<ProductRacer>(environment, shape, meeting); };
-  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // unfused rounds the partial sums to 16 bits
+  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // partial sums are rounded to 16 bits
   race.operation = kOperations[static_cast<int>(shape.kind)];
   race.dtype = shape.dtype, race.m = shape.m, race.n = shape.n, race.k = shape.k;
   const bool has_gloo = std::ranges::find(selected, "gloo") != selected.end();
@@ -185,6 +210,7 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
   compare("fused_over_gemm", "compute_lower_bound", false);
   compare("unfused_over_fused", "unfused", true);
   compare("gloo_over_fused", "gloo", true);
+  compare("f32_over_fused", "fused_f32", true);
   const auto nowait = std::ranges::find(results, "fused_nowait", &Result::implementation);
   const auto gemm = std::ranges::find(results, "compute_lower_bound", &Result::implementation);
   if (nowait != results.end() && gemm != results.end())
@@ -218,6 +244,7 @@ void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
           const double rows = static_cast<double>(m), columns = static_cast<double>(shape.n * shape.k) / kRaceRanks;
           item.work = {2 * rows * columns, columns * static_cast<double>(dtype_bytes(dtype)), 0, dtype};
           item.implementations = methods;
+          if (!gathers && dtype != DType::f32) item.implementations.push_back("fused_f32");
           item.run = [&environment, shape](const Case&, const std::vector<std::string>& selected,
                                            const RunOptions& options) {
             return run_case(environment, shape, selected, options);

@@ -19,6 +19,8 @@ void add_simulate_cases(std::vector<Case>& cases, Environment& environment);
 /// Products that communicate inside their launch; collectives.
 void add_seqpar_cases(std::vector<Case>& cases, Environment& environment);
 void add_collective_cases(std::vector<Case>& cases, Environment& environment);
+/// A call of no rows: on one rank, and as a barrier of eight.
+void add_fabric_cases(std::vector<Case>& cases, Environment& environment);
 /// What a bucket's record costs against exhaustive search at lengths that were not tuned.
 void add_regret_cases(std::vector<Case>& cases, Environment& environment);
 
