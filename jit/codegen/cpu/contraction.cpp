@@ -8,13 +8,15 @@
 //       for each mr rows:  kernel                                                       (registers)
 //
 // Packing w costs about 8 / rows of the arithmetic (one transposition for every `rows` multiplications), so it pays
-// from a few dozen rows. Dot-product form: x is copied once, w is read where it lies, once. Transposed form
-// (contraction_transposed.cpp): y^T = w x^T. The result stays in the arena; what follows the loop (bias, activation,
-// residual) reads it from there, row by row.
+// from a few dozen rows. Operands that lie as [k, m] and [k, n], as those of a weight's gradient do, are copied in
+// steps of k, without any transposition. Dot-product form: x is copied once, w is read where it lies, once. Transposed
+// form (contraction_transposed.cpp): y^T = w x^T. The result stays in the arena; what follows the loop (bias,
+// activation, residual) reads it from there, row by row.
 #include <algorithm>
 
 #include "jit/codegen/cpu/micro_kernel.h"
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/streams.h"
 #include "jit/error.h"
 
 namespace seqtile::cpu {
@@ -51,7 +53,7 @@ std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers
 
 llvm::Function* Program::outer_kernel(const OuterKernel& k) {
   const std::string name = kernel_name("outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
-                                                 static_cast<int>(k.compute), k.panel_nv});
+                                                 static_cast<int>(k.compute), k.panel_nv, k.a_step});
   llvm::Function*& fn = kernels_[name];
   if (!fn) fn = emit_outer_kernel(e_, k, name);
   return fn;
@@ -97,6 +99,7 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
   const ir::Value* view = weight.load->operands[0];
   const int k_axis = weight.transposed ? 0 : 1, rank = weight.packed ? 3 : 2;
   if (view->type.rank != rank || !view->type.contiguous || view->type.shape[k_axis] != found.k) return false;
+  if ((found.a_is_transposed || found.k == ir::kDynamic) && !weight.transposed) return false;
   if (weight.load->operands[1 + k_axis] != loop.regions[0]->arguments[0]) return false;
   const ir::Block* body = loop.regions[0];
   if (is_defined_in(view, body) || is_defined_in(weight.load->operands[2 - k_axis], body)) return false;
@@ -110,15 +113,18 @@ bool Program::match(const Op& loop, Contraction& found) const {
   const ir::Block& body = *loop.regions[0];
   const auto lo = constant_int(loop.operands[0]), hi = constant_int(loop.operands[1]),
              step = constant_int(loop.operands[2]);
-  if (!lo || *lo != 0 || !hi || !step || body.arguments.size() < 2) return false;
-  found.loop = &loop, found.k = *hi;
+  if (!lo || *lo != 0 || !step || body.arguments.size() < 2) return false;
+  found.loop = &loop, found.k = hi.value_or(ir::kDynamic);
   const auto& yielded = body.yielded();
   for (size_t i = 0; i < yielded.size(); ++i) {
     const Op* dot = yielded[i]->def;
     const ir::Value* carried = body.arguments[i + 1];
     if (!dot || dot->kind != OpKind::dot || dot->operands[2] != carried) return false;
     if (users_.at(carried).size() != 1 || users_.at(yielded[i]).size() != 1) return false;
-    const Op* a = dot->operands[0]->def;
+    const bool is_transposed = codegen::is_transposed(dot->operands[0]);
+    if (i > 0 && is_transposed != found.a_is_transposed) return false;
+    found.a_is_transposed = is_transposed;
+    const Op* a = found.a_is_transposed ? dot->operands[0]->def->operands[0]->def : dot->operands[0]->def;
     if (!a || a->kind != OpKind::load || (found.a && found.a != a) || a->float_attr("fill") != 0) return false;
     found.a = a;
     if (!match_weight(dot->operands[1], loop, found)) return false;
@@ -129,15 +135,38 @@ bool Program::match(const Op& loop, Contraction& found) const {
   for (const Op* op : body.ops)  // nothing else may happen in the loop
     if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield)
       return false;
-  const ir::Value* view = found.a->operands[0];
-  if (view->type.rank != 2 || !view->type.contiguous || view->type.shape[1] != found.k) return false;
-  if (found.a->operands[2] != body.arguments[0] || is_defined_in(found.a->operands[1], &body) ||
-      is_defined_in(view, &body))
-    return false;
-  if (view->type.dtype == DType::f64 || found.a->results[0]->type.shape[1] != *step) return false;
+  if (!match_rows(loop, found)) return false;
   found.block_m = yielded[0]->type.shape[0], found.block_n = yielded[0]->type.shape[1];
-  found.compute = compute_dtype(found.a->results[0], found.weights[0].load->results[0], found.k);
+  // A sum over what only the call knows is cut into slices of whole pairs; the last may end with half of one.
+  found.compute =
+      compute_dtype(found.a->results[0], found.weights[0].load->results[0], found.k == ir::kDynamic ? *step : found.k);
   return true;
+}
+
+// The operand that all products of the loop share: x [m, k], or [k, m] transposed. Where k is dynamic, the loop must
+// end with the operands: what they have beyond its end would count in the tiles that it loads.
+bool Program::match_rows(const Op& loop, const Contraction& found) const {
+  const ir::Block* body = loop.regions[0];
+  const Op& load = *found.a;
+  const ir::Value *view = load.operands[0], *end = loop.operands[1];
+  const int k_axis = found.a_is_transposed ? 0 : 1;
+  if (view->type.rank != 2 || !view->type.contiguous || view->type.shape[k_axis] != found.k) return false;
+  if (load.operands[1 + k_axis] != body->arguments[0] || is_defined_in(load.operands[2 - k_axis], body) ||
+      is_defined_in(view, body))
+    return false;
+  if (found.k == ir::kDynamic &&
+      (!end->def || end->def->kind != OpKind::size || end->def->int_attr("axis") != k_axis ||
+       (end->def->operands[0] != view && end->def->operands[0] != found.weights[0].load->operands[0])))
+    return false;
+  return view->type.dtype != DType::f64 && load.results[0]->type.shape[k_axis] == *constant_int(loop.operands[2]);
+}
+
+// How far the sum runs. Operands that end before the others are zero from there on.
+Value* Program::depth(const Contraction& c) {
+  if (c.k != ir::kDynamic) return e_.i64(c.k);
+  Value* end = views_.at(c.a->operands[0]).sizes[0];
+  for (const Weight& weight : c.weights) end = e_.min_i64(end, views_.at(weight.load->operands[0]).sizes[0]);
+  return end;
 }
 
 // The loop's attributes carry the schedule; where they are absent or do not fit the target a plain choice is made.
@@ -150,7 +179,8 @@ void Program::choose_schedule(Contraction& c) const {
   const bool is_outer = c.form == Contraction::Form::outer, is_dot = c.form == Contraction::Form::dot;
   c.mr = static_cast<int>(loop.int_attr("mr", 4));
   c.nr = static_cast<int>(loop.int_attr("nr", is_outer ? 2 * lanes : 4));
-  c.kc = std::min(round_up(loop.int_attr("kc", 256), 4 * vector_elements(e_, c.compute)), c.k);
+  c.kc = round_up(loop.int_attr("kc", 256), 4 * vector_elements(e_, c.compute));
+  if (c.k != ir::kDynamic) c.kc = std::min(c.kc, c.k);
   if (is_dot) c.nr = static_cast<int>(std::min<int64_t>(c.nr, lanes));  // a row's sums fill at most one vector
   if (c.weights[0].packed) c.nr = static_cast<int>(c.weights[0].load->operands[0]->type.shape[2]);
   if (is_outer) c.nr = static_cast<int>(std::min(round_up(c.nr, lanes), round_up(c.block_n, lanes)));
@@ -192,20 +222,26 @@ void Program::contract_outer(const Contraction& found) {
   Contraction c = found;
   const int64_t units = elements_per_unit(c.compute), weights = static_cast<int64_t>(c.weights.size());
   const int width = vector_elements(e_, c.compute);
-  const int64_t kc = round_up(c.kc, width);
+  const int64_t kc = round_up(c.kc, width), a_step = c.a_is_transposed ? round_up(c.mr, e_.lanes) : 1;
   c.a_stride = kc + width;  // one vector more than a power of two: rows start in different sets of the cache
-  c.a_offset = e_.reserve(round_up(c.block_m, c.mr) * c.a_stride * dtype_bytes(c.compute));
+  if (c.a_is_transposed) c.a_stride = kc / units * a_step * 4;
+  const int64_t a_rows = round_up(c.block_m, c.mr);
+  c.a_offset =
+      e_.reserve(c.a_is_transposed ? a_rows / c.mr * c.a_stride : a_rows * c.a_stride * dtype_bytes(c.compute));
   const bool direct = c.weights[0].packed && weights == 1 && c.compute == DType::f32 &&
                       c.weights[0].load->operands[0]->type.dtype == DType::f32;
   const int64_t panel = direct ? 0 : e_.reserve(kc / units * c.nr * weights * 4);
   const Buffer& first = c.weights[0].c;
   OuterKernel kernel{c.mr, c.nr / e_.lanes, static_cast<int>(weights), c.a_stride / units, first.strides[0],
                      0,    c.compute};
+  if (c.a_is_transposed) kernel.a_stride = 1, kernel.a_step = a_step;
   if (weights > 1) kernel.c_weight_stride = (c.weights[1].c.offset - first.offset) / 4;
   llvm::Function* fn = outer_kernel(kernel);
   Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
+  const bool is_whole = c.k != ir::kDynamic && c.k % c.kc == 0;
+  Value* depth_k = depth(c);
   const auto block = [&](Value* k) {
-    Value* count = c.k % c.kc == 0 ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
+    Value* count = is_whole ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(depth_k, k));
     Value* steps = e_.b.CreateUDiv(e_.b.CreateAdd(count, e_.i64(units - 1)), e_.i64(units));
     Value* accumulate = c.accumulate ? e_.b.getTrue() : e_.b.CreateICmpNE(k, e_.i64(0));
     pack_rows(c, k, count, rows);
@@ -215,7 +251,9 @@ void Program::contract_outer(const Contraction& found) {
       else
         for (size_t w = 0; w < c.weights.size(); ++w) pack_weight(c, w, k, count, j, panel);
       e_.loop(e_.i64(0), rows, c.mr, [&](Value* i) {
-        Value* a = e_.element_ptr(e_.arena_ptr(c.a_offset), e_.b.CreateMul(i, e_.i64(c.a_stride)), c.compute);
+        Value* a = c.a_is_transposed
+                       ? panel_of(c, i)
+                       : e_.element_ptr(e_.arena_ptr(c.a_offset), e_.b.CreateMul(i, e_.i64(c.a_stride)), c.compute);
         Value* element = e_.b.CreateAdd(e_.b.CreateMul(i, e_.i64(first.strides[0])), j);
         Value* out = e_.element_ptr(e_.arena_ptr(first.offset), element, DType::f32);
         prefetch_next(c, k, j, i, rows, columns);
@@ -223,7 +261,8 @@ void Program::contract_outer(const Contraction& found) {
       });
     });
   };
-  e_.loop(e_.i64(0), e_.i64(c.k), c.kc, block);
+  // A call without rows still makes one round, of no steps, which writes the zeros.
+  e_.loop(e_.i64(0), c.k == ir::kDynamic ? e_.max_i64(depth_k, e_.i64(1)) : depth_k, c.kc, block);
 }
 
 void Program::prefetch_rows(Value* base, Value* stride_bytes, Value* from, Value* to, int64_t row_bytes) {
@@ -258,7 +297,7 @@ void Program::prefetch_next(const Contraction& c, Value* k, Value* j, Value* i, 
                     e_.b.CreateMul(w.strides[0], e_.i64(bytes_of(view))), from, to, c.kc * bytes_of(view));
     }
   }
-  if (c.kc == c.k) return;  // x is packed whole
+  if (c.kc == c.k || c.a_is_transposed) return;  // x is packed whole, or its rows are long
   const ir::Value* view = c.a->operands[0];
   const ViewRef& x = views_.at(view);
   const int64_t panels = std::max<int64_t>(1, c.block_n / c.nr), row_bytes = c.kc * bytes_of(view);

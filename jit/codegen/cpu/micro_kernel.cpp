@@ -70,6 +70,8 @@ llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const s
                                    : e.b.CreateInBoundsGEP(e.b.getInt8Ty(), a, e.b.CreateMul(a_stride, e.i64(i))));
 
   const int vectors = kernel.nv * kernel.weights;
+  llvm::Type* a_units = e.b.getInt32Ty();
+  if (kernel.a_step > 1) a_units = llvm::ArrayType::get(a_units, static_cast<uint64_t>(kernel.a_step));
   const int64_t panel_bytes = int64_t{kernel.panel_nv ? kernel.panel_nv : vectors} * e.lanes * 4;  // one step of k
   const auto step = [&](Value* k, int64_t u, std::vector<Value*>& acc) {
     Value* b_k =
@@ -78,8 +80,8 @@ llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const s
     for (int v = 0; v < vectors; ++v)
       row.push_back(load_units(e, kernel.compute, byte_ptr(e, b_k, u * panel_bytes + int64_t{v} * e.lanes * 4)));
     for (int i = 0; i < kernel.mr; ++i) {
-      Value* at = e.b.CreateInBoundsGEP(e.b.getInt32Ty(), rows[static_cast<size_t>(i)], k);
-      Value* element = broadcast_unit(e, kernel.compute, byte_ptr(e, at, u * 4));
+      Value* at = e.b.CreateInBoundsGEP(a_units, rows[static_cast<size_t>(i)], k);
+      Value* element = broadcast_unit(e, kernel.compute, byte_ptr(e, at, u * kernel.a_step * 4));
       for (int v = 0; v < vectors; ++v) {
         Value*& sum = acc[static_cast<size_t>(i * vectors + v)];
         sum = multiply_add(e, kernel.compute, sum, element, row[static_cast<size_t>(v)]);

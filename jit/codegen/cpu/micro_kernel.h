@@ -19,11 +19,12 @@ constexpr int64_t elements_per_unit(DType compute) { return compute == DType::bf
 struct OuterKernel {
   int mr, nv;                   ///< rows; vectors of columns of one weight
   int weights = 1;              ///< panels side by side: columns of weight w follow those of weight w - 1
-  int64_t a_stride;             ///< units between rows of a; 0: given in bytes at run time
+  int64_t a_stride;             ///< units between rows of a; 0: given in bytes at run time; 1: a is a panel itself
   int64_t c_stride;             ///< f32 elements between rows of c
   int64_t c_weight_stride = 0;  ///< f32 elements between the c of two weights
   DType compute;
-  int panel_nv = 0;  ///< vectors of one step of the panel; 0: weights * nv
+  int panel_nv = 0;    ///< vectors of one step of the panel; 0: weights * nv
+  int64_t a_step = 1;  ///< units between steps of a
   auto operator<=>(const OuterKernel&) const = default;
 };
 

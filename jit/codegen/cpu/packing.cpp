@@ -10,6 +10,7 @@ using llvm::Value;
 // Copies rows of x into the arena in compute type: columns first_k .. first_k + count_k, zeros up to whole vectors, and
 // rows of zeros up to a multiple of mr.
 void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Value* rows) {
+  if (c.a_is_transposed) return copy_transposed_rows(c, first_k, count_k, rows);
   const ir::Value* view = c.a->operands[0];
   const ViewRef& x = views_.at(view);
   const DType dtype = view->type.dtype;
@@ -47,7 +48,10 @@ void Program::pack_weight(const Contraction& c, size_t which, Value* first_k, Va
                           int64_t panel_offset) {
   const Weight& weight = c.weights[which];
   if (weight.packed) return copy_packed_weight(c, which, first_k, count_k, column, panel_offset);
-  if (weight.transposed) return copy_transposed_weight(c, which, first_k, count_k, column, panel_offset);
+  if (weight.transposed)
+    return copy_columns(*weight.load, c.compute, first_k, count_k, column, c.nr,
+                        e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4),
+                        int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4);
   const ir::Value *view = weight.load->operands[0], *offset = weight.load->operands[1];
   const ViewRef& w = views_.at(view);
   const DType dtype = view->type.dtype;
@@ -97,39 +101,46 @@ void Program::copy_packed_weight(const Contraction& c, size_t which, Value* firs
   });
 }
 
-// Weights [k, n]: rows of nr columns are copied and converted; columns beyond n and the row after an odd last one are
+// A tensor [k, n], as weights may be and both operands of a gradient of weights are: `columns` columns from `column` of
+// the tile on are copied and converted, a step of k at a time. Columns beyond n and the row after an odd last one are
 // zeros.
-void Program::copy_transposed_weight(const Contraction& c, size_t which, Value* first_k, Value* count_k, Value* column,
-                                     int64_t panel_offset) {
-  const ir::Value* view = c.weights[which].load->operands[0];
-  const ViewRef& w = views_.at(view);
-  const DType dtype = view->type.dtype;
-  const int64_t step_bytes = int64_t{c.nr} * static_cast<int64_t>(c.weights.size()) * 4,
-                units = elements_per_unit(c.compute);
-  Value* first_column = e_.b.CreateAdd(scalars_.at(c.weights[which].load->operands[2]), column);
-  Value* panel = e_.arena_ptr(panel_offset + static_cast<int64_t>(which) * c.nr * 4);
-  const auto row = [&](Value* k, Value* j) {
-    Value* first = e_.b.CreateMul(e_.b.CreateAdd(first_k, k), w.strides[0]);
-    return e_.element_ptr(w.base, e_.b.CreateAdd(first, e_.b.CreateAdd(first_column, j)), dtype);
-  };
+void Program::copy_columns(const ir::Op& load, DType compute, Value* first_k, Value* count_k, Value* column,
+                           int64_t columns, Value* panel, int64_t step_bytes) {
+  const ViewRef& view = views_.at(load.operands[0]);
+  const DType dtype = load.operands[0]->type.dtype;
+  const int64_t units = elements_per_unit(compute);
+  Value* first = e_.b.CreateAdd(scalars_.at(load.operands[2]), column);
+  Value* source = e_.element_ptr(view.base, e_.b.CreateAdd(e_.b.CreateMul(first_k, view.strides[0]), first), dtype);
+  std::vector<Value*> masks;  // of the columns that exist
+  for (int64_t j = 0; j < columns; j += e_.lanes) {
+    Value* left = e_.b.CreateSub(view.sizes[1], e_.b.CreateAdd(first, e_.i64(j)));
+    masks.push_back(e_.lanes_below(e_.max_i64(left, e_.i64(0)), e_.lanes));
+  }
+  Value* none = llvm::Constant::getNullValue(masks[0]->getType());
   e_.loop(e_.i64(0), count_k, units, [&](Value* k) {
-    Value* step = e_.b.CreateMul(e_.b.CreateUDiv(k, e_.i64(units)), e_.i64(step_bytes));
-    Value* next = e_.b.CreateAdd(k, e_.i64(1));
-    e_.loop(e_.i64(0), e_.i64(c.nr), e_.lanes, [&](Value* j) {
-      Value* left = e_.max_i64(e_.b.CreateSub(w.sizes[1], e_.b.CreateAdd(first_column, j)), e_.i64(0));
-      Value* mask = e_.lanes_below(left, e_.lanes);
-      Value* value = nullptr;
-      if (units == 1) {
-        value = e_.load_f32(dtype, row(k, j), e_.lanes, mask);
-      } else {
-        Value* next_left = e_.b.CreateSelect(e_.b.CreateICmpSLT(next, count_k), left, e_.i64(0));
-        value = interleave(e_.load(dtype, row(k, j), e_.lanes, mask),
-                           e_.load(dtype, row(next, j), e_.lanes, e_.lanes_below(next_left, e_.lanes)));
-      }
-      Value* address = e_.element_ptr(e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), panel, step), j, DType::f32);
-      e_.b.CreateAlignedStore(value, address, llvm::Align(4));
-    });
+    Value *next = e_.b.CreateAdd(k, e_.i64(1)), *has_next = e_.b.CreateICmpSLT(next, count_k);
+    Value* target = e_.b.CreateMul(e_.b.CreateUDiv(k, e_.i64(units)), e_.i64(step_bytes));
+    target = e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), panel, target);
+    for (size_t v = 0; v < masks.size(); ++v) {
+      Value* j = e_.i64(static_cast<int64_t>(v) * e_.lanes);
+      const auto row = [&](Value* r) {
+        return e_.element_ptr(source, e_.b.CreateAdd(e_.b.CreateMul(r, view.strides[0]), j), dtype);
+      };
+      Value* value = units == 1
+                         ? e_.load_f32(dtype, row(k), e_.lanes, masks[v])
+                         : interleave(e_.load(dtype, row(k), e_.lanes, masks[v]),
+                                      e_.load(dtype, row(next), e_.lanes, e_.b.CreateSelect(has_next, masks[v], none)));
+      e_.b.CreateAlignedStore(value, e_.element_ptr(target, j, DType::f32), llvm::Align(4));
+    }
   });
+}
+
+// Rows that are columns in memory, as panels of mr of them: [panel][unit of k][row]. Nothing is transposed, because the
+// register kernel broadcasts elements of a from any place.
+void Program::copy_transposed_rows(const Contraction& c, Value* first_k, Value* count_k, Value* rows) {
+  const int64_t step_bytes = round_up(c.mr, e_.lanes) * 4;
+  e_.loop(e_.i64(0), rows, c.mr,
+          [&](Value* i) { copy_columns(*c.a, c.compute, first_k, count_k, i, c.mr, panel_of(c, i), step_bytes); });
 }
 
 Value* Program::interleave(Value* even, Value* odd) {

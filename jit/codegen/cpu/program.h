@@ -199,19 +199,22 @@ class Program {
   };
   struct Contraction {
     const ir::Op* loop = nullptr;
-    const ir::Op* a = nullptr;  ///< the load of the rows
+    const ir::Op* a = nullptr;     ///< the load of the rows
+    bool a_is_transposed = false;  ///< the rows are columns in memory: x [k, m]
     std::vector<Weight> weights;
-    int64_t k = 0, block_m = 0, block_n = 0, kc = 0;
+    int64_t k = 0, block_m = 0, block_n = 0, kc = 0;  ///< k: kDynamic where only the call knows it
     int mr = 0, nr = 0;
     DType compute = DType::f32;
     enum class Form { outer, dot, transposed } form = Form::outer;
     bool accumulate = false;             ///< the initial values were copied into c
-    int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes, compute elements
+    int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };
   bool lower_contraction(const ir::Op& loop);
   bool match(const ir::Op& loop, Contraction& found) const;
   bool match_weight(const ir::Value* b, const ir::Op& loop, Contraction& found) const;
   bool is_packed_weight(const ir::Op& reshape) const;
+  bool match_rows(const ir::Op& loop, const Contraction& found) const;
+  llvm::Value* depth(const Contraction& c);
   void choose_schedule(Contraction& c) const;
   int64_t target_registers() const { return e_.target.num_vector_registers - 1; }
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
@@ -236,8 +239,9 @@ class Program {
                    int64_t panel_offset);
   void copy_packed_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k,
                           llvm::Value* column, int64_t panel_offset);
-  void copy_transposed_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k,
-                              llvm::Value* column, int64_t panel_offset);
+  void copy_columns(const ir::Op& load, DType compute, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* column,
+                    int64_t columns, llvm::Value* panel, int64_t step_bytes);
+  void copy_transposed_rows(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
   llvm::Function* transpose_kernel(const TransposeKernel& kernel);
   llvm::Function* outer_kernel(const OuterKernel& kernel);
   llvm::Function* dot_kernel(const DotKernel& kernel);

@@ -216,6 +216,27 @@ TEST_CASE("lowering: products whose tiles reach beyond k, overlap or are packed 
           {}, 1e-4);
 }
 
+TEST_CASE("lowering: products of two operands that lie along k, of a depth that only the call knows",
+          "[jit][codegen]") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int64_t depth : {1, 31, 64, 131}) {
+      KernelBuilder b("weight_gradient");
+      Var y = b.view("y", dtype, {kDynamic, 40}), x = b.view("x", dtype, {kDynamic, 70});
+      Var w = b.view("w", DType::f32, {40, 70});
+      Var row = b.program_id(0) * 32, column = b.program_id(1) * 64;
+      Var sums = b.for_loop(0, b.size(y, 0), 64, {b.full({32, 64}, 0.0)},
+                            [&](Var k, std::vector<Var> c) {
+                              Var left = b.trans(b.load(y, {k, row}, {64, 32}));
+                              return std::vector{b.dot(left, b.load(x, {k, column}, {64, 64}), c[0])};
+                            },
+                            {{"mr", int64_t{6}}, {"nr", int64_t{32}}, {"kc", int64_t{64}}})[0];
+      b.store(w, {row, column}, sums);
+      // Rows of x beyond the end of y are no part of the sum.
+      compare(*b.finish(), {2, 2, 1},
+              {{dtype, {depth, 40}}, {dtype, {depth + 3, 70}}, {DType::f32, {40, 70}, 0, 0, true}}, {}, 1e-3);
+    }
+}
+
 TEST_CASE("lowering: a residual that is updated in place is read before it is written", "[jit][codegen]") {
   KernelBuilder b("add_norm");
   Var x = b.view("x", DType::f32, {kDynamic, 40}), r = b.view("r", DType::f32, {kDynamic, 40});
