@@ -6,6 +6,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
+#include "kernels/linear_wgrad.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/seqpar/collectives.h"
@@ -18,6 +19,7 @@ namespace seqtile::kernels {
 autotune::Registry make_registry() {
   autotune::Registry registry;
   registry.add(linear());
+  registry.add(linear_wgrad());
   registry.add(attention_forward());
   registry.add(rms_norm());
   registry.add(layer_norm());
