@@ -197,8 +197,9 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
   } else {
     // A part of the grid may have reached only one of several outputs.
     const auto any_written = [&](int64_t row) {
-      return std::any_of(outputs_.begin(), outputs_.end(),
-                         [&](size_t i) { return has_written(problem.tensors[i], row); });
+      return std::any_of(outputs_.begin(), outputs_.end(), [&](size_t i) {
+        return row < problem.tensors[i].sizes[0] && has_written(problem.tensors[i], row);
+      });
     };
     std::vector<int64_t> written;
     for (int64_t row = 0; row < rows; ++row)
@@ -207,6 +208,8 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
     candidates = {written.back(), written.front(), written[written.size() / 2], written[written.size() / 3]};
   }
   std::set<int64_t> chosen;
+  // An output of few rows, a sum over the length, is looked at every time.
+  if (whole && problem.tensors[outputs_.back()].sizes[0] < rows) chosen.insert(0);
   for (const int64_t row : candidates)
     if (static_cast<int64_t>(chosen.size()) < budget) chosen.insert(row);
   return {chosen.begin(), chosen.end()};
@@ -222,7 +225,8 @@ void Checker::add_reference(const Problem& problem, ReferenceRows& known, const 
   SEQTILE_ASSERT(results.size() == outputs_.size());
   for (size_t r = 0; r < missing.size(); ++r)
     for (size_t o = 0; o < outputs_.size(); ++o) {
-      const auto count = row_elements(problem.tensors[outputs_[o]]);
+      const Tensor& tensor = problem.tensors[outputs_[o]];
+      const auto count = missing[r] < tensor.sizes[0] ? row_elements(tensor) : 0;
       const auto begin = results[o].begin() + static_cast<int64_t>(r) * count;
       known[missing[r]].emplace_back(begin, begin + count);
     }
@@ -245,6 +249,7 @@ Verdict Checker::compare(const Problem& problem, ReferenceRows& known, const std
   for (const int64_t row : rows) {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Tensor& tensor = problem.tensors[outputs_[o]];
+      if (row >= tensor.sizes[0]) continue;
       const std::vector<double>& want = known[row][o];
       double squares = 0;
       for (const double w : want) squares += std::isfinite(w) ? w * w : 0;

@@ -44,7 +44,7 @@ class GuardedCall {
   /// Errors: internal when the schema has no such argument.
   const Tensor& tensor(const std::string& name) const;
   void poison_outputs();
-  /// All rows of the outputs where there are at most `most`, else both ends and some in between.
+  /// All rows of the longest output where there are at most `most`, else both ends and some in between.
   std::vector<int64_t> sample_rows(int64_t most) const;
   /// References for `rows`, as OpDef::reference gives them.
   std::vector<std::vector<double>> want(std::span<const int64_t> rows) const;
