@@ -8,10 +8,12 @@
 #include "kernels/linear.h"
 #include "kernels/linear_wgrad.h"
 #include "kernels/rms_norm.h"
+#include "kernels/rms_norm_backward.h"
 #include "kernels/rope.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
+#include "kernels/silu_and_mul_backward.h"
 #include "kernels/softmax.h"
 
 namespace seqtile::kernels {
@@ -22,9 +24,11 @@ autotune::Registry make_registry() {
   registry.add(linear_wgrad());
   registry.add(attention_forward());
   registry.add(rms_norm());
+  registry.add(rms_norm_backward());
   registry.add(layer_norm());
   registry.add(rope());
   registry.add(silu_and_mul());
+  registry.add(silu_and_mul_backward());
   registry.add(softmax());
   registry.add(embedding());
   registry.add(seqpar::fused_allgather_and_linear());

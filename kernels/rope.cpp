@@ -31,6 +31,7 @@ struct Shape {
         head_dim(w.fields.get_int("head_dim")),
         rotary_dim(w.fields.get_int("rotary_dim")),
         interleaved(w.fields.get_string("style") == "interleaved"),
+        inverse(w.fields.get_int("inverse") != 0),
         llama3(w.fields.get_string("scaling") == "llama3"),
         theta(w.fields.get_double("theta", 0)),
         factor(w.fields.get_double("factor", 1)),
@@ -38,7 +39,7 @@ struct Shape {
         high(w.fields.get_double("high_freq_factor", 4)),
         old_length(static_cast<double>(w.fields.get_int("original_max_position"))) {}
   int64_t heads, kv_heads, head_dim, rotary_dim;
-  bool interleaved, llama3;
+  bool interleaved, inverse, llama3;
   double theta, factor, low, high, old_length;
 };
 
@@ -51,6 +52,7 @@ Workload normalize(const Workload& given) {
   if (rotary_dim % 2) reader.refuse("rotary_dim", "must be even: elements are rotated in pairs");
   reader.number("theta", 10000, 1, 1e12);
   reader.choice("style", {"half", "interleaved"});
+  reader.flag("inverse");
   reader.choice("scaling", {"none", "llama3"});
   reader.number("factor", 8, 1, 1e6);
   const double low = reader.number("low_freq_factor", 1, 1e-6, 1e6);
@@ -117,6 +119,7 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var position = b.cast(b.load(positions, {row}, {rows}), DType::f32);
   Var angle = across(b, position, rows, pairs) * down(b, frequencies(b, s), rows, pairs);
   Var cosine = b.unary(ir::OpKind::cos, angle), sine = b.unary(ir::OpKind::sin, angle);
+  if (s.inverse) sine = -sine;
   rotate(b, s, q, q_out, s.heads, row, cosine, sine);
   rotate(b, s, k, k_out, s.kv_heads, row, cosine, sine);
 }
@@ -145,7 +148,7 @@ std::vector<double> rotated_row(const Shape& s, const Tensor& x, int64_t row, do
     for (int64_t pair = 0; pair < pairs; ++pair) {
       double& first = values[head * s.head_dim + (s.interleaved ? 2 * pair : pair)];
       double& second = values[head * s.head_dim + (s.interleaved ? 2 * pair + 1 : pair + pairs)];
-      const double angle = position * frequency(s, pair), a = first, b = second;
+      const double angle = position * frequency(s, pair) * (s.inverse ? -1 : 1), a = first, b = second;
       first = a * std::cos(angle) - b * std::sin(angle);
       second = b * std::cos(angle) + a * std::sin(angle);
     }
@@ -181,6 +184,7 @@ Workload Rope::workload() const {
            {"rotary_dim", rotary_dim ? rotary_dim : head_dim},
            {"theta", theta},
            {"style", style},
+           {"inverse", int64_t{inverse}},
            {"scaling", scaling},
            {"factor", factor},
            {"low_freq_factor", low_freq_factor},

@@ -13,6 +13,7 @@ struct Rope {
   int64_t rotary_dim = 0;  ///< 0: head_dim
   double theta = 10000;
   std::string style = "half";    ///< pair i is (i, i + rotary_dim / 2): "half"; (2 i, 2 i + 1): "interleaved"
+  bool inverse = false;          ///< by the opposite angles: the gradient of the input from that of the output
   std::string scaling = "none";  ///< "none" | "llama3"; the four fields below belong to "llama3"
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
   int64_t original_max_position = 8192;

@@ -26,6 +26,13 @@ TEST_CASE("rms_norm: every dtype and length, with and without residual", "[kerne
               {"rms_norm", {{"n", int64_t{2304}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}, {"eps", 1e-6}}}});
 }
 
+TEST_CASE("rms_norm_backward: every dtype and length, with and without residual", "[kernels][sweep]") {
+  check_rows(
+      {"rms_norm_backward", {{"n", int64_t{37}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}}},
+      {{"rms_norm_backward", {{"n", int64_t{576}}}},
+       {"rms_norm_backward", {{"n", int64_t{897}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}, {"eps", 1e-6}}}});
+}
+
 TEST_CASE("layer_norm: every dtype and length, with and without bias", "[kernels][sweep]") {
   check_rows({"layer_norm", {{"n", int64_t{37}}}},
              {{"layer_norm", {{"n", int64_t{576}}}}, {"layer_norm", {{"n", int64_t{897}}, {"bias", int64_t{0}}}}});
@@ -41,6 +48,11 @@ TEST_CASE("silu_and_mul: every dtype and length", "[kernels][sweep]") {
              {{"silu_and_mul", {{"n", int64_t{896}}}}, {"silu_and_mul", {{"n", int64_t{1537}}}}});
 }
 
+TEST_CASE("silu_and_mul_backward: every dtype and length", "[kernels][sweep]") {
+  check_rows({"silu_and_mul_backward", {{"n", int64_t{37}}}},
+             {{"silu_and_mul_backward", {{"n", int64_t{896}}}}, {"silu_and_mul_backward", {{"n", int64_t{1537}}}}});
+}
+
 TEST_CASE("embedding: every dtype and length, scaled or not", "[kernels][sweep]") {
   check_rows({"embedding", {{"vocab", int64_t{11}}, {"n", int64_t{37}}, {"scale", 3.0}}},
              {{"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{576}}}},
@@ -49,7 +61,8 @@ TEST_CASE("embedding: every dtype and length, scaled or not", "[kernels][sweep]"
 
 TEST_CASE("rope: half and interleaved, whole and partial, plain and scaled", "[kernels][sweep]") {
   const autotune::Fields nine_heads{{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}};
-  autotune::Fields interleaved = nine_heads, scaled = nine_heads;
+  autotune::Fields interleaved = nine_heads, scaled = nine_heads, inverse = nine_heads;
+  inverse.set("inverse", int64_t{1});
   interleaved.set("style", std::string("interleaved"));
   scaled.set("scaling", std::string("llama3"));
   scaled.set("theta", 500000.0);
@@ -62,7 +75,7 @@ TEST_CASE("rope: half and interleaved, whole and partial, plain and scaled", "[k
                {"head_dim", int64_t{10}},
                {"rotary_dim", int64_t{6}},
                {"scaling", std::string("llama3")}}},
-             {{"rope", nine_heads}, {"rope", interleaved}, {"rope", scaled}, {"rope", partial}});
+             {{"rope", nine_heads}, {"rope", interleaved}, {"rope", scaled}, {"rope", partial}, {"rope", inverse}});
 }
 
 }  // namespace seqtile::testing

@@ -31,6 +31,11 @@ void check_rms_norm(const Check& check) {
   check({"rms_norm", {{"n", int64_t{2304}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}}}, kFewLengths);
 }
 
+void check_rms_norm_backward(const Check& check) {
+  check({"rms_norm_backward", {{"n", int64_t{576}}}}, {1, 7, 65, 300});
+  check({"rms_norm_backward", {{"n", int64_t{897}}, {"residual", int64_t{1}}, {"weight_offset", 1.0}}}, {1, 65});
+}
+
 void check_layer_norm(const Check& check) {
   check({"layer_norm", {{"n", int64_t{576}}}}, kTestLengths);
   check({"layer_norm", {{"n", int64_t{897}}, {"bias", int64_t{0}}}}, kFewLengths);
@@ -46,6 +51,11 @@ void check_silu_and_mul(const Check& check) {
   check({"silu_and_mul", {{"n", int64_t{1537}}}}, kFewLengths);
 }
 
+void check_silu_and_mul_backward(const Check& check) {
+  check({"silu_and_mul_backward", {{"n", int64_t{576}}}}, kFewLengths);
+  check({"silu_and_mul_backward", {{"n", int64_t{1537}}}}, {1, 65});
+}
+
 void check_embedding(const Check& check) {
   check({"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{576}}}}, kTestLengths);
   check({"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{901}}, {"scale", 3.0}}}, kFewLengths);
@@ -53,13 +63,15 @@ void check_embedding(const Check& check) {
 
 void check_rope(const Check& check) {
   Fields half{{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}};
-  Fields interleaved = half, scaled = half;
+  Fields interleaved = half, scaled = half, inverse = half;
+  inverse.set("inverse", int64_t{1});
   interleaved.set("style", std::string("interleaved"));
   scaled.set("scaling", std::string("llama3"));
   scaled.set("original_max_position", int64_t{256});
   check({"rope", half}, kTestLengths);
   check({"rope", interleaved}, kFewLengths);
   check({"rope", scaled}, kFewLengths);
+  check({"rope", inverse}, {7});
   check({"rope",
          {{"heads", int64_t{4}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{96}}, {"rotary_dim", int64_t{72}}}},
         kFewLengths);
@@ -107,6 +119,8 @@ void check_attention_variants(const Check& check) {
 }  // namespace
 
 TEST_CASE("simulated: rms_norm, with and without residual", "[kernels][sim][sweep]") { check_rms_norm(simulated); }
+TEST_CASE("simulated: rms_norm_backward", "[kernels][sim][sweep]") { check_rms_norm_backward(simulated); }
+TEST_CASE("simulated: silu_and_mul_backward", "[kernels][sim][sweep]") { check_silu_and_mul_backward(simulated); }
 TEST_CASE("simulated: layer_norm, with and without bias", "[kernels][sim][sweep]") { check_layer_norm(simulated); }
 TEST_CASE("simulated: softmax", "[kernels][sim][sweep]") { check_softmax(simulated); }
 TEST_CASE("simulated: silu_and_mul", "[kernels][sim][sweep]") { check_silu_and_mul(simulated); }
@@ -133,7 +147,8 @@ TEST_CASE("gpu: every kernel agrees with the reference", "[kernels][gpu]") {
   };
   for (const auto group :
        {check_rms_norm, check_layer_norm, check_softmax, check_silu_and_mul, check_embedding, check_rope, check_linear,
-        check_fused_linear, check_prefill, check_extend, check_decode, check_attention_variants})
+        check_fused_linear, check_rms_norm_backward, check_silu_and_mul_backward, check_prefill, check_extend,
+        check_decode, check_attention_variants})
     group(on_gpu);
 }
 

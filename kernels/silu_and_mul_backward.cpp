@@ -1,0 +1,89 @@
+// kernels/silu_and_mul_backward.cpp -- see silu_and_mul_backward.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/silu_and_mul_backward.h"
+
+#include <cmath>
+
+#include "kernels/row_kernel.h"
+#include "kernels/tensor_values.h"
+#include "kernels/tolerance.h"
+#include "kernels/workload_reader.h"
+
+namespace seqtile::kernels {
+
+using autotune::ArgRole;
+using autotune::Config;
+using autotune::Problem;
+using autotune::Schema;
+using autotune::Workload;
+
+namespace {
+
+Workload normalize(const Workload& given) {
+  WorkloadReader reader(given);
+  reader.required("n", 1, kMaxFeatures / 2);
+  return reader.finish();
+}
+
+Schema schema(const Workload& w) {
+  const int64_t n = w.fields.get_int("n");
+  Schema schema;
+  schema.args.push_back({"dy", ArgRole::input, w.dtype, {"length", n}});
+  schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", 2 * n}});
+  schema.args.push_back({"dx", ArgRole::output, w.dtype, {"length", 2 * n}});
+  return schema;
+}
+
+void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
+  const int64_t n = w.fields.get_int("n"), rows = config.get_int("rows");
+  Var gradient = b.view("dy", w.dtype, {kDynamic, n}), x = b.view("x", w.dtype, {kDynamic, 2 * n});
+  Var dx = b.view("dx", w.dtype, {kDynamic, 2 * n});
+
+  Var row = b.program_id(0) * rows;
+  Var dy = to_f32(b, b.load(gradient, {row, 0}, {rows, n}));
+  Var gate = to_f32(b, b.load(x, {row, 0}, {rows, n}));
+  Var up = to_f32(b, b.load(x, {row, n}, {rows, n}));
+  Var s = b.sigmoid(gate), slope = s * (1.0 + gate * (1.0 - s));
+  b.store(dx, {row, 0}, to_storage(b, dy * up * slope, w.dtype));
+  b.store(dx, {row, n}, to_storage(b, dy * gate * s, w.dtype));
+}
+
+autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
+  const double elements = static_cast<double>(symbols[0] * w.fields.get_int("n"));
+  const double bytes = elements * static_cast<double>(dtype_bytes(w.dtype));
+  return {18 * elements, 3 * bytes, 2 * bytes};
+}
+
+void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+  outputs.assign(1, {});
+  for (const int64_t row : rows) {
+    const std::vector<double> dy = read_row(p.tensors[0], row), x = read_row(p.tensors[1], row);
+    const size_t n = dy.size();
+    std::vector<double> dgate, dup;
+    for (size_t i = 0; i < n; ++i) {
+      const double gate = x[i], s = 1 / (1 + std::exp(-gate));
+      dgate.push_back(dy[i] * x[n + i] * s * (1 + gate * (1 - s)));
+      dup.push_back(dy[i] * gate * s);
+    }
+    outputs[0].insert(outputs[0].end(), dgate.begin(), dgate.end());
+    outputs[0].insert(outputs[0].end(), dup.begin(), dup.end());
+  }
+}
+
+}  // namespace
+
+autotune::OpDef silu_and_mul_backward() {
+  autotune::OpDef op;
+  op.name = "silu_and_mul_backward";
+  op.summary = "gradients of both halves of silu(left half) * right half";
+  op.normalize = normalize;
+  op.schema = schema;
+  define_row_kernel(
+      op, [](const Workload& w) { return w.fields.get_int("n") * 3; }, cost);
+  op.build = build;
+  op.reference = reference;
+  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };
+  return op;
+}
+
+}  // namespace seqtile::kernels
