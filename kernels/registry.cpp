@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/registry.h"
 
+#include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
@@ -23,6 +24,7 @@ autotune::Registry make_registry() {
   registry.add(linear());
   registry.add(linear_wgrad());
   registry.add(attention_forward());
+  registry.add(attention_backward());
   registry.add(rms_norm());
   registry.add(rms_norm_backward());
   registry.add(layer_norm());

@@ -80,6 +80,7 @@ std::vector<Golden> goldens() {
        linear_config("outer", 6, 32)},
       {"attention_extend", {"attention_forward", prefill}, DType::bf16, {{"block_m", i(32)}, {"block_n", i(64)}}},
       {"attention_decode", {"attention_forward", decode}, DType::f32, {{"splits", i(4)}, {"block_n", i(64)}}},
+      {"attention_backward", {"attention_backward", heads}, DType::bf16, {{"block", i(32)}, {"block_n", i(64)}}},
       {"rms_norm", {"rms_norm", {{"n", i(576)}, {"residual", i(1)}, {"weight_offset", 1.0}}}, DType::bf16, rows},
       {"rms_norm_backward",
        {"rms_norm_backward", {{"n", i(576)}, {"residual", i(1)}}},

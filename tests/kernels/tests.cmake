@@ -1,7 +1,7 @@
 # tests/kernels/tests.cmake
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(kernels
-  kernels/attention_test.cpp kernels/golden_test.cpp kernels/gpu_code_test.cpp kernels/gpu_text_test.cpp
+  kernels/attention_backward_test.cpp kernels/attention_test.cpp kernels/golden_test.cpp kernels/gpu_code_test.cpp kernels/gpu_text_test.cpp
   kernels/gpu_test.cpp kernels/graph_test.cpp
   kernels/linear_test.cpp kernels/linear_wgrad_test.cpp kernels/model_test.cpp kernels/model_ranks_test.cpp kernels/spill_test.cpp
   kernels/seqpar/collectives_test.cpp kernels/seqpar/fused_cases_test.cpp kernels/seqpar/fused_engine_test.cpp

@@ -1,0 +1,149 @@
+// tests/kernels/attention_backward_test.cpp -- gradients of attention against their reference, and that against slopes.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/tensor_values.h"
+#include "tests/support/guarded_call.h"
+#include "tests/support/kernel_cases.h"
+
+namespace seqtile::testing {
+namespace {
+
+using kernels::read_element;
+using kernels::write_element;
+
+const DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+KernelCase backward(int64_t heads, int64_t kv_heads, int64_t head_dim, bool causal = true) {
+  return {"attention_backward",
+          {{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"causal", int64_t{causal}}}};
+}
+
+void write_index(const GuardedCall& call, const std::string& name, std::initializer_list<int64_t> values) {
+  int64_t i = 0;
+  for (const int64_t value : values) write_element(call.tensor(name), i++, static_cast<double>(value));
+}
+
+/// Three sequences of different lengths, keys in another order than queries, more keys than queries or fewer.
+void check_batch(const KernelCase& test_case, const Target& target, Backend backend) {
+  const autotune::OpDef& op = library_op("attention_backward");
+  const auto workload = normalized(test_case, DType::f32);
+  constexpr int64_t kLength = 40, kTokens = 5 + 1 + 33, kKvTokens = 40 + 1 + 20;
+  GuardedCall call(op, workload, {kLength, kTokens, kKvTokens, 3}, 5);
+  write_index(call, "q_start", {0, 5, 6, kTokens});
+  write_index(call, "kv_start", {1, 0, 41});
+  write_index(call, "kv_len", {40, 1, 20});
+  if (test_case.fields.get_int(
+          "causal")) {  // as the forward pass leaves them: the last sequence's first queries see nothing
+    const Tensor& lse = call.tensor("lse");
+    for (int64_t token = 6; token < 6 + 33 - 20; ++token)
+      for (int64_t head = 0; head < lse.sizes[1]; ++head)
+        write_element(lse, token * lse.strides[0] + head, -std::numeric_limits<double>::infinity());
+  }
+  const auto rows = call.sample_rows(1000);
+  const auto want = call.want(rows);
+  const auto device = make_cpu_device(2);
+  for (const auto& config : diverse_configs(op, workload, kLength, target, 4)) {
+    INFO(workload.json() << " " << target.name << " " << config.json());
+    KernelRunner runner(op, workload, config, target, backend, *device);
+    call.poison_outputs();
+    runner.run(call.problem());
+    REQUIRE(call.check(rows, want) == "");
+  }
+}
+
+/// The sum of out dout over one call of the forward pass's reference.
+double forward_sum(const GuardedCall& forward, const Tensor& dout) {
+  const auto rows = forward.sample_rows(1000);
+  const std::vector<double> out = forward.want(rows)[0];
+  double sum = 0;
+  size_t e = 0;
+  for (const int64_t row : rows)
+    for (const double gradient : kernels::read_row(dout, row)) sum += out[e++] * gradient;
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("attention_backward: the reference's gradients are the forward pass's slopes", "[kernels]") {
+  const autotune::OpDef &forward_op = library_op("attention_forward"), &op = library_op("attention_backward");
+  for (const bool causal : {true, false}) {
+    const KernelCase test_case = backward(4, 2, 8, causal);
+    GuardedCall forward(forward_op, normalized({"attention_forward", test_case.fields}, DType::f32), {6, 6, 6, 1}, 3);
+    GuardedCall call(op, normalized(test_case, DType::f32), {6, 6, 6, 1}, 4);
+    const auto copy = [](const Tensor& to, const std::vector<double>& values) {
+      size_t e = 0;
+      for_each_row(to, [&](std::byte* row, size_t bytes) {
+        for (size_t at = 0; at < bytes; at += 4)
+          reinterpret_cast<float*>(row + at)[0] = static_cast<float>(values[e++]);
+      });
+    };
+    const auto all = forward.sample_rows(1000);
+    const auto results = forward.want(all);
+    copy(call.tensor("out"), results[0]);
+    copy(call.tensor("lse"), results[1]);
+    for (const char* name : {"q", "k", "v"}) {
+      std::vector<double> values;
+      for (const int64_t row : all)
+        for (const double value : kernels::read_row(forward.tensor(name), row)) values.push_back(value);
+      copy(call.tensor(name), values);
+    }
+    const auto gradients = call.want(all);
+    size_t output = 0;
+    for (const char* name : {"q", "k", "v"}) {
+      const Tensor& tensor = forward.tensor(name);
+      const std::vector<double>& gradient = gradients[output++];
+      for (const int64_t row : {0, 3, 5})
+        for (int64_t d = 0; d < tensor.sizes[2]; d += 3) {
+          constexpr double kStep = 0x1p-8;
+          const int64_t at = row * tensor.strides[0] + tensor.strides[1] + d;  // of head 1
+          const double middle = read_element(tensor, at);
+          write_element(tensor, at, middle + kStep);
+          const double up = forward_sum(forward, call.tensor("dout"));
+          write_element(tensor, at, middle - kStep);
+          const double down = forward_sum(forward, call.tensor("dout"));
+          write_element(tensor, at, middle);
+          INFO(name << " row " << row << " element " << d);
+          const auto place = static_cast<size_t>(row * tensor.sizes[1] * tensor.sizes[2] + tensor.sizes[2] + d);
+          CHECK(gradient[place] == Approx((up - down) / (2 * kStep)).margin(1e-4));
+        }
+    }
+  }
+}
+
+TEST_CASE("attention_backward: interpreted, causal or not, with groups", "[kernels]") {
+  for (const DType dtype : kDTypes) {
+    check_interpreted(backward(4, 2, 8), dtype, {1, 5, 33});
+    check_interpreted(backward(2, 2, 16, false), dtype, {1, 19});
+  }
+}
+
+TEST_CASE("attention_backward: a batch of different lengths, also with fewer keys than queries", "[kernels]") {
+  check_batch(backward(2, 1, 8), cpu_target("avx512"), Backend::interpreter);
+  for (const Target& target : executable_targets())
+    for (const bool causal : {true, false}) check_batch(backward(4, 2, 32, causal), target, Backend::compiled);
+}
+
+TEST_CASE("attention_backward: every dtype and length at nine heads with three key heads", "[kernels][sweep]") {
+  for (const DType dtype : kDTypes) check_compiled(backward(9, 3, 64), dtype, {1, 2, 7, 16, 17, 64, 65, 127, 257});
+}
+
+TEST_CASE("attention_backward: head dimensions, no mask", "[kernels][sweep]") {
+  for (const DType dtype : kDTypes) {
+    check_compiled(backward(2, 1, 96, false), dtype, {1, 17, 65});
+    check_compiled(backward(2, 2, 128), dtype, {3, 63, 127});
+  }
+}
+
+TEST_CASE("attention_backward: on simulated GPUs", "[kernels][sim][sweep]") {
+  for (const DType dtype : kDTypes) {
+    check_simulated(backward(4, 2, 64), dtype, {1, 17, 65});
+    check_simulated(backward(2, 1, 32, false), dtype, {1, 33});
+    check_simulated(backward(2, 1, 128), dtype, {7, 70});
+  }
+}
+
+}  // namespace seqtile::testing
