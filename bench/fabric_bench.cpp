@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using kernels::seqpar::AllGather;
 
-constexpr int kRanks = 8, kCalls = 4000;
+constexpr int kRanks = 8, kCalls = 4000, kWarmUps = 400;
 constexpr int64_t kColumns = 64;
 
 Result with_quantiles(std::string implementation, std::vector<double> seconds) {
@@ -35,7 +35,7 @@ Result with_quantiles(std::string implementation, std::vector<double> seconds) {
 }
 
 std::vector<double> timed_calls(const std::function<void()>& call) {
-  for (int i = 0; i < kCalls / 10; ++i) call();
+  for (int i = 0; i < kWarmUps; ++i) call();
   std::vector<double> seconds;
   for (int i = 0; i < kCalls; ++i) {
     const auto start = Clock::now();
@@ -65,7 +65,7 @@ void on_ranks(const std::function<void(Fabric&)>& body) {
 class EmptyCall {
  public:
   EmptyCall(const Environment& environment, Fabric& fabric, bool waits) {
-    const AllGather op{.world_size = kRanks, .n = kColumns};
+    const AllGather op{{.world_size = kRanks, .n = kColumns}};
     EngineOptions options;
     options.threads = 1;
     options.cache = environment.options().cache;
@@ -79,7 +79,9 @@ class EmptyCall {
     x_ = y_ = make_tensor(&place_, DType::f32, {0, kColumns});
   }
   void operator()() const { (*handle_)({x_, y_}, 0); }
-  void check() const {
+  /// Errors: aborted, or internal where not every call was a launch.
+  void check(uint64_t calls) const {
+    if (channel_->epoch() != calls) throw Error(ErrorCode::internal, fmt::format("{} launches", channel_->epoch()));
     if (const auto record = channel_->abort_record()) throw Error(ErrorCode::aborted, record->text());
   }
 
@@ -98,7 +100,10 @@ Result measure_call(const Environment& environment) {
   on_ranks([&](Fabric& fabric) {
     const EmptyCall call(environment, fabric, false);
     measured.arrive_and_wait();
-    if (fabric.rank() == 0) seconds = timed_calls([&] { call(); });
+    if (fabric.rank() == 0) {
+      seconds = timed_calls([&] { call(); });
+      call.check(kWarmUps + kCalls);
+    }
     measured.arrive_and_wait();
   });
   return with_quantiles("seqtile", std::move(seconds));
@@ -110,7 +115,7 @@ Result measure_barrier(const Environment& environment) {
   on_ranks([&](Fabric& fabric) {
     const EmptyCall call(environment, fabric, true);
     auto of_rank = timed_calls([&] { call(); });
-    call.check();
+    call.check(kWarmUps + kCalls);
     if (fabric.rank() == 0) seconds = std::move(of_rank);
     fabric.all_gather("");
   });

@@ -5,6 +5,10 @@ set(seqtile_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/seqtile)
 
 install(TARGETS seqtile EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET seqtile_mpi)
+  install(TARGETS seqtile_mpi EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES jit/mpi_fabric.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/jit)
+endif()
 install(TARGETS seqtile_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET seqtile_bench)
   # `seqtile bench` starts it from its own folder, where it finds the script that runs PyTorch. It may not be built.

@@ -109,11 +109,13 @@ int run(const Session& session, const TimelineOptions& given) {
   const autotune::Workload workload = workload_of(session.registry, options, 1);
   const int64_t length = parse_length("--length", options.length);
   const auto events = run_ranks(session, options, workload, length);
-  write_file("--output", options.out, chrome_trace(events));
+  const bool is_picture = options.out.ends_with(".svg");
+  write_file("--output", options.out, is_picture ? timeline_svg(events) : chrome_trace(events));
   size_t count = 0;
   for (const auto& rank : events) count += rank.size();
-  print_line(fmt::format("{}: {} of {} ranks; https://ui.perfetto.dev opens it", options.out,
-                         format_counted(static_cast<int64_t>(count), "event"), options.ranks));
+  print_line(fmt::format("{}: {} of {} ranks; {} opens it", options.out,
+                         format_counted(static_cast<int64_t>(count), "event"), options.ranks,
+                         is_picture ? "a browser" : "https://ui.perfetto.dev"));
   if (options.json)
     print_json({{"operation", options.operation},
                 {"ranks", options.ranks},
@@ -148,7 +150,7 @@ void add_trace(CLI::App& app, Session& session) {
   command.add_option("--calls", options->calls, "How many calls (default: 3)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
-  command.add_option("-o,--output", options->out, "The file (default: trace.json)")->type_name("FILE");
+  command.add_option("-o,--output", options->out, "The file (default: trace.json); .svg: a picture")->type_name("FILE");
 }
 
 }  // namespace seqtile::cli

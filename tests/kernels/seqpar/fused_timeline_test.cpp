@@ -165,12 +165,31 @@ void check_trace(const std::vector<Events>& events) {
   CHECK(items["f"] >= to_peers);  // each of these ends a wait
 }
 
+/// A rectangle for each span, and a line for each flag that ends a wait.
+void check_picture(const std::vector<Events>& events) {
+  const std::string picture = timeline_svg(events);
+  const auto count = [&](const std::string& text) {
+    size_t found = 0;
+    for (size_t at = picture.find(text); at != std::string::npos; at = picture.find(text, at + 1)) ++found;
+    return found;
+  };
+  size_t spans = 0;
+  for (const Events& rank : events)
+    for (const TimelineEvent& e : rank) spans += e.kind == timeline::begin || e.kind == timeline::arrive;
+  CHECK(count("<title>rank ") == spans);
+  CHECK(count("<title>rank 1, epoch 1, program 0: push") == 1);
+  CHECK(count("stroke=\"#303030\"") >= 2 * kLengths.size());
+  CHECK(picture.find("nan") == std::string::npos);
+  CHECK(picture.ends_with("</svg>\n"));
+}
+
 void check_timeline(std::vector<std::unique_ptr<Fabric>> fabrics) {
   const std::vector<Events> events = run_ranks(std::move(fabrics), 100000);
   for (const Events& rank : events) check_order(rank);
   check_flags(events[0], events[1], 0, 1);
   check_flags(events[1], events[0], 1, 0);
   check_trace(events);
+  check_picture(events);
 }
 
 }  // namespace
