@@ -31,13 +31,13 @@ KernelBinary compile_for_gpu(const ir::Function& function, const Target& target,
 
 }  // namespace
 
-KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump) {
+KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump, Sanitizer sanitizer) {
   if (dump) dump("tile", ir::print(function));
   ir::verify(function);
   if (target.is_gpu()) return compile_for_gpu(function, target, dump);
   llvm::LLVMContext context;
   const cpu::LoweredModule lowered = cpu::lower(function, target, context);
-  KernelBinary binary = cpu::emit_blob(*lowered.module, target, dump);
+  KernelBinary binary = cpu::emit_blob(*lowered.module, target, dump, sanitizer);
   binary.arena_bytes = lowered.arena_bytes;
   binary.num_slots = static_cast<uint32_t>(ir::num_slots(function));
   return binary;

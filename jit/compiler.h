@@ -14,11 +14,16 @@ namespace seqtile {
 /// function asks for nothing.
 using StageDump = std::function<void(std::string_view stage, std::string_view text)>;
 
+/// Which sanitizer of this process watches what generated code for CPUs does; for tests.
+enum class Sanitizer : uint8_t { none, thread, address };
+
 /// Compiles `function` (verified first) for `target`. Thread-safe: each call has its own LLVM context.
 /// For GPUs the result is a cubin where `target` names its architecture and ptxas knows it, else PTX.
 /// Errors: compile_failed, naming the operation that has no lowering, the external symbol that is left or the complaint
-/// of ptxas; unsupported where a cubin is asked for and there is no ptxas.
-KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump = {});
+/// of ptxas; unsupported where a cubin is asked for and there is no ptxas. A binary for a sanitizer holds addresses of
+/// this process and must not be stored; unsupported where the process has no such sanitizer.
+KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump = {},
+                     Sanitizer sanitizer = Sanitizer::none);
 
 /// Whether this build's LLVM generates code for `target`; AArch64 is left out where LLVM is linked statically.
 bool can_compile_for(const Target& target);

@@ -17,8 +17,9 @@ seqtile_test(jit
   jit/compiler_test.cpp jit/counted_launch_test.cpp jit/device_profile_test.cpp jit/device_test.cpp
   jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
 
-# What threads share; a program of its own, since a thread sanitizer is asked about little else here.
-seqtile_test(threads jit/fabric/fabric_test.cpp jit/runtime/cpu/executor_test.cpp support/ranks.cpp)
+# What threads and ranks share; a program of its own, since a thread sanitizer is asked about little else here.
+seqtile_test(threads jit/fabric/fabric_test.cpp jit/runtime/cpu/executor_test.cpp support/ranks.cpp
+  kernels/seqpar/sanitized_test.cpp support/rank_run.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)

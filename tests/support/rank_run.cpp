@@ -238,13 +238,26 @@ RankOutcome run_processes(const KernelBinary& binary, const RankOptions& options
   return outcome;
 }
 
+#if defined(__SANITIZE_THREAD__)
+constexpr Sanitizer kSanitizer = Sanitizer::thread;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr Sanitizer kSanitizer = Sanitizer::address;
+#else
+constexpr Sanitizer kSanitizer = Sanitizer::none;
+#endif
+
 }  // namespace
+
+Target target_of(const RankOptions& options) {
+  if (options.device.starts_with("sim:")) return gpu_target(options.device.substr(4));
+  return kSanitizer == Sanitizer::none ? host_target() : cpu_target("generic");
+}
 
 RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
                       const std::vector<std::vector<RankCall>>& calls) {
   const bool is_simulated = options.device.starts_with("sim:");
   const std::string target = is_simulated ? options.device.substr(4) : "";
-  KernelBinary binary = compile(function, is_simulated ? gpu_target(target) : host_target());
+  KernelBinary binary = compile(function, target_of(options), {}, is_simulated ? Sanitizer::none : kSanitizer);
   if (is_simulated && options.edit_ptx) {
     const std::string text = options.edit_ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
     const auto* bytes = reinterpret_cast<const std::byte*>(text.data());

@@ -13,6 +13,7 @@
 #include "jit/channel.h"
 #include "jit/ir/function.h"
 #include "jit/kernel.h"
+#include "jit/target.h"
 
 namespace seqtile::testing {
 
@@ -40,6 +41,10 @@ struct RankOutcome {
   std::vector<std::string> errors;                  ///< processes: what a rank has thrown, by rank
   std::vector<int> statuses;                        ///< processes: how they ended (waitpid)
 };
+
+/// What the kernels of a run are compiled for. Under a sanitizer generated code is watched too, and its checks know
+/// accesses of up to 16 bytes.
+Target target_of(const RankOptions& options);
 
 /// calls[rank][epoch].
 /// Errors: what the PTX machine reports, what a rank's device throws.

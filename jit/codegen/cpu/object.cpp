@@ -3,6 +3,7 @@
 #include "jit/codegen/cpu/object.h"
 
 #include "jit/codegen/cpu/blob.h"
+#include "jit/codegen/cpu/instrument.h"
 #include "jit/codegen/stages.h"
 #include "jit/error.h"
 
@@ -60,13 +61,14 @@ std::string entry_name(const llvm::Module& module) {
 
 }  // namespace
 
-KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDump& dump) {
+KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDump& dump, Sanitizer sanitizer) {
   llvm::TargetMachine& machine = codegen::target_machine(target);
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine.createDataLayout());
   set_attributes(module, target);
   codegen::verify(module, entry_name(module));
   codegen::clean_up(module, machine, codegen::Cleanup::plain);
+  instrument(module, machine, sanitizer);
   static WorthwhilePasses worthwhile;  // stateless; the context refers to it from here on
   module.getContext().setOptPassGate(worthwhile);
   if (dump) dump_stages(module, machine, dump);
