@@ -80,12 +80,7 @@ linear_op::Shape product(const Workload& w, int64_t length) {
 }
 
 std::vector<linear_op::Tile> candidates(const Workload& w, int64_t length, const Target& target) {
-  auto tiles = linear_op::candidates(product(w, length), w.threads, w.fields.get_int("n"), target);
-  if (!target.is_gpu()) return tiles;
-  // dy has its rows along the sum, which Hopper's copies do not bring to its products: the portable form, no clusters.
-  std::erase_if(tiles, [](const linear_op::Tile& tile) { return tile.cluster > 1; });
-  for (linear_op::Tile& tile : tiles) tile.cluster = 0;
-  return tiles;
+  return linear_op::candidates(product(w, length), w.threads, w.fields.get_int("n"), target);
 }
 
 double predict_us(const Workload& w, const linear_op::Tile& tile, int64_t length, const Target& target) {
@@ -133,8 +128,12 @@ autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
 }
 
 GpuWork gpu_work(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  GpuWork work = linear_op::gpu_work(product(w, length), config, w.fields.get_int("n"), target);
-  work.uses_wgmma = false;
+  const Shape s(w);
+  GpuWork work = linear_op::gpu_work(product(w, length), config, s.n, target);
+  // What has to be a multiple of 16 bytes are rows of dy and x, not the sum.
+  work.uses_wgmma =
+      autotune::may_use_wgmma(target, w.dtype, config.get_int("block_m"), config.get_int("num_warps", 4)) &&
+      s.n % 8 == 0 && s.k % 8 == 0;
   return work;
 }
 

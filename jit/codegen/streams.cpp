@@ -54,8 +54,8 @@ std::optional<Stream> only_read_by_products(const Op& load, const Users& users) 
   std::optional<Stream> first;
   const auto note = [&](const Op& dot, size_t operand) {
     if (!first) first = Stream{&load, &dot, operand};
-    return first->operand == operand && is_transposed(dot.operands[1]) == is_transposed(first->dot->operands[1]) &&
-           dot.parent == load.parent;
+    return first->operand == operand && dot.parent == load.parent &&
+           is_transposed(dot.operands[operand]) == is_transposed(first->dot->operands[operand]);
   };
   const auto readers = [&](const ir::Value* value) -> const std::vector<const Op*>& {
     static const std::vector<const Op*> none;
@@ -67,9 +67,10 @@ std::optional<Stream> only_read_by_products(const Op& load, const Users& users) 
       if (user->operands[2] == load.results[0] || user->operands[0] == user->operands[1]) return std::nullopt;
       if (!note(*user, user->operands[0] == load.results[0] ? 0 : 1)) return std::nullopt;
     } else if (user->kind == OpKind::trans && is_transposed(user->results[0])) {
-      for (const Op* dot : readers(user->results[0]))
-        if (dot->kind != OpKind::dot || dot->operands[1] != user->results[0] || dot->operands[0] == user->results[0] ||
-            !note(*dot, 1))
+      const ir::Value* turned = user->results[0];
+      for (const Op* dot : readers(turned))
+        if (dot->kind != OpKind::dot || dot->operands[2] == turned || dot->operands[0] == dot->operands[1] ||
+            !note(*dot, dot->operands[0] == turned ? 0 : 1))
           return std::nullopt;
     } else {
       return std::nullopt;
@@ -128,7 +129,7 @@ bool is_transposed(const ir::Value* tile) {
 
 const ir::Value* stored_operand(const Op& dot, size_t operand) {
   const ir::Value* tile = dot.operands[operand];
-  return operand == 1 && is_transposed(tile) ? tile->def->operands[0] : tile;
+  return is_transposed(tile) ? tile->def->operands[0] : tile;
 }
 
 StreamedLoop find_streams(const Op& loop, const Users& users) {

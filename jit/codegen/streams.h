@@ -16,9 +16,9 @@ namespace seqtile::codegen {
 using Users = std::unordered_map<const ir::Value*, std::vector<const ir::Op*>>;
 Users users_of(const ir::Function& function);
 
-/// The operand of `dot` as it lies in memory: `b` without its transposition.
+/// The operand of `dot` as it lies in memory, without its transposition.
 const ir::Value* stored_operand(const ir::Op& dot, size_t operand);
-/// Whether operand b is the transpose of a tile.
+/// Whether an operand is the transpose of a tile.
 bool is_transposed(const ir::Value* tile);
 
 /// Whether the function says that every element of `tile` is 0.

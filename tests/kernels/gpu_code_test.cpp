@@ -140,6 +140,19 @@ TEST_CASE("gpu code: Hopper's product is copied by TMA and multiplied by wgmma",
   CHECK(count(text, "cp\\.async\\.bulk\\.tensor\\.2d\\.global\\.shared::cta\\.bulk_group") == 4);
 }
 
+TEST_CASE("gpu code: a weight's gradient is copied ahead and multiplied as it lies", "[kernels][nvptx]") {
+  const KernelCase wgrad{"linear_wgrad", {{"n", int64_t{4096}}, {"k", int64_t{4096}}}};
+  const std::string portable = ptx(wgrad, "sm_80", linear_config(64, 128, 32, 4, 3));
+  CHECK(count(portable, "cp\\.async\\.cg\\.shared\\.global[^;]*, 16,") > 0);
+  CHECK(count(portable, "ldmatrix\\.sync\\.aligned\\.m8n8\\.x4\\.trans") > 0);
+  CHECK(count(portable, "ldmatrix\\.sync\\.aligned\\.m8n8\\.x4\\.shared") == 0);
+  const std::string hopper = ptx(wgrad, "sm_90a", linear_config(128, 256, 64, 8, 3));
+  CHECK(count(hopper, "cp\\.async\\.bulk\\.tensor\\.2d\\.shared::cluster\\.global") == 6);  // panels of 64 columns
+  CHECK(count(hopper, "wgmma\\.mma_async[^;]*, p, 1, 1, 1, 1;") == 4);  // both operands by their rows of k
+  check_resources(wgrad, "sm_90a", linear_config(128, 256, 64, 8, 3), 168);
+  check_resources(wgrad, "sm_80", linear_config(128, 128, 32, 8, 3), 255);
+}
+
 TEST_CASE("gpu code: the assembler spills nothing and warns of nothing", "[kernels][nvptx]") {
   check_resources(kLinear, "sm_80", linear_config(128, 128, 32, 8, 3), 255);
   check_resources(kLinear, "sm_90a", linear_config(128, 256, 64, 8, 3), 168);

@@ -42,6 +42,7 @@ TEST_CASE("linear_wgrad: on simulated GPUs", "[kernels][sim]") {
   for (const DType dtype : kDTypes) {
     check_simulated(wgrad(72, 96), dtype, {1, 17, 130});
     check_simulated(wgrad(37, 51, true, "f32"), dtype, {1, 65});
+    check_simulated(wgrad(256, 136, true), dtype, {33, 200});
   }
 }
 

@@ -94,6 +94,24 @@ void Program::multiply(DType dtype, const std::vector<Value*>& a, const std::vec
   multiply_once(dtype, upper, sums);
 }
 
+// The words of a that lies as rows of k, for 16 of its columns from `first` on.
+std::vector<Value*> Program::load_turned_rows(const Staged& left, Value* first, int64_t k) {
+  if (left.element_bytes == 2) {  // the second matrix is of the next eight columns, the third of the next eight of k
+    Value* row = e_.b.CreateOr(e_.b.CreateAnd(e_.lane, e_.i32(7)),
+                               e_.b.CreateAnd(e_.b.CreateLShr(e_.lane, e_.i32(1)), e_.i32(8)));
+    Value* column = e_.b.CreateAdd(first, e_.b.CreateAnd(e_.lane, e_.i32(8)));
+    return load_matrices(left, e_.b.CreateAdd(row, e_.i32(k)), e_.b.CreateLShr(column, e_.i32(3)), true);
+  }
+  std::vector<Value*> words;
+  Value *row = e_.b.CreateAnd(e_.lane, e_.i32(3)), *column = e_.b.CreateAdd(first, e_.b.CreateLShr(e_.lane, e_.i32(2)));
+  for (const int64_t half : {0, 4})
+    for (const int64_t which : {0, 8}) {
+      Value* at = staged_pointer(left, e_.b.CreateAdd(row, e_.i32(k + half)), e_.b.CreateAdd(column, e_.i32(which)));
+      words.push_back(e_.load(DType::i32, at, 1, nullptr, nullptr)[0]);
+    }
+  return words;
+}
+
 // The words of b for columns `group` and, four words in all, those of the upper lanes' group.
 std::vector<Value*> Program::load_columns(const Staged& right, bool by_columns, Value* first, int64_t step, int64_t k) {
   Value *low = e_.b.CreateAnd(e_.lane, e_.i32(15)), *high = e_.b.CreateLShr(e_.lane, e_.i32(4));
@@ -127,11 +145,11 @@ std::vector<Value*> Program::packed_fragment(const LinearLayout& layout, const s
 
 // Operands that are not where the instructions take them from are staged in the scratch memory.
 Program::DotOperands Program::prepare_operands(const Op& op, const LinearLayout& layout) {
-  const ir::Value *a = op.operands[0], *b = codegen::stored_operand(op, 1);
+  const ir::Value *a = codegen::stored_operand(op, 0), *b = codegen::stored_operand(op, 1);
   DotOperands operands{staged_operand(op, 0), staged_operand(op, 1), {}, {}};
   const int64_t step_k = kMmaStepBytes / dtype_bytes(a->type.dtype);
   if (const Staged* ready = in_shared(a)) operands.left = *ready;
-  else if (is_chained(op) && dtype_bytes(a->type.dtype) == 2 && a->type.shape[1] % step_k == 0 &&
+  else if (a == op.operands[0] && is_chained(op) && dtype_bytes(a->type.dtype) == 2 && a->type.shape[1] % step_k == 0 &&
            layout.core_shape()[0] == e_.num_warps * kStepM) {
     operands.fragment_layout = mma_operand_layout(a->type.shape[0], a->type.shape[1], e_.num_warps, 1);
     operands.fragments = pull(a, operands.fragment_layout);
@@ -157,14 +175,21 @@ void Program::lower_dot(const Op& op) {
   if (!is_float(dtype) || bytes > 4) fail(op, "of " + std::string(dtype_name(dtype)) + " has no lowering");
   const LinearLayout layout = preferred(result);
   const Coordinates core = layout.core_shape(), repeats = layout.repeats();
-  const bool by_columns = codegen::is_transposed(op.operands[1]);
+  const bool by_rows = !codegen::is_transposed(op.operands[0]), by_columns = codegen::is_transposed(op.operands[1]);
   std::vector<Value*> sums = pull(op.operands[2], layout);
   const DotOperands operands = prepare_operands(op, layout);
 
   Value *warp_row = warp_share(layout, 0), *warp_column = warp_share(layout, 1);
   Value* row_in_block = e_.b.CreateAdd(warp_row, e_.b.CreateAnd(e_.lane, e_.i32(15)));
   Value* half = e_.b.CreateLShr(e_.lane, e_.i32(4));
-  for (int64_t kk = 0; kk < operands.left.columns; kk += step_k) {
+  const auto load_rows = [&](int i, int64_t kk) {
+    if (!operands.fragments.empty())
+      return packed_fragment(operands.fragment_layout, operands.fragments, i, kk / step_k);
+    if (!by_rows) return load_turned_rows(operands.left, e_.b.CreateAdd(warp_row, e_.i32(int64_t{i} * core[0])), kk);
+    Value* row = e_.b.CreateAdd(row_in_block, e_.i32(int64_t{i} * core[0]));
+    return load_matrices(operands.left, row, e_.b.CreateAdd(half, e_.i32(kk * bytes / 16)), false);
+  };
+  for (int64_t kk = 0; kk < (by_rows ? operands.left.columns : operands.left.rows); kk += step_k) {
     std::vector<std::vector<Value*>> columns;
     for (int j = 0; j < repeats[1]; j += 2) {
       // The second group of the pair is one repetition on; past the end it repeats the first.
@@ -175,10 +200,7 @@ void Program::lower_dot(const Op& op) {
       columns.push_back({words[2], words[3]});
     }
     for (int i = 0; i < repeats[0]; ++i) {
-      Value* row = e_.b.CreateAdd(row_in_block, e_.i32(int64_t{i} * core[0]));
-      const auto rows = operands.fragments.empty()
-                            ? load_matrices(operands.left, row, e_.b.CreateAdd(half, e_.i32(kk * bytes / 16)), false)
-                            : packed_fragment(operands.fragment_layout, operands.fragments, i, kk / step_k);
+      const auto rows = load_rows(i, kk);
       for (int j = 0; j < repeats[1]; ++j)
         multiply(dtype, rows, columns[static_cast<size_t>(j)], &sums[static_cast<size_t>((i * repeats[1] + j) * 4)]);
     }

@@ -167,7 +167,10 @@ void multiply(Emitter& e, const Wgmma& form, const std::vector<Value*>& a, Value
   const std::string text = fmt::format(
       "{{.reg .pred p; setp.ne.b32 p, ${}, 0; wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {}, {}, ${}, p, 1, 1{}, "
       "{};}}",
-      after_a + 1, form.n, type, type, operand_list(0, count), a_text, after_a, from_registers ? "" : ", 0",
+      after_a + 1, form.n, type, type, operand_list(0, count), a_text, after_a,
+      from_registers      ? ""
+      : form.a_is_m_major ? ", 1"
+                          : ", 0",
       form.b_is_n_major ? 1 : 0);
   std::vector<Value*> operands = a;
   operands.push_back(b);

@@ -57,6 +57,7 @@ struct Wgmma {
   int64_t n;
   bool is_first;      ///< the sums start from zero; `sums` are results only
   bool b_is_n_major;  ///< b lies as rows of k
+  bool a_is_m_major;  ///< so does a; not from registers
 };
 void multiply(Emitter& e, const Wgmma& form, const std::vector<llvm::Value*>& a, llvm::Value* b,
               std::span<llvm::Value*> sums);

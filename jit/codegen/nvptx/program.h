@@ -297,6 +297,7 @@ class Program {
   // dot.cpp
   bool is_chained(const ir::Op& dot) const;
   LinearLayout dot_layout(const ir::Op& dot) const;
+  std::vector<llvm::Value*> load_turned_rows(const Staged& left, llvm::Value* first, int64_t k);
   std::vector<llvm::Value*> load_matrices(const Staged& from, llvm::Value* row, llvm::Value* chunk, bool is_transposed);
   std::vector<llvm::Value*> load_columns(const Staged& right, bool by_columns, llvm::Value* first, int64_t step,
                                          int64_t k);

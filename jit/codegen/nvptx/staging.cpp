@@ -1,8 +1,8 @@
 // jit/codegen/nvptx/staging.cpp -- operands of products in shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// a lies in shared memory as rows of m, b as rows of n where it is the transpose of a tile (its k are neighbours then)
-// and as rows of k otherwise; both end in zeros up to whole instructions.
+// An operand lies in shared memory as the kernel loads it: a as rows of m, or as rows of k where it is the transpose of
+// a tile; b as rows of k, or as rows of n where it is one. Both end in zeros up to whole instructions.
 #include <algorithm>
 
 #include "jit/codegen/nvptx/program.h"
@@ -22,11 +22,11 @@ Staged Program::staged_operand(const Op& dot, size_t operand) {
   const int64_t bytes = dtype_bytes(dot.operands[0]->type.dtype);
   const Coordinates covered = preferred(dot.results[0]).shape();
   const int64_t k = round_up(dot.operands[0]->type.shape[1], kMmaStepBytes / bytes);
-  if (operand == 0) return {SharedLayout(k * bytes), covered[0], k, bytes};
-  const int64_t n = round_up(covered[1], 16);
-  if (codegen::is_transposed(dot.operands[1])) return {SharedLayout(k * bytes), n, k, bytes};
-  // Words of b in rows of k are read four rows and two chunks at a time, everything else by ldmatrix.
-  return {SharedLayout(n * bytes, bytes == 4 ? 2 : 1), k, n, bytes};
+  const int64_t other = operand == 0 ? covered[0] : round_up(covered[1], 16);
+  const bool has_rows_of_k = codegen::is_transposed(dot.operands[operand]) == (operand == 0);
+  if (!has_rows_of_k) return {SharedLayout(k * bytes), other, k, bytes};
+  // Words in rows of k are read four rows and two chunks at a time, everything else by ldmatrix.
+  return {SharedLayout(other * bytes, bytes == 4 ? 2 : 1), k, other, bytes};
 }
 
 const Staged* Program::in_shared(const ir::Value* tile) const {

@@ -146,7 +146,7 @@ void group_streams(TmaPlan& plan) {
   for (size_t i = 0; i < plan.streams.size(); ++i) plan.streams[i].group = static_cast<int>(i);
   for (const Op* op : plan.loop->regions[0]->ops) {
     if (op->kind != OpKind::dot) continue;
-    const int a = index_of(op->operands[0]), b = index_of(codegen::stored_operand(*op, 1));
+    const int a = index_of(codegen::stored_operand(*op, 0)), b = index_of(codegen::stored_operand(*op, 1));
     if (a < 0 || b < 0) continue;
     const int from = plan.streams[static_cast<size_t>(b)].group, to = plan.streams[static_cast<size_t>(a)].group;
     for (TmaStream& stream : plan.streams)

@@ -38,7 +38,7 @@ LinearLayout Program::wgmma_operand_layout(const Op& op) const {
 std::vector<Value*> Program::wgmma_words(const Op& op) {
   const ir::Value* a = op.operands[0];
   std::vector<Value*> words;
-  if (in_shared(a)) return words;
+  if (in_shared(codegen::stored_operand(op, 0))) return words;
   const LinearLayout fragments = wgmma_operand_layout(op);
   for (int i = 0; i < fragments.repeats()[0]; ++i)
     for (int64_t step = 0; step < a->type.shape[1] / kStep; ++step)
@@ -56,12 +56,16 @@ std::vector<Value*> Program::wgmma_sums(const Op& op) {
 void Program::issue_wgmma(const Op& op, const std::vector<Value*>& words, const Staged& right,
                           std::vector<Value*>& sums) {
   const LinearLayout layout = preferred(op.results[0]);
-  const Staged* left = words.empty() ? in_shared(op.operands[0]) : nullptr;
+  const Staged* left = words.empty() ? in_shared(codegen::stored_operand(op, 0)) : nullptr;
   const int64_t n = layout.shape()[1], steps = op.operands[0]->type.shape[1] / kStep;
   const bool is_fresh = codegen::is_zero(op.operands[2]), is_n_major = !codegen::is_transposed(op.operands[1]);
+  const bool is_m_major = left && codegen::is_transposed(op.operands[0]);
   const auto moved = [&](Value* first, const Staged& tile, int64_t step) {  // along rows, and on to the next panel
     const int64_t byte = step * kStepBytes, panel = tile.layout.row_bytes();
     return e_.b.CreateAdd(first, e_.i64((byte / panel * tile.panel_stride() + byte % panel) / kUnit));
+  };
+  const auto down = [&](Value* first, const Staged& tile, int64_t step) {  // rows of k
+    return e_.b.CreateAdd(first, e_.i64(step * kStep * tile.layout.row_bytes() / kUnit));
   };
   Value* b_first = descriptor(right, nullptr, is_n_major);
   for (int i = 0; i < layout.repeats()[0]; ++i) {
@@ -69,16 +73,16 @@ void Program::issue_wgmma(const Op& op, const std::vector<Value*>& words, const 
     if (left) {
       Value* row = e_.b.CreateAdd(e_.b.CreateMul(e_.warp_group(), e_.i32(kGroupRows)),
                                   e_.i32(int64_t{i} * layout.core_shape()[0]));
-      a_first = descriptor(*left, row, false);
+      if (is_m_major) row = e_.b.CreateMul(e_.b.CreateUDiv(row, e_.i32(kGroupRows)), e_.i32(left->rows));  // a panel
+      a_first = descriptor(*left, row, is_m_major);
     }
     for (int64_t step = 0; step < steps; ++step) {
       std::vector<Value*> a;
-      if (left) a = {moved(a_first, *left, step)};
+      if (left) a = {is_m_major ? down(a_first, *left, step) : moved(a_first, *left, step)};
       else a.assign(words.begin() + (i * steps + step) * 4, words.begin() + (i * steps + step + 1) * 4);
-      Value* b = is_n_major ? e_.b.CreateAdd(b_first, e_.i64(step * kStep * right.layout.row_bytes() / kUnit))
-                            : moved(b_first, right, step);
+      Value* b = is_n_major ? down(b_first, right, step) : moved(b_first, right, step);
       const auto count = static_cast<size_t>(n / 2);
-      hopper::multiply(e_, {op.operands[0]->type.dtype, n, is_fresh && step == 0, is_n_major}, a, b,
+      hopper::multiply(e_, {op.operands[0]->type.dtype, n, is_fresh && step == 0, is_n_major, is_m_major}, a, b,
                        std::span(sums).subspan(static_cast<size_t>(i) * count, count));
     }
   }

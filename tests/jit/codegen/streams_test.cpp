@@ -53,6 +53,22 @@ TEST_CASE("streams: both operands of a product that is computed in a loop", "[ji
   CHECK(found.residents.empty());
 }
 
+TEST_CASE("streams: both operands of a weight's gradient, the left one turned", "[jit][codegen]") {
+  KernelBuilder b("gradient");
+  Var dy = b.view("dy", DType::bf16, {kDynamic, 64}), x = b.view("x", DType::bf16, {kDynamic, 64});
+  Var dw = b.view("dw", DType::f32, {64, 64});
+  Var acc = b.for_loop(0, b.size(dy, 0), 16, {b.full({64, 64}, 0.0)}, [&](Var token, std::vector<Var> sums) {
+    Var left = b.trans(b.load(dy, {token, 0}, {16, 64}));
+    return std::vector{b.dot(left, b.load(x, {token, 0}, {16, 64}), sums[0])};
+  })[0];
+  b.store(dw, {0, 0}, acc);
+  const auto function = b.finish();
+  const auto found = found_in(*function);
+  REQUIRE(found.streams.size() == 2);
+  CHECK(found.streams[0].operand == 0);
+  CHECK(codegen::stored_operand(*found.streams[0].dot, 0) == found.streams[0].load->results[0]);
+}
+
 TEST_CASE("streams: a load that something else reads too is not one", "[jit][codegen]") {
   const auto function = matmul([](KernelBuilder& b, const Matmul&, Var, Var x) { return b.cast(x * x, DType::bf16); });
   const auto found = found_in(*function);
