@@ -193,6 +193,15 @@ TEST_CASE("graph: products and attention replay at any length up to the capacity
   check_replays(attention("decode"), DType::bf16, 700, 12);
 }
 
+TEST_CASE("graph: what is summed over the length ends where the replay does", "[kernels][sim][graph]") {
+  check_replays({"linear_wgrad", {{"n", int64_t{136}}, {"k", int64_t{72}}}}, DType::bf16, 70, 8);
+  check_replays({"linear_wgrad", {{"n", int64_t{24}}, {"k", int64_t{40}}, {"accumulate", int64_t{1}}}}, DType::f32, 70,
+                6);
+  check_replays({"rms_norm_backward", {{"n", int64_t{72}}, {"residual", int64_t{1}}}}, DType::bf16, 70, 8);
+  check_replays({"attention_backward", {{"heads", int64_t{4}}, {"kv_heads", int64_t{2}}, {"head_dim", int64_t{64}}}},
+                DType::bf16, 70, 6);
+}
+
 TEST_CASE("graph: results that leave by TMA end at the length of the replay", "[kernels][sim][graph]") {
   const KernelCase wide{"linear", {{"n", int64_t{512}}, {"k", int64_t{256}}, {"residual", int64_t{1}}}};
   constexpr int64_t kCapacity = 600;
@@ -208,7 +217,8 @@ TEST_CASE("graph: every operation, dtype and many lengths", "[kernels][sim][grap
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const KernelCase& test_case :
          {kNorm, kLinear, kRope, kEmbedding, KernelCase{"softmax", {{"n", int64_t{100}}}},
-          KernelCase{"layer_norm", {{"n", int64_t{72}}}}, KernelCase{"silu_and_mul", {{"n", int64_t{72}}}}})
+          KernelCase{"layer_norm", {{"n", int64_t{72}}}}, KernelCase{"silu_and_mul", {{"n", int64_t{72}}}},
+          KernelCase{"silu_and_mul_backward", {{"n", int64_t{72}}}}})
       check_replays(test_case, dtype, 70, 30);
     for (const char* phase : {"prefill", "decode"}) check_replays(attention(phase), dtype, 300, 30);
   }

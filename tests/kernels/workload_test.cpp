@@ -125,6 +125,11 @@ TEST_CASE("config spaces: the default is always a member, on every target", "[ke
       {"attention_forward",
        {{"heads", int64_t{8}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{256}}, {"phase", Text("decode")}}},
       {"linear", {{"n", int64_t{49152}}, {"k", int64_t{576}}}},
+      {"linear_wgrad", {{"n", int64_t{14336}}, {"k", int64_t{4096}}, {"accumulate", int64_t{1}}}},
+      {"linear_wgrad", {{"n", int64_t{1}}, {"k", int64_t{1}}}},
+      {"rms_norm_backward", {{"n", int64_t{100000}}}},
+      {"silu_and_mul_backward", {{"n", int64_t{1536}}}},
+      {"attention_backward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{512}}}},
       {"linear", {{"n", int64_t{1}}, {"k", int64_t{1}}}},
       {"linear",
        {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", Text("packed")}, {"panel", int64_t{16}}}}};
