@@ -43,13 +43,16 @@ std::vector<Config> cpu_configs(const Shape& s, int64_t length, const Target& ta
 /// Registers of a GPU's threads hold the sums and the scores; of f32 operands two halves are under way as well.
 bool fits_gpu(const Workload& w, const Shape& s, int64_t block, int64_t block_n, int64_t num_warps, int64_t num_stages,
               const Target& target) {
-  constexpr int64_t kMostValues = 176, kReserved = 2048;
+  constexpr int64_t kReserved = 2048;
   const int64_t bytes = dtype_bytes(w.dtype), threads = 32 * num_warps;
+  const int64_t most_values = w.dtype == DType::f32 ? 96 : 128;
   const int64_t sums = 2 * block * s.head_dim + 3 * block * block_n;
   const int64_t operands = w.dtype == DType::f32 ? block * s.head_dim : 0;
-  const int64_t shared =
-      (2 * block + 4 * num_stages * block_n) * s.head_dim + 2 * block * std::max(block_n, s.head_dim);
-  return sums + operands <= kMostValues * threads && shared * bytes + kReserved <= target.shared_bytes;
+  // Warps that do not find 16 rows each share the columns of the scores, eight or more each: those of a tile's rows.
+  const int64_t columns = 8 * num_warps / std::min(num_warps, block / 16), covered = cdiv(block_n, columns) * columns;
+  const int64_t streams = 2 * num_stages * (block_n + covered) * s.head_dim;
+  const int64_t shared = streams + 2 * block * (s.head_dim + std::max(covered, s.head_dim));
+  return sums + operands <= most_values * threads && shared * bytes + kReserved <= target.shared_bytes;
 }
 
 std::vector<Config> gpu_configs(const Workload& w, const Shape& s, int64_t length, const Target& target) {
@@ -57,7 +60,7 @@ std::vector<Config> gpu_configs(const Workload& w, const Shape& s, int64_t lengt
   for (const int64_t block : {16, 32, 64, 128})
     for (const int64_t block_n : {16, 32, 64})
       for (const int64_t num_warps : {4, 8})
-        for (const int64_t num_stages : {2, 1}) {
+        for (const int64_t num_stages : {2, 3}) {  // fewer are no pipeline
           if ((block > 16 && block >= 2 * length) || (block_n > 16 && block_n >= 2 * length)) continue;
           if (block < 16 * num_warps / 4 || !fits_gpu(w, s, block, block_n, num_warps, num_stages, target)) continue;
           configs.push_back(

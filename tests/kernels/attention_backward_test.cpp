@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "jit/compiler.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/guarded_call.h"
 #include "tests/support/kernel_cases.h"
@@ -136,6 +137,20 @@ TEST_CASE("attention_backward: head dimensions, no mask", "[kernels][sweep]") {
     check_compiled(backward(2, 1, 96, false), dtype, {1, 17, 65});
     check_compiled(backward(2, 2, 128), dtype, {3, 63, 127});
   }
+}
+
+TEST_CASE("attention_backward: all configurations of GPUs compile", "[kernels][nvptx][slow]") {
+  const autotune::OpDef& op = library_op("attention_backward");
+  for (const char* name : {"sm_80", "sm_90a"})
+    for (const DType dtype : kDTypes)
+      for (const int64_t head_dim : {64, 128}) {
+        const Target target = gpu_target(name);
+        const auto workload = normalized(backward(4, 2, head_dim), dtype, 1);
+        for (const auto& config : op.config_space(workload, 512, target).enumerate()) {
+          INFO(name << " " << workload.json() << " " << config.json());
+          CHECK_NOTHROW(compile(*autotune::build_kernel(op, workload, config, target), target));
+        }
+      }
 }
 
 TEST_CASE("attention_backward: on simulated GPUs", "[kernels][sim][sweep]") {

@@ -116,6 +116,8 @@ TEST_CASE("spills: none in row kernels of Llama-3-8B's shapes", "[kernels][ptxas
                    {"softmax", {{"n", int64_t{4096}}}},
                    {"silu_and_mul", {{"n", int64_t{14336}}}},
                    {"silu_and_mul", {{"n", int64_t{28672}}}},
+                   {"silu_and_mul_backward", {{"n", int64_t{14336}}}},
+                   {"rms_norm_backward", {{"n", int64_t{4096}}, {"residual", int64_t{1}}}},
                    {"rms_norm", {{"n", int64_t{16384}}}},
                    {"embedding", {{"vocab", int64_t{128256}}, {"n", int64_t{4096}}}},
                    {"rope", {{"heads", int64_t{32}}, {"kv_heads", int64_t{8}}, {"head_dim", int64_t{128}}}}});
