@@ -15,9 +15,20 @@ using autotune::ArgRole;
 using autotune::Config;
 using autotune::Problem;
 using autotune::Schema;
+using autotune::SizeExpr;
 using autotune::Workload;
 
 namespace {
+
+/// Columns of a program. Rows of wide models are cut into equal parts, so that a GPU's threads hold what they compute
+/// with in registers: six values of a column.
+int64_t block_columns(const Workload& w) {
+  constexpr int64_t kMost = 4096, kAligned = 8;
+  const int64_t n = w.fields.get_int("n");
+  for (int64_t parts = (n + kMost - 1) / kMost; parts <= n / kAligned; ++parts)
+    if (n % (parts * kAligned) == 0) return n / parts;
+  return n;
+}
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
@@ -35,17 +46,17 @@ Schema schema(const Workload& w) {
 }
 
 void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
-  const int64_t n = w.fields.get_int("n"), rows = config.get_int("rows");
+  const int64_t n = w.fields.get_int("n"), rows = config.get_int("rows"), columns = block_columns(w);
   Var gradient = b.view("dy", w.dtype, {kDynamic, n}), x = b.view("x", w.dtype, {kDynamic, 2 * n});
   Var dx = b.view("dx", w.dtype, {kDynamic, 2 * n});
 
-  Var row = b.program_id(0) * rows;
-  Var dy = to_f32(b, b.load(gradient, {row, 0}, {rows, n}));
-  Var gate = to_f32(b, b.load(x, {row, 0}, {rows, n}));
-  Var up = to_f32(b, b.load(x, {row, n}, {rows, n}));
+  Var row = b.program_id(0) * rows, left = b.program_id(1) * columns, right = left + n;
+  Var dy = to_f32(b, b.load(gradient, {row, left}, {rows, columns}));
+  Var gate = to_f32(b, b.load(x, {row, left}, {rows, columns}));
+  Var up = to_f32(b, b.load(x, {row, right}, {rows, columns}));
   Var s = b.sigmoid(gate), slope = s * (1.0 + gate * (1.0 - s));
-  b.store(dx, {row, 0}, to_storage(b, dy * up * slope, w.dtype));
-  b.store(dx, {row, n}, to_storage(b, dy * gate * s, w.dtype));
+  b.store(dx, {row, left}, to_storage(b, dy * up * slope, w.dtype));
+  b.store(dx, {row, right}, to_storage(b, dy * gate * s, w.dtype));
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -79,7 +90,17 @@ autotune::OpDef silu_and_mul_backward() {
   op.normalize = normalize;
   op.schema = schema;
   define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n") * 3 / 2 + 1; }, cost);
+      op, [](const Workload& w) { return block_columns(w) * 3; }, cost);
+  op.grid = [](const Workload& w, const Config& config) {
+    return std::array<SizeExpr, 3>{SizeExpr{1, {{0, config.get_int("rows")}}},
+                                   SizeExpr{w.fields.get_int("n") / block_columns(w)}};
+  };
+  op.gpu_work = [of_rows = op.gpu_work](const Workload& w, const Config& config, int64_t length, const Target& target) {
+    autotune::GpuWork work = of_rows(w, config, length, target);
+    const double parts = static_cast<double>(w.fields.get_int("n") / block_columns(w));
+    work.programs *= parts, work.l2_bytes /= parts;
+    return work;
+  };
   op.build = build;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };

@@ -51,6 +51,7 @@ TEST_CASE("silu_and_mul: every dtype and length", "[kernels][sweep]") {
 TEST_CASE("silu_and_mul_backward: every dtype and length", "[kernels][sweep]") {
   check_rows({"silu_and_mul_backward", {{"n", int64_t{37}}}},
              {{"silu_and_mul_backward", {{"n", int64_t{896}}}}, {"silu_and_mul_backward", {{"n", int64_t{1537}}}}});
+  check_compiled({"silu_and_mul_backward", {{"n", int64_t{8960}}}}, DType::bf16, {1, 17});  // rows in parts
 }
 
 TEST_CASE("embedding: every dtype and length, scaled or not", "[kernels][sweep]") {

@@ -54,6 +54,7 @@ void check_silu_and_mul(const Check& check) {
 void check_silu_and_mul_backward(const Check& check) {
   check({"silu_and_mul_backward", {{"n", int64_t{576}}}}, kFewLengths);
   check({"silu_and_mul_backward", {{"n", int64_t{1537}}}}, {1, 65});
+  check({"silu_and_mul_backward", {{"n", int64_t{8960}}}}, {3});
 }
 
 void check_embedding(const Check& check) {
@@ -99,6 +100,26 @@ void check_fused_linear(const Check& check) {
         lengths);
 }
 
+void check_linear_wgrad(const Check& check) {
+  const auto wgrad = [](int64_t n, int64_t k, bool accumulate, const char* gradient) {
+    return KernelCase{"linear_wgrad",
+                      {{"n", n}, {"k", k}, {"accumulate", int64_t{accumulate}}, {"gradient", std::string(gradient)}}};
+  };
+  check(wgrad(72, 96, false, "operand"), {1, 17, 130});
+  check(wgrad(37, 51, true, "f32"), {1, 65});
+  check(wgrad(256, 136, true, "operand"), {33, 200});
+}
+
+void check_attention_backward(const Check& check) {
+  const auto backward = [](int64_t heads, int64_t kv_heads, int64_t head_dim, bool causal) {
+    return KernelCase{"attention_backward",
+                      {{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"causal", int64_t{causal}}}};
+  };
+  check(backward(4, 2, 64, true), {1, 17, 65});
+  check(backward(2, 1, 32, false), {1, 33});
+  check(backward(2, 1, 128, true), {7, 70});
+}
+
 void check_prefill(const Check& check) { check(attention(9, 3, 64, "prefill"), kTestLengths); }
 void check_extend(const Check& check) { check(attention(9, 3, 64, "extend"), {1, 7, 64, 127}); }
 void check_decode(const Check& check) { check(attention(9, 3, 64, "decode"), kTestLengths); }
@@ -132,6 +153,8 @@ TEST_CASE("simulated: linear at the models' awkward dimensions", "[kernels][sim]
 TEST_CASE("simulated: linear with everything that is fused into it", "[kernels][sim][sweep]") {
   check_fused_linear(simulated);
 }
+TEST_CASE("simulated: linear_wgrad", "[kernels][sim][sweep]") { check_linear_wgrad(simulated); }
+TEST_CASE("simulated: attention_backward", "[kernels][sim][sweep]") { check_attention_backward(simulated); }
 TEST_CASE("simulated: attention prefill", "[kernels][sim][slow]") { check_prefill(simulated); }
 TEST_CASE("simulated: attention extend", "[kernels][sim][sweep]") { check_extend(simulated); }
 TEST_CASE("simulated: attention decode", "[kernels][sim][sweep]") { check_decode(simulated); }
@@ -147,8 +170,8 @@ TEST_CASE("gpu: every kernel agrees with the reference", "[kernels][gpu]") {
   };
   for (const auto group :
        {check_rms_norm, check_layer_norm, check_softmax, check_silu_and_mul, check_embedding, check_rope, check_linear,
-        check_fused_linear, check_rms_norm_backward, check_silu_and_mul_backward, check_prefill, check_extend,
-        check_decode, check_attention_variants})
+        check_fused_linear, check_linear_wgrad, check_attention_backward, check_rms_norm_backward,
+        check_silu_and_mul_backward, check_prefill, check_extend, check_decode, check_attention_variants})
     group(on_gpu);
 }
 
