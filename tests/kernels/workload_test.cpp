@@ -4,14 +4,18 @@
 
 #include "autotune/bucket.h"
 #include "jit/error.h"
+#include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
+#include "kernels/linear_wgrad.h"
 #include "kernels/registry.h"
 #include "kernels/rms_norm.h"
+#include "kernels/rms_norm_backward.h"
 #include "kernels/rope.h"
 #include "kernels/silu_and_mul.h"
+#include "kernels/silu_and_mul_backward.h"
 #include "kernels/softmax.h"
 #include "tests/support/kernel_cases.h"
 
@@ -91,6 +95,10 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
       kernels::LayerNorm{.n = 64}.workload(),
       kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
       kernels::SiluAndMul{.n = 64}.workload(),
+      kernels::LinearWgrad{.n = 64, .k = 16, .accumulate = true, .f32_gradient = true}.workload(),
+      kernels::AttentionBackward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
+      kernels::RmsNormBackward{.n = 64, .residual = true}.workload(),
+      kernels::SiluAndMulBackward{.n = 64}.workload(),
       kernels::Softmax{.n = 64}.workload(),
       kernels::Embedding{.vocab = 100, .n = 64}.workload()};
   for (const Workload& workload : workloads) {
@@ -111,6 +119,24 @@ TEST_CASE("calls: absent tensors take no place, the length comes from the first 
   CHECK(call.tensors()[2].rank == 1);
   CHECK(call.tensors()[3].sizes[1] == 3);
   CHECK(call.scalars().empty());
+}
+
+TEST_CASE("calls: a gradient that is added to comes twice, that of a norm's weight as a row", "[kernels]") {
+  float memory[64] = {};
+  const auto tensor = [&](std::initializer_list<int64_t> sizes) { return make_tensor(memory, DType::f32, sizes); };
+  const kernels::LinearWgrad::Args wgrad{.dy = tensor({5, 3}), .x = tensor({5, 4}), .dw = tensor({3, 4})};
+  for (const bool accumulate : {false, true}) {
+    const kernels::LinearWgrad op{.n = 3, .k = 4, .accumulate = accumulate};
+    const autotune::Schema schema =
+        library_op("linear_wgrad").schema(library_op("linear_wgrad").normalize(op.workload()));
+    CHECK(kernels::LinearWgrad::pack(wgrad, schema).tensors().size() == schema.args.size());
+  }
+  const kernels::RmsNormBackward::Args norm{
+      .dy = tensor({5, 4}), .x = tensor({5, 4}), .weight = tensor({4}), .dx = tensor({5, 4}), .dweight = tensor({4})};
+  const kernels::Call call = kernels::RmsNormBackward::pack(norm, {});
+  REQUIRE(call.tensors().size() == 5);
+  CHECK(call.tensors()[4].rank == 2);
+  CHECK(call.tensors()[4].sizes[0] == 1);
 }
 
 TEST_CASE("config spaces: the default is always a member, on every target", "[kernels]") {
