@@ -23,14 +23,6 @@ constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 Var index_at(KernelBuilder& b, Var view, Operand i) { return b.cast(b.load_scalar(view, {i}), DType::i64); }
 
-/// [rows, columns] of row or column numbers, counted from `first`.
-Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
-  return across(b, b.iota(rows) + b.cast(first, DType::i32), rows, columns);
-}
-Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
-  return down(b, b.iota(columns) + b.cast(first, DType::i32), rows, columns);
-}
-
 }  // namespace
 
 Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype)
@@ -48,17 +40,26 @@ Sequence::Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, V
       q_len(index_at(b, operands.q_start, sequence + 1) - q_first),
       kv_len(index_at(b, operands.kv_len, sequence)) {
   Var kv_first = index_at(b, operands.kv_start, sequence);
-  k = b.slice(b.at(operands.k, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
-  v = b.slice(b.at(operands.v, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
+  keys.k = b.slice(b.at(operands.k, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
+  keys.v = b.slice(b.at(operands.v, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
 }
 
 Running::Running(KernelBuilder& b, int64_t rows, int64_t head_dim)
     : top(b.full({rows}, kNothingSeen)), sum(b.full({rows}, 0.0)), acc(b.full({rows, head_dim}, 0.0)) {}
 
-Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q, Var first_key, Var visible,
-               const Running& before) {
+Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
+  return across(b, b.iota(rows) + b.cast(first, DType::i32), rows, columns);
+}
+Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
+  return down(b, b.iota(columns) + b.cast(first, DType::i32), rows, columns);
+}
+
+namespace {
+
+Running attend_block(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, Var first_key, Var visible,
+                     const Running& before) {
   const int64_t rows = visible.type().shape[0], block_n = visible.type().shape[1];
-  Var k = b.load(sequence.k, {first_key, 0}, {block_n, s.head_dim});
+  Var k = b.load(keys.k, {first_key, 0}, {block_n, s.head_dim});
   Var score = b.dot(q, b.trans(k), b.full({rows, block_n}, 0.0));
   // Where the scale keeps the order of scores, it waits for the subtraction of the maximum: one FMA a score.
   const double unit = s.soft_cap > 0 ? s.soft_cap * std::numbers::log2e : s.scale * std::numbers::log2e;
@@ -74,9 +75,18 @@ Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q
   Var below = across(b, now.top * -1.0, rows, block_n);
   Var weight = b.unary(ir::OpKind::exp2, is_late ? b.fma(score, unit, below) : score + below);
   now.sum = before.sum * fade + b.sum(weight, 1);
-  Var v = b.load(sequence.v, {first_key, 0}, {block_n, s.head_dim});
+  Var v = b.load(keys.v, {first_key, 0}, {block_n, s.head_dim});
   now.acc = b.dot(to_storage(b, weight, v.type().dtype), v, before.acc * across(b, fade, rows, s.head_dim));
   return now;
+}
+
+}  // namespace
+
+Running attend(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, Var first_key, Var end, int64_t block_n,
+               const std::function<Var(Var first_key)>& visible, const Running& before) {
+  return Running(b.for_loop(first_key, end, block_n, before.carried(), [&](Var key, const std::vector<Var>& carried) {
+    return attend_block(b, s, keys, q, key, visible(key), Running(carried)).carried();
+  }));
 }
 
 Var normalized(KernelBuilder& b, const Running& seen) {
@@ -107,14 +117,13 @@ void build_blocks(KernelBuilder& b, const Workload& w, const Config& config) {
   Var q = b.slice(b.at(operands.q, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
   Var queries = b.load(q, {row, 0}, {block_m, s.head_dim});
   Var position = row_numbers(b, row + offset, block_m, block_n);
-  const Running seen(b.for_loop(first_key, end, block_n, Running(b, block_m, s.head_dim).carried(),
-                                [&](Var key, const std::vector<Var>& carried) {
-                                  Var other = column_numbers(b, key, block_m, block_n);
-                                  Var visible =
-                                      s.causal ? other <= position : other < b.cast(sequence.kv_len, DType::i32);
-                                  if (s.window) visible = b.logical_and(visible, other > position - s.window);
-                                  return attend(b, s, sequence, queries, key, visible, Running(carried)).carried();
-                                }));
+  const auto visible = [&](Var key) {
+    Var other = column_numbers(b, key, block_m, block_n);
+    Var seen = s.causal ? other <= position : other < b.cast(sequence.kv_len, DType::i32);
+    return s.window ? b.logical_and(seen, other > position - s.window) : seen;
+  };
+  const Running seen =
+      attend(b, s, sequence.keys, queries, first_key, end, block_n, visible, Running(b, block_m, s.head_dim));
 
   Var out = b.slice(b.at(operands.out, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
   Var lse = b.slice(operands.lse, {sequence.q_first, 0}, {sequence.q_len, s.heads});
@@ -191,12 +200,11 @@ void build_decode(KernelBuilder& b, const Workload& w, const Config& config) {
 
   Var first_head = kv_head * s.group;
   Var q = b.load(b.at(operands.q, 0, sequence.q_first), {first_head, 0}, {s.group, s.head_dim});
-  const Running seen(b.for_loop(first_key, end, block_n, Running(b, s.group, s.head_dim).carried(),
-                                [&](Var key, const std::vector<Var>& carried) {
-                                  Var visible =
-                                      column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
-                                  return attend(b, s, sequence, q, key, visible, Running(carried)).carried();
-                                }));
+  const auto visible = [&](Var key) {
+    return column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
+  };
+  const Running seen =
+      attend(b, s, sequence.keys, q, first_key, end, block_n, visible, Running(b, s.group, s.head_dim));
 
   const auto finish = [&](const Running& all) {
     Var out = b.at(operands.out, 0, sequence.q_first), lse = b.at(operands.lse, 0, sequence.q_first);

@@ -19,14 +19,10 @@ std::vector<double> head_rows(const Tensor& tensor, int64_t first, int64_t count
   return rows;
 }
 
-struct Row {
-  std::vector<double> out;
-  double lse;
-};
+}  // namespace
 
-/// One query against the keys [lo, hi).
-Row attend(const Shape& s, const std::vector<double>& q, const std::vector<double>& k, const std::vector<double>& v,
-           int64_t lo, int64_t hi) {
+ReferenceRow reference_row(const Shape& s, const std::vector<double>& q, const std::vector<double>& k,
+                           const std::vector<double>& v, int64_t lo, int64_t hi) {
   std::vector<double> score;
   double top = -INFINITY, sum = 0;
   for (int64_t j = lo; j < hi; ++j) {
@@ -37,15 +33,13 @@ Row attend(const Shape& s, const std::vector<double>& q, const std::vector<doubl
     score.push_back(dot);
     top = std::max(top, dot);
   }
-  Row row{std::vector<double>(static_cast<size_t>(s.head_dim), 0.0), -INFINITY};
+  ReferenceRow row{std::vector<double>(static_cast<size_t>(s.head_dim), 0.0), -INFINITY};
   for (double& value : score) sum += value = std::exp(value - top);
   for (int64_t j = lo; j < hi; ++j)
     for (int64_t d = 0; d < s.head_dim; ++d) row.out[d] += score[j - lo] / sum * v[j * s.head_dim + d];
   if (hi > lo) row.lse = top + std::log(sum);
   return row;
 }
-
-}  // namespace
 
 void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Shape s(*p.workload);
@@ -68,7 +62,7 @@ void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::v
         const int64_t position = rows[r] - q_first + kv_len - (q_end - q_first);
         const int64_t hi = s.causal ? position + 1 : kv_len;
         const int64_t lo = s.window ? std::max<int64_t>(0, position + 1 - s.window) : 0;
-        const Row row = attend(s, head_rows(p.tensors[kQ], rows[r], 1, head), k, v, lo, hi);
+        const ReferenceRow row = reference_row(s, head_rows(p.tensors[kQ], rows[r], 1, head), k, v, lo, hi);
         const size_t slot = r * static_cast<size_t>(s.heads) + static_cast<size_t>(head);
         std::copy(row.out.begin(), row.out.end(), outputs[0].begin() + static_cast<int64_t>(slot) * s.head_dim);
         outputs[1][slot] = row.lse;

@@ -1,6 +1,7 @@
 // kernels/attention_shape.h -- what the parts of attention_forward share: static fields, operands, one softmax step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "autotune/op_def.h"
@@ -25,10 +26,16 @@ struct Operands {
   Var q, k, v, q_start, kv_start, kv_len, out, lse;
 };
 
-/// Sizes and first rows of one sequence, and its keys and values as views [keys, head_dim] of one head.
+/// Keys and values of one head as views [keys, head_dim].
+struct Keys {
+  Var k, v;
+};
+
+/// Sizes and first rows of one sequence, and its keys.
 struct Sequence {
   Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head);
-  Var q_first, q_len, kv_len, k, v;
+  Var q_first, q_len, kv_len;
+  Keys keys;
 };
 
 /// What a row has seen so far: maximum score (log2 units), sum of exp2(score - maximum), weighted values.
@@ -39,9 +46,14 @@ struct Running {
   Var top, sum, acc;
 };
 
-/// Takes the keys [first_key, first_key + block_n) into account; `visible` is an i1 tile [rows, block_n].
-Running attend(KernelBuilder& b, const Shape& s, const Sequence& sequence, Var q, Var first_key, Var visible,
-               const Running& before);
+/// [rows, columns] of row or column numbers, counted from `first`.
+Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns);
+Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns);
+
+/// Takes the keys [first_key, end) into account, block by block. `visible`, from the first key of a block, is an i1
+/// tile [rows, block_n].
+Running attend(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, Var first_key, Var end, int64_t block_n,
+               const std::function<Var(Var first_key)>& visible, const Running& before);
 /// The softmax's result [rows, head_dim] and the natural logarithm of its denominator [rows].
 Var normalized(KernelBuilder& b, const Running& seen);
 Var log_sum_exp(KernelBuilder& b, const Running& seen);
@@ -60,6 +72,13 @@ autotune::GpuWork gpu_work(const autotune::Workload& w, const autotune::Config& 
 std::vector<autotune::GpuSample> gpu_samples(const autotune::Workload& w, const autotune::Config& config,
                                              int64_t length);
 
+/// One query against the keys [lo, hi) of k and v, [keys, head_dim] each, in plain double loops.
+struct ReferenceRow {
+  std::vector<double> out;
+  double lse;
+};
+ReferenceRow reference_row(const Shape& s, const std::vector<double>& q, const std::vector<double>& k,
+                           const std::vector<double>& v, int64_t lo, int64_t hi);
 void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);
 
 }  // namespace seqtile::kernels::attention
