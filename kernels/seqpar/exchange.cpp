@@ -27,8 +27,8 @@ bool has_all_rows(const PhaseShape& phase) {
 }
 
 /// Rows that a segment has room for.
-int64_t room(const PhaseShape& phase, int64_t capacity, int world_size) {
-  if (!has_all_rows(phase)) return cdiv(capacity, world_size);
+int64_t room(const ExchangeShape& shape, const PhaseShape& phase, int64_t capacity) {
+  if (!has_all_rows(phase)) return most_rows(shape.layout, capacity, shape.world_size);
   return phase.most_rows ? std::min(capacity, phase.most_rows) : capacity;
 }
 
@@ -45,14 +45,14 @@ int64_t num_segments(const PhaseShape& phase, int world_size) {
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
   int64_t bytes = 0;
   for (const PhaseShape& phase : shape.phases)
-    bytes += num_segments(phase, shape.world_size) * segment_bytes(phase, room(phase, capacity, shape.world_size));
+    bytes += num_segments(phase, shape.world_size) * segment_bytes(phase, room(shape, phase, capacity));
   return bytes;
 }
 
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   int64_t most = 1;
   for (const PhaseShape& phase : shape.phases)
-    most = std::max(most, cdiv(room(phase, capacity, shape.world_size), phase.chunk_rows));
+    most = std::max(most, cdiv(room(shape, phase, capacity), phase.chunk_rows));
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
@@ -77,7 +77,10 @@ Var Exchange::peer_word(Var peer, int64_t which) {
 
 Var Exchange::peer(Var i) { return (rank_ + 1 + i) % shape_.world_size; }
 Var Exchange::first_row(Var rank) { return rank * length_ / shape_.world_size; }
-Var Exchange::num_rows(Var rank) { return first_row(rank + 1) - first_row(rank); }
+Var Exchange::num_rows(Var rank) {
+  if (shape_.layout == RowLayout::contiguous) return first_row(rank + 1) - first_row(rank);
+  return pieces_of(shape_.layout, rank, length_, shape_.world_size).num_rows;
+}
 
 Var Exchange::segment_rows(int phase, Var owner, Var source) {
   const PhaseShape& shape = shape_of(phase);
@@ -94,13 +97,19 @@ Var Exchange::num_chunks(int phase, Var owner, Var source) {
 
 Var Exchange::most_chunks(int phase) {
   const PhaseShape& shape = shape_of(phase);
-  Var rows = has_all_rows(shape) ? length_ : b_.cdiv(length_, shape_.world_size);
+  Var rows = has_all_rows(shape) ? length_ : most_rows(length_);
   return b_.cdiv(rows, shape.chunk_rows);
+}
+
+// As the function of row_layout.h.
+Var Exchange::most_rows(Var length) {
+  if (shape_.layout == RowLayout::contiguous) return b_.cdiv(length, shape_.world_size);
+  return b_.cdiv(length, 2 * shape_.world_size) * 2;
 }
 
 Var Exchange::room(const PhaseShape& phase) {
   Var capacity = word(channel::capacity);
-  if (!has_all_rows(phase)) return b_.cdiv(capacity, shape_.world_size);
+  if (!has_all_rows(phase)) return most_rows(capacity);
   return phase.most_rows ? b_.min(capacity, phase.most_rows) : capacity;
 }
 

@@ -10,7 +10,7 @@
 //   ex.role("use",  [&] { Var ok = ex.await(0, source, chunk, chunk + 1, tile); b.if_then(ok, [&] { ex.source(...) })
 //   }); ex.role_last(); ex.leave(outputs);
 //
-// Rows: rank r of P owns rows [floor(r s / P), floor((r + 1) s / P)) of s. A rank without rows has one empty chunk.
+// Rows: row_layout.h says which a rank owns. A rank without rows has one empty chunk.
 #pragma once
 #include <functional>
 #include <string_view>
@@ -19,6 +19,7 @@
 #include "jit/base/timeline_block.h"
 #include "jit/builder.h"
 #include "jit/fabric/protocol.h"
+#include "kernels/seqpar/row_layout.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -42,6 +43,7 @@ struct ExchangeShape {
   int64_t identity;  ///< of what ranks must have in common; 16 bits of its hash with number and length go into flags
   std::vector<PhaseShape> phases;
   int first_phase = 0;  ///< of the protocol's; those of other forms of the operation have places of their own
+  RowLayout layout = RowLayout::contiguous;
 };
 
 /// Segments of a phase in the staging of each rank: one for each source, where there are several.
@@ -60,6 +62,7 @@ class Exchange {
   Var rank() const { return rank_; }
   /// Rank + 1 + i, around.
   Var peer(Var i);
+  /// Of the contiguous layout.
   Var first_row(Var rank);
   Var num_rows(Var rank);
   /// Rows of the segment that `source` has at `owner`.
@@ -93,6 +96,7 @@ class Exchange {
  private:
   const PhaseShape& shape_of(int phase) const { return shape_.phases[shape_.first_phase + phase]; }
   Var word(int64_t index);
+  Var most_rows(Var length);
   Var room(const PhaseShape& phase);
   Var peer_word(Var peer, int64_t which);
   Var segment(int phase, Var owner, Var source, Var rows);

@@ -26,15 +26,16 @@ int longest_rank(const Workload& w) { return world_size_of(w) - 1; }
 
 int64_t first_row(int rank, int64_t length, int world_size) { return rank * length / world_size; }
 
-int64_t own_rows(const Workload& w, int64_t length) {
-  const int rank = longest_rank(w), size = world_size_of(w);
-  return first_row(rank + 1, length, size) - first_row(rank, length, size);
+RowLayout layout_of(const Workload& w) { return parse_row_layout(w.fields.get_string("layout", "contiguous")); }
+
+int64_t own_rows(const Workload& w, int rank, int64_t length) {
+  return num_rows(layout_of(w), rank, length, world_size_of(w));
 }
 
+int64_t own_rows(const Workload& w, int64_t length) { return own_rows(w, longest_rank(w), length); }
+
 RowPlace place_of_row(int64_t row, int64_t length, int world_size) {
-  int rank = 0;
-  while (row >= first_row(rank + 1, length, world_size)) ++rank;
-  return {rank, row - first_row(rank, length, world_size)};
+  return place_of_row(RowLayout::contiguous, row, length, world_size);
 }
 
 namespace {

@@ -15,16 +15,15 @@ namespace seqtile::kernels::seqpar {
 void read_rank_fields(WorkloadReader& reader);
 
 int world_size_of(const autotune::Workload& w);
-/// The rank with the most rows: whose call is measured.
+/// The rank whose call is measured: of contiguous rows it has the most.
 int longest_rank(const autotune::Workload& w);
 int64_t first_row(int rank, int64_t length, int world_size);
+/// How an operation's rows are cut: its field `layout`, contiguous where it has none.
+RowLayout layout_of(const autotune::Workload& w);
+int64_t own_rows(const autotune::Workload& w, int rank, int64_t length);
 /// Of the longest rank.
 int64_t own_rows(const autotune::Workload& w, int64_t length);
-/// Who owns a row, and which of its rows it is.
-struct RowPlace {
-  int rank;
-  int64_t row;
-};
+/// Of the contiguous layout.
 RowPlace place_of_row(int64_t row, int64_t length, int world_size);
 
 /// The static arguments that all ranks must give alike, operation and dtype among them. A rank's share of the weights
