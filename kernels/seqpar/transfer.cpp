@@ -25,8 +25,22 @@ void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand c
   });
 }
 
+namespace {
+
+void copy_side_by_side(KernelBuilder& b, const std::vector<Var>& from, Var to, Var rows, Var first, Var end) {
+  int64_t column = 0;
+  for (const Var& part : from) {
+    const int64_t columns = part.type().shape[1];
+    Var place = column == 0 ? to : b.slice(to, {0, column}, {rows, columns});
+    copy_rows(b, part, place, first, end, b.size(part, 1));
+    column += columns;
+  }
+}
+
+}  // namespace
+
 void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, const TransferSchedule& schedule,
-               const std::function<Var(Var peer)>& part) {
+               const std::function<std::vector<Var>(Var peer)>& parts) {
   // Alone, a rank takes the protocol's steps in no turn of the loop.
   const int64_t peers = world_size - 1, divisor = std::max<int64_t>(peers, 1);
   Var chunks = b.max(ex.most_chunks(0), 1);
@@ -34,9 +48,11 @@ void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, cons
     b.for_each(program, chunks * peers, schedule.push_programs, [&](Var job) {
       Var chunk = job / divisor, peer = ex.peer(job % divisor);
       b.when(chunk < ex.num_chunks(0, peer, ex.rank()), [&] {
-        Var rows = ex.segment_rows(0, peer, ex.rank()), from = part(peer), to = ex.target(0, peer, rows);
+        Var rows = ex.segment_rows(0, peer, ex.rank());
+        const std::vector<Var> from = parts(peer);
+        Var to = ex.target(0, peer, rows);
         Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, rows);
-        copy_rows(b, from, to, first, end, b.size(from, 1));
+        copy_side_by_side(b, from, to, rows, first, end);
         ex.publish(0, peer, chunk);
       });
     });
@@ -62,7 +78,8 @@ class Builder {
         id < schedule_.push_programs,
         [&] {
           ex_.role("push", [&] {
-            push_rows(b_, ex_, world_size(), id, schedule_, [&](Var peer) { return body_.given(ex_, peer); });
+            push_rows(b_, ex_, world_size(), id, schedule_,
+                      [&](Var peer) { return std::vector{body_.given(ex_, peer)}; });
           });
         },
         [&] {

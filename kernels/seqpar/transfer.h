@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <vector>
 
 #include "autotune/op_def.h"
 #include "kernels/seqpar/channel_args.h"
@@ -23,9 +24,9 @@ CopyTile copy_tile(int64_t row_columns);
 void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns);
 
 /// Program `program` of those that send: its chunks of what each peer gets, the first chunk of every peer first.
-/// `part`: what the peer gets, a view of [rows, columns].
+/// `parts`: what the peer gets, views of [rows, columns] that stand side by side in a row of the staging.
 void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, const TransferSchedule& schedule,
-               const std::function<Var(Var peer)>& part);
+               const std::function<std::vector<Var>(Var peer)>& parts);
 
 /// What an operation moves.
 struct TransferShape {
