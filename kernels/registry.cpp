@@ -12,6 +12,7 @@
 #include "kernels/rms_norm_backward.h"
 #include "kernels/rope.h"
 #include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
 #include "kernels/silu_and_mul_backward.h"
@@ -36,6 +37,7 @@ autotune::Registry make_registry() {
   registry.add(seqpar::fused_allgather_and_linear());
   registry.add(seqpar::fused_linear_and_reducescatter());
   registry.add(seqpar::linear_and_allreduce());
+  registry.add(seqpar::context_attention_forward());
   registry.add(seqpar::all_gather());
   registry.add(seqpar::reduce_scatter());
   registry.add(seqpar::all_reduce());

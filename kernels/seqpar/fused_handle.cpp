@@ -6,12 +6,15 @@
 
 #include "jit/error.h"
 #include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_op.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
 
 ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
+  if (workload.operation == "context_attention_forward")
+    return needs_of(context_attention_exchange(workload, kSmallestChunk), capacity);
   const bool has_product = workload.fields.contains("k");
   return needs_of(has_product ? linear_exchange(workload) : collective_exchange(workload), capacity);
 }

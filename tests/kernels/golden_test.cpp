@@ -43,12 +43,15 @@ Config fused_config(const Config& schedule) {
 std::vector<Golden> goldens() {
   const auto i = [](int64_t value) { return value; };
   const Fields heads{{"heads", i(4)}, {"kv_heads", i(2)}, {"head_dim", i(64)}};
-  Fields prefill = heads, decode = heads, rope = heads;
+  Fields prefill = heads, decode = heads, rope = heads, context = heads;
   prefill.set("phase", Text("extend"));
   prefill.set("window", i(100));
   prefill.set("soft_cap", 30.0);
   decode.set("phase", Text("decode"));
   rope.set("scaling", Text("llama3"));
+  context.set("world_size", i(2));
+  context.set("layout", Text("zigzag"));
+  context.set("lse", i(1));
   const Config rows{{"rows", i(4)}}, moves{{"chunk_rows", i(64)}, {"push_programs", i(2)}};
   const Fields row{{"n", i(576)}, {"world_size", i(2)}};
   return {
@@ -104,6 +107,10 @@ std::vector<Golden> goldens() {
        {"linear_and_allreduce", {{"n", i(96)}, {"k", i(128)}, {"norm", i(1)}, {"world_size", i(2)}}},
        DType::bf16,
        fused_config({{"chunk_rows", i(84)}, {"sum_rows", i(8)}, {"reduction", Text("two_shot")}})},
+      {"context_attention_forward",
+       {"context_attention_forward", context},
+       DType::bf16,
+       {{"block_m", i(32)}, {"block_n", i(64)}, {"chunk_rows", i(64)}, {"push_programs", i(1)}}},
       {"all_gather", {"all_gather", row}, DType::bf16, moves},
       {"broadcast", {"broadcast", row}, DType::f32, moves},
       {"all_to_all", {"all_to_all", {{"heads", i(5)}, {"head_dim", i(64)}, {"world_size", i(2)}}}, DType::f16, moves},

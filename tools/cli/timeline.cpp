@@ -11,6 +11,7 @@
 #include "autotune/worker/problem.h"
 #include "jit/timeline.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/fused_op.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks.h"
@@ -37,10 +38,9 @@ class Operands {
   Operands(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length, Channel& channel) {
     const autotune::Schema schema = op.schema(workload);
     std::vector<int64_t> symbols = autotune::call_symbols(op, workload, schema, length);
-    const int64_t rank = channel.fabric().rank(), size = channel.fabric().world_size();
     const auto own = std::ranges::find(schema.symbols, "own_rows") - schema.symbols.begin();
     if (own < std::ssize(schema.symbols))
-      symbols[static_cast<size_t>(own)] = (rank + 1) * length / size - rank * length / size;
+      symbols[static_cast<size_t>(own)] = kernels::seqpar::own_rows(workload, channel.fabric().rank(), length);
     for (const autotune::ArgSpec& arg : schema.args)
       if (!is_of_channel(arg)) add(channel.fabric().device(), autotune::describe_arg(arg, schema, symbols));
     for (const Tensor& tensor : channel.tensors()) tensors_.push_back(tensor);

@@ -14,6 +14,17 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
 
+KernelCase context_attention(const std::string& layout, bool causal) {
+  return {"context_attention_forward",
+          {{"heads", int64_t{4}},
+           {"kv_heads", int64_t{2}},
+           {"head_dim", int64_t{24}},
+           {"causal", int64_t{causal}},
+           {"layout", layout},
+           {"lse", int64_t{1}},
+           {"world_size", int64_t{3}}}};
+}
+
 }  // namespace
 
 TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and length", "[seqpar][sweep]") {
@@ -68,4 +79,19 @@ TEST_CASE("collectives: preset by one process on simulated GPUs", "[seqpar][sim]
     check_simulated({name, {{"n", int64_t{72}}, {"world_size", int64_t{3}}}}, DType::bf16, {1, 3, 17, 64, 127});
   check_simulated({"all_to_all", {{"heads", int64_t{6}}, {"head_dim", int64_t{16}}, {"world_size", int64_t{3}}}},
                   DType::bf16, {1, 3, 17, 64, 127});
+}
+
+TEST_CASE("context attention: preset by one process, every dtype and length", "[seqpar][sweep]") {
+  const auto device = make_cpu_device(2);
+  for (const DType dtype : kDTypes)
+    for (const char* layout : {"contiguous", "zigzag"}) {
+      check_on(*device, context_attention(layout, true), dtype);
+      check_on(*device, context_attention(layout, false), dtype, {2, 65, 127});
+    }
+}
+
+TEST_CASE("context attention: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    check_simulated(context_attention("zigzag", true), dtype, {1, 3, 17, 64, 127});
+  check_simulated(context_attention("contiguous", false), DType::bf16, {2, 65});
 }

@@ -15,11 +15,13 @@
 
 #include "jit/error.h"
 #include "kernels/registry.h"
+#include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
+using seqpar::ContextAttentionForward;
 using seqpar::FusedAllgatherAndLinear;
 using seqpar::FusedHandle;
 using seqpar::FusedLinearAndReducescatter;
@@ -27,7 +29,7 @@ using seqpar::FusedLinearAndReducescatter;
 namespace {
 
 constexpr int kRanks = 2;
-constexpr int64_t kCapacity = 22, kMostRows = 11, kN = 24, kK = 16;
+constexpr int64_t kCapacity = 22, kMostRows = 12, kN = 24, kK = 16;
 constexpr const char* kTargets[] = {"sm_80", "sm_90a"};
 constexpr uint16_t kPoison = 0xffff;
 
@@ -36,7 +38,17 @@ FusedLinearAndReducescatter reduce_op() {
   return {.world_size = kRanks, .n = kN, .k = kK, .residual = true, .dtype = DType::bf16};
 }
 
-int64_t owned_rows(int rank, int64_t length) { return (rank + 1) * length / kRanks - rank * length / kRanks; }
+ContextAttentionForward attention_op() {
+  return {.world_size = kRanks, .heads = 3, .kv_heads = 1, .head_dim = 8, .layout = "zigzag", .dtype = DType::bf16};
+}
+
+template <class Op>
+int64_t owned_rows(const Op&, int rank, int64_t length) {
+  return (rank + 1) * length / kRanks - rank * length / kRanks;
+}
+int64_t owned_rows(const ContextAttentionForward&, int rank, int64_t length) {
+  return seqpar::num_rows(seqpar::RowLayout::zigzag, rank, length, kRanks);
+}
 
 /// Operands of one rank on its device, with rows for the longest call.
 struct Operands {
@@ -62,10 +74,23 @@ FusedLinearAndReducescatter::Args args_of(const FusedLinearAndReducescatter&, co
           .residual = matrix(o.residual, own, kN),
           .y = matrix(o.y, own, kN)};
 }
-int64_t rows_of_x(const FusedAllgatherAndLinear&, int rank, int64_t length) { return owned_rows(rank, length); }
+/// k and v stand side by side in x.
+ContextAttentionForward::Args args_of(const ContextAttentionForward&, const Operands& o, int64_t, int64_t own) {
+  Tensor k = matrix(o.x, own, kK), v = k;
+  v.data = static_cast<std::byte*>(o.x.data()) + kK;
+  k.sizes[1] = v.sizes[1] = kK / 2;
+  return {.q = matrix(o.residual, own, kN), .k = k, .v = v, .out = matrix(o.y, own, kN)};
+}
+template <class Op>
+int64_t rows_of_x(const Op& op, int rank, int64_t length) {
+  return owned_rows(op, rank, length);
+}
 int64_t rows_of_x(const FusedLinearAndReducescatter&, int, int64_t length) { return length; }
 int64_t rows_of_y(const FusedAllgatherAndLinear&, int, int64_t length) { return length; }
-int64_t rows_of_y(const FusedLinearAndReducescatter&, int rank, int64_t length) { return owned_rows(rank, length); }
+template <class Op>
+int64_t rows_of_y(const Op& op, int rank, int64_t length) {
+  return owned_rows(op, rank, length);
+}
 
 using Values = std::vector<uint16_t>;
 
@@ -101,7 +126,7 @@ class CapturedRank {
   /// Kernels that a call hands to the driver, after the first one.
   int kernels_of_a_call(int64_t length) {
     device_.streams().begin_capture(stream_);
-    handle_(args_of(op_, operands_, length, owned_rows(fabric_.rank(), length)), length, stream_);
+    handle_(args_of(op_, operands_, length, owned_rows(op_, fabric_.rank(), length)), length, stream_);
     return device_.streams().end_capture(stream_)->num_kernels();
   }
 
@@ -114,7 +139,8 @@ class CapturedRank {
   /// The same rows by a call.
   void call(int64_t length, Values& y) {
     into(y, [&] {
-      handle_.call_as(kCapacity, args_of(op_, operands_, length, owned_rows(fabric_.rank(), length)), length, stream_);
+      handle_.call_as(kCapacity, args_of(op_, operands_, length, owned_rows(op_, fabric_.rank(), length)), length,
+                      stream_);
     });
   }
   void synchronize() {
@@ -271,6 +297,7 @@ TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one 
   for (const char* target : kTargets) {
     CHECK_NOTHROW(check_replays(target, gather_op(), 250));
     CHECK_NOTHROW(check_replays(target, reduce_op(), 250));
+    CHECK_NOTHROW(check_replays(target, attention_op(), 100));
   }
 }
 
@@ -278,6 +305,7 @@ TEST_CASE("fused graph: a thousand replays of each operation", "[seqpar][sim][gr
   for (const char* target : kTargets) {
     CHECK_NOTHROW(check_replays(target, gather_op(), 1000));
     CHECK_NOTHROW(check_replays(target, reduce_op(), 1000));
+    CHECK_NOTHROW(check_replays(target, attention_op(), 1000));
   }
 }
 
@@ -285,6 +313,7 @@ TEST_CASE("fused graph: another length on one rank is a record on all and NaN", 
   for (const char* target : kTargets) {
     CHECK_NOTHROW(check_mismatch(target, gather_op()));
     CHECK_NOTHROW(check_mismatch(target, reduce_op()));
+    CHECK_NOTHROW(check_mismatch(target, attention_op()));
   }
 }
 

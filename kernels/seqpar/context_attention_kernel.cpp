@@ -1,0 +1,177 @@
+// kernels/seqpar/context_attention_kernel.cpp -- see context_attention_kernel.h.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs, in order: those that push this rank's keys and values to its peers, chunk by chunk; the tiles of queries,
+// which await a peer's chunk when they come to it; one that awaits the rest, also what causality hides from everyone
+// here. Keys beyond a rank's rows are left out by the bounds of its view: they are not multiplied by zero.
+#include "kernels/seqpar/context_attention_kernel.h"
+
+#include "kernels/row_kernel.h"
+#include "kernels/seqpar/channel_args.h"
+
+namespace seqtile::kernels::seqpar {
+
+using attention::Keys;
+using attention::Running;
+
+namespace {
+
+struct Operands {
+  Operands(KernelBuilder& b, const ContextShape& s) {
+    const int64_t columns = s.attention.heads * s.attention.head_dim;
+    const int64_t kv_columns = s.attention.kv_heads * s.attention.head_dim;
+    q = b.view("q", s.dtype, {kDynamic, columns});
+    k = b.view("k", s.dtype, {kDynamic, kv_columns});
+    v = b.view("v", s.dtype, {kDynamic, kv_columns});
+    out = b.view("out", s.dtype, {kDynamic, columns});
+    if (s.has_lse) lse = b.view("lse", DType::f32, {kDynamic, s.attention.heads});
+    sequence = b.view("sequence", DType::i8, {kDynamic});
+  }
+  Var q, k, v, out, lse, sequence;
+};
+
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const ContextShape& shape, const ContextSchedule& schedule)
+      : b_(b),
+        s_(shape),
+        a_(shape.attention),
+        schedule_(schedule),
+        v_(b, shape),
+        channel_(declare_channel(b)),
+        length_(b.size(v_.sequence, 0)),
+        ex_(b, gather_protocol(), context_exchange(shape, schedule.transfer.chunk_rows), channel_.block,
+            channel_.counters, channel_.number, length_) {}
+
+  void build() {
+    Var row_blocks = b_.cdiv(length_, s_.world_size * schedule_.block_m);
+    Var id = b_.program_id(0), tiles = row_blocks * a_.heads, tile = id - schedule_.transfer.push_programs;
+    b_.when(
+        id < schedule_.transfer.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
+        [&] {
+          b_.when(
+              tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
+              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
+        });
+    Var rows = ex_.num_rows(ex_.rank());
+    std::vector<Var> outputs{rows_of(v_.out, rows)};
+    if (s_.has_lse) outputs.push_back(rows_of(v_.lse, rows));
+    ex_.leave(outputs);
+  }
+
+ private:
+  /// A graph's tensors have more rows than a call owns.
+  Var rows_of(Var view, Var rows) { return b_.slice(view, {0, 0}, {rows, view.type().shape[1]}); }
+  Var head_of(Var view, Var rows, Var head) { return b_.slice(view, {0, head * a_.head_dim}, {rows, a_.head_dim}); }
+
+  void push(Var program) {
+    push_rows(b_, ex_, s_.world_size, program, schedule_.transfer, [&](Var) {
+      Var rows = ex_.num_rows(ex_.rank()), k = rows_of(v_.k, rows);
+      return std::vector{k, rows_of(v_.v, rows)};
+    });
+  }
+
+  /// Some queries of one head.
+  struct Queries {
+    Var tile, kv_head, last, positions;  ///< position of the last one; of all [block_m], i32
+  };
+
+  void compute(Var tile, Var row_blocks) {
+    // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
+    Var head = tile / row_blocks, row = (row_blocks - 1 - tile % row_blocks) * schedule_.block_m;
+    const RowPieces<Var> own = pieces(ex_.rank());
+    b_.when(row < own.num_rows, [&] {
+      Queries queries;
+      queries.tile = b_.load(head_of(v_.q, own.num_rows, head), {row, 0}, {schedule_.block_m, a_.head_dim});
+      queries.kv_head = head / a_.group;
+      queries.last = position(own, b_.min(row + schedule_.block_m, own.num_rows) - 1);
+      queries.positions = position(in_i32(own), b_.iota(schedule_.block_m) + b_.cast(row, DType::i32));
+      const Running nothing(b_, schedule_.block_m, a_.head_dim);
+      const Running seen(b_.for_loop(0, s_.world_size, 1, nothing.carried(), [&](Var turn, const auto& carried) {
+        return after_rank(queries, turn, tile, Running(carried)).carried();
+      }));
+      Var out = head_of(v_.out, own.num_rows, head);
+      b_.store(out, {row, 0}, to_storage(b_, attention::normalized(b_, seen), s_.dtype));
+      if (s_.has_lse)
+        b_.store(rows_of(v_.lse, own.num_rows), {row, head}, b_.expand(attention::log_sum_exp(b_, seen), 1));
+    });
+  }
+
+  RowPieces<Var> pieces(Var rank) { return pieces_of(s_.layout, rank, length_, s_.world_size); }
+  RowPieces<Var> in_i32(const RowPieces<Var>& p) {
+    const auto cast = [&](Var value) { return b_.cast(value, DType::i32); };
+    Var first = cast(p.first), num_first = cast(p.num_first), second = cast(p.second);
+    return {first, num_first, second, cast(p.num_rows)};
+  }
+  /// Where a rank's row, or a tile of them, stands in the sequence.
+  Var position(const RowPieces<Var>& p, Var row) {
+    if (s_.layout == RowLayout::contiguous) return row + p.first;
+    return b_.select(row < p.num_first, row + p.first, row + (p.second - p.num_first));
+  }
+  /// How many of a rank's keys, its first ones, a query at `position` sees.
+  Var num_seen(const RowPieces<Var>& p, Var position) {
+    if (!a_.causal) return p.num_rows;
+    const auto within = [&](Var first, Var count) { return b_.max(b_.min(position - (first - 1), count), 0); };
+    Var seen = within(p.first, p.num_first);
+    return s_.layout == RowLayout::contiguous ? seen : seen + within(p.second, p.num_rows - p.num_first);
+  }
+
+  /// Of one rank its keys up to the last one that a query of the tile sees.
+  Running after_rank(const Queries& queries, Var turn, Var tile, const Running& before) {
+    Var source = (ex_.rank() + turn) % s_.world_size, is_own = b_.compare(Compare::eq, turn, 0);
+    const RowPieces<Var> p = pieces(source);
+    Var end = num_seen(p, queries.last), seen = num_seen(in_i32(p), queries.positions);
+    const auto visible = [&](Var first_key) {
+      Var key = attention::column_numbers(b_, first_key, schedule_.block_m, schedule_.block_n);
+      return key < (a_.causal ? across(b_, seen, schedule_.block_m, schedule_.block_n) : seen);
+    };
+    const int64_t chunk_rows = schedule_.transfer.chunk_rows;
+    Var step = b_.select(is_own, b_.max(end, 1), chunk_rows);
+    return Running(b_.for_loop(0, end, step, before.carried(), [&](Var first, const auto& carried) {
+      Var chunk = first / chunk_rows, last = b_.min(first + step, end);
+      Var has_come = ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), tile);
+      const Keys keys = keys_of(source, is_own, p.num_rows, queries.kv_head);
+      return attention::attend(b_, a_, keys, queries.tile, first, b_.select(has_come, last, first), schedule_.block_n,
+                               visible, Running(carried))
+          .carried();
+    }));
+  }
+
+  Keys keys_of(Var source, Var is_own, Var rows, Var kv_head) {
+    Var staged = ex_.source(0, source, rows);
+    Var k = b_.select(is_own, head_of(v_.k, rows, kv_head), head_of(staged, rows, kv_head));
+    Var v = b_.select(is_own, head_of(v_.v, rows, kv_head), head_of(staged, rows, kv_head + a_.kv_heads));
+    return {k, v};
+  }
+
+  KernelBuilder& b_;
+  const ContextShape& s_;
+  const attention::Shape& a_;
+  const ContextSchedule& schedule_;
+  Operands v_;
+  ChannelViews channel_;
+  Var length_;
+  Exchange ex_;
+};
+
+}  // namespace
+
+ExchangeShape context_exchange(const ContextShape& shape, int64_t chunk_rows) {
+  const int64_t columns = 2 * shape.attention.kv_heads * shape.attention.head_dim;
+  return {shape.world_size,
+          shape.identity,
+          {{PhaseShape::Rows::of_source, shape.dtype, columns, chunk_rows}},
+          0,
+          shape.layout};
+}
+
+// Of zigzag a rank has up to 2 ceil(length / 2 P) rows: as block_m is even, in as many blocks as of ceil(length / P).
+autotune::SizeExpr context_programs(const ContextShape& shape, const ContextSchedule& schedule) {
+  return {shape.attention.heads, {{0, shape.world_size * schedule.block_m}}, schedule.transfer.push_programs + 1};
+}
+
+void build_context_attention(KernelBuilder& b, const ContextShape& shape, const ContextSchedule& schedule) {
+  Builder(b, shape, schedule).build();
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,375 @@
+// tests/kernels/seqpar/context_attention_test.cpp -- attention to the keys of all ranks, in every layout.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random operands are compared with f64. Where all queries are zero and values are small whole numbers, every sum is
+// exact in any order: then the result must be that of one rank, bit for bit, and a key too many or too few shows.
+#include "kernels/seqpar/context_attention.h"
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <tuple>
+
+#include <fmt/core.h>
+
+#include "kernels/attention_shape.h"
+#include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/row_layout.h"
+#include "kernels/tensor_values.h"
+#include "tests/support/kernel_cases.h"
+#include "tests/support/rank_run.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using seqpar::RowLayout;
+using seqtile::testing::library_op;
+using seqtile::testing::RankCall;
+using seqtile::testing::RankOptions;
+using seqtile::testing::RankOutcome;
+
+namespace {
+
+struct Case {
+  int world_size = 2;
+  bool causal = true;
+  std::string layout = "contiguous";
+  DType dtype = DType::f32;
+  int64_t heads = 4, kv_heads = 2, head_dim = 16;
+  std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
+  int64_t block_m = 16, block_n = 32, chunk_rows = 32;
+  bool is_exact = false;
+  uint32_t seed = 7;
+
+  autotune::Workload workload() const {
+    seqpar::ContextAttentionForward op{.world_size = world_size,
+                                       .heads = heads,
+                                       .kv_heads = kv_heads,
+                                       .head_dim = head_dim,
+                                       .causal = causal,
+                                       .layout = layout,
+                                       .lse = true,
+                                       .dtype = dtype};
+    return library_op("context_attention_forward").normalize(op.workload());
+  }
+};
+
+struct Buffer {
+  Buffer(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
+    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
+    tensor.data = bytes.data();
+  }
+  std::byte* row(int64_t i) { return bytes.data() + row_bytes() * i; }
+  int64_t row_bytes() const { return tensor.sizes[1] * dtype_bytes(tensor.dtype); }
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+};
+
+/// Rows of the sequence that a rank owns, one by one as row_layout.h has it in words.
+std::vector<int64_t> owned_rows(const Case& c, int rank, int64_t length) {
+  const bool is_zigzag = c.layout == "zigzag";
+  const int64_t chunks = is_zigzag ? 2 * c.world_size : c.world_size;
+  std::vector<int64_t> rows;
+  const auto append = [&](int64_t chunk) {
+    for (int64_t row = chunk * length / chunks; row < (chunk + 1) * length / chunks; ++row) rows.push_back(row);
+  };
+  append(rank);
+  if (is_zigzag) append(chunks - 1 - rank);
+  return rows;
+}
+
+/// The whole sequence of one call.
+struct Sequence {
+  Sequence(const Case& c, int64_t length, uint64_t seed)
+      : q(c.dtype, length, c.heads * c.head_dim),
+        k(c.dtype, length, c.kv_heads * c.head_dim),
+        v(c.dtype, length, c.kv_heads * c.head_dim),
+        out(c.dtype, length, c.heads * c.head_dim),
+        lse(DType::f32, length, c.heads) {
+    fill_normal(k.tensor, 0, 1, seed);
+    if (c.is_exact) {
+      std::ranges::fill(q.bytes, std::byte{0});
+      fill_uniform_int(v.tensor, -3, 4, seed + 1);
+    } else {
+      fill_normal(q.tensor, 0, 1, seed + 2);
+      fill_normal(v.tensor, 0, 1, seed + 1);
+    }
+  }
+  Buffer q, k, v, out, lse;
+};
+
+/// All calls of a case on all ranks.
+class Run {
+ public:
+  explicit Run(const Case& c) : case_(c), w_(c.workload()), op_(library_op(w_.operation)) {
+    config_ = {
+        {"block_m", c.block_m}, {"block_n", c.block_n}, {"chunk_rows", c.chunk_rows}, {"push_programs", int64_t{2}}};
+    calls_.resize(static_cast<size_t>(c.world_size));
+    for (const int64_t length : c.lengths) add(length);
+  }
+
+  RankOutcome on(RankOptions options) {
+    const bool is_simulated = options.device.starts_with("sim:");
+    KernelBuilder b(op_.name);
+    if (is_simulated) b.align_rows(16);
+    op_.build(b, w_, config_, is_simulated ? gpu_target(options.device.substr(4)) : host_target());
+    const auto function = b.finish();
+    const int64_t capacity = *std::ranges::max_element(case_.lengths);
+    const auto needs = seqpar::needs_of(seqpar::context_attention_exchange(w_, case_.chunk_rows), capacity);
+    options.world_size = case_.world_size;
+    options.channel.capacity = capacity;
+    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
+    RankOutcome outcome = run_ranks(*function, options, calls_);
+    take_back();
+    return outcome;
+  }
+
+  const std::deque<Sequence>& sequences() const { return sequences_; }
+  std::deque<Sequence>& sequences() { return sequences_; }
+  std::vector<RankCall>& calls_of(int rank) { return calls_[static_cast<size_t>(rank)]; }
+
+  /// Empty, or the first element too far from f64.
+  std::string difference() const {
+    for (size_t call = 0; call < sequences_.size(); ++call)
+      if (std::string text = difference_in(call); !text.empty()) return text;
+    return "";
+  }
+
+ private:
+  void add(int64_t length) {
+    const Case& c = case_;
+    Sequence& all = sequences_.emplace_back(c, length, c.seed + 100 * sequences_.size());
+    for (int rank = 0; rank < c.world_size; ++rank) {
+      const std::vector<int64_t> rows = owned_rows(c, rank, length);
+      const autotune::SizeExpr programs = op_.grid(w_, config_)[0];
+      RankCall call{{programs.value({&length, 1}), 1, 1}, {}, 1};
+      for (Buffer* whole : {&all.q, &all.k, &all.v, &all.out, &all.lse}) {
+        Buffer& part =
+            parts_.emplace_back(whole->tensor.dtype, static_cast<int64_t>(rows.size()), whole->tensor.sizes[1]);
+        for (size_t i = 0; i < rows.size(); ++i)
+          std::memcpy(part.row(static_cast<int64_t>(i)), whole->row(rows[i]), static_cast<size_t>(whole->row_bytes()));
+        call.tensors.push_back(part.tensor);
+      }
+      Buffer& sequence = parts_.emplace_back(DType::i8, length, 1);
+      call.tensors.push_back(make_tensor(sequence.bytes.data(), DType::i8, {length}));
+      calls_[static_cast<size_t>(rank)].push_back(std::move(call));
+    }
+  }
+
+  /// Every rank's rows of the results to their places.
+  void take_back() {
+    for (size_t call = 0; call < sequences_.size(); ++call)
+      for (int rank = 0; rank < case_.world_size; ++rank) {
+        const std::vector<int64_t> rows = owned_rows(case_, rank, case_.lengths[call]);
+        for (const auto& [tensor, whole] : {std::pair{size_t{3}, &sequences_[call].out}, {4, &sequences_[call].lse}}) {
+          const Tensor& part = calls_[static_cast<size_t>(rank)][call].tensors[tensor];
+          const auto* data = static_cast<const std::byte*>(part.data);
+          for (size_t i = 0; i < rows.size(); ++i)
+            std::memcpy(whole->row(rows[i]), data + static_cast<int64_t>(i) * whole->row_bytes(),
+                        static_cast<size_t>(whole->row_bytes()));
+        }
+      }
+  }
+
+  std::string difference_in(size_t call) const {
+    const Case& c = case_;
+    const int64_t length = c.lengths[call];
+    autotune::Workload plain{"attention_forward", c.dtype, 1, {}};
+    for (const char* name : {"heads", "kv_heads", "head_dim", "causal", "scale"})
+      plain.fields.set(name, w_.fields.values().at(name));
+    const attention::Shape s(library_op("attention_forward").normalize(plain));
+    const Sequence& all = sequences_[call];
+    const auto head_rows = [&](const Buffer& buffer, int64_t head) {
+      std::vector<double> rows;
+      for (int64_t row = 0; row < length; ++row)
+        for (int64_t d = 0; d < s.head_dim; ++d)
+          rows.push_back(read_element(buffer.tensor, row * buffer.tensor.sizes[1] + head * s.head_dim + d));
+      return rows;
+    };
+    const auto limit = op_.tolerance(w_, std::vector<int64_t>{length});
+    const auto is_near = [&](double got, double want) {
+      return std::abs(got - want) <= limit.absolute + limit.relative * std::abs(want);
+    };
+    for (int64_t head = 0; head < s.heads; ++head) {
+      const auto k = head_rows(all.k, head / s.group), v = head_rows(all.v, head / s.group), q = head_rows(all.q, head),
+                 out = head_rows(all.out, head);
+      for (int64_t row = 0; row < length; ++row) {
+        const auto at = row * s.head_dim;
+        const auto want = attention::reference_row(s, {q.begin() + at, q.begin() + at + s.head_dim}, k, v, 0,
+                                                   s.causal ? row + 1 : length);
+        for (int64_t d = 0; d < s.head_dim; ++d)
+          if (const double got = out[at + d]; !is_near(got, want.out[d]))
+            return fmt::format("length {}, out[{}, {}, {}] is {}, not {}", length, row, head, d, got, want.out[d]);
+        if (const double got = read_element(all.lse.tensor, row * s.heads + head); !is_near(got, want.lse))
+          return fmt::format("length {}, lse[{}, {}] is {}, not {}", length, row, head, got, want.lse);
+      }
+    }
+    return "";
+  }
+
+  const Case case_;
+  const autotune::Workload w_;
+  const autotune::OpDef& op_;
+  autotune::Config config_;
+  std::deque<Sequence> sequences_;
+  std::deque<Buffer> parts_;
+  std::vector<std::vector<RankCall>> calls_;
+};
+
+void require_success(const RankOutcome& outcome) {
+  for (const std::string& error : outcome.errors) REQUIRE(error == "");
+  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
+}
+
+/// Empty, or the first row whose bits differ, of those below `end`.
+std::string different_bits(const Run& a, const Run& b, int64_t end = int64_t{1} << 40) {
+  for (size_t call = 0; call < a.sequences().size(); ++call) {
+    const Sequence &x = a.sequences()[call], &y = b.sequences()[call];
+    for (const auto& [left, right] : {std::pair{&x.out, &y.out}, {&x.lse, &y.lse}})
+      for (int64_t row = 0; row < std::min(end, left->tensor.sizes[0]); ++row)
+        if (std::memcmp(const_cast<Buffer*>(left)->row(row), const_cast<Buffer*>(right)->row(row),
+                        static_cast<size_t>(left->row_bytes())) != 0)
+          return fmt::format("length {}: row {} of {} differs", left->tensor.sizes[0], row,
+                             left == &x.out ? "out" : "lse");
+  }
+  return "";
+}
+
+std::string name_of(const Case& c, const RankOptions& options) {
+  return fmt::format("{}, {} ranks, {}, {}, causal {}", options.device, c.world_size, dtype_name(c.dtype), c.layout,
+                     c.causal);
+}
+
+/// Random operands against f64, and exact ones against one rank.
+void check(Case c, const RankOptions& options) {
+  INFO(name_of(c, options));
+  Run run(c);
+  require_success(run.on(options));
+  REQUIRE(run.difference() == "");
+  c.is_exact = true;
+  Run exact(c);
+  require_success(exact.on(options));
+  c.world_size = 1;
+  Run alone(c);
+  require_success(alone.on({.device = options.device == "processes" ? "threads" : options.device}));
+  REQUIRE(different_bits(exact, alone) == "");
+}
+
+}  // namespace
+
+TEST_CASE("context attention: right and exact on the CPU, any layout, dtype and number of ranks", "[seqpar][sweep]") {
+  for (const char* device : {"threads", "processes"})
+    for (const int world_size : {1, 2, 3, 4, 8})
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        for (const bool causal : {false, true})
+          for (const char* layout : {"contiguous", "zigzag"})
+            check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {.device = device});
+}
+
+TEST_CASE("context attention: heads that share keys or do not, and head dimensions", "[seqpar][sweep]") {
+  for (const auto& [heads, kv_heads, head_dim] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 1, 8}, {9, 3, 64}, {5, 5, 40}})
+    check({.world_size = 3, .layout = "zigzag", .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}, {});
+}
+
+TEST_CASE("context attention: right and exact where ranks pause at random", "[seqpar]") {
+  for (const char* device : {"threads", "processes"})
+    for (const char* layout : {"contiguous", "zigzag"})
+      check({.world_size = 3, .layout = layout, .dtype = DType::bf16}, {.device = device, .seed = 3, .slow_rank = 1});
+}
+
+TEST_CASE("context attention: right and exact on simulated GPUs, every check on", "[seqpar][sim]") {
+  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+    for (const int world_size : {2, 3})
+      for (const char* layout : {"contiguous", "zigzag"})
+        check({.world_size = world_size,
+               .causal = world_size == 2 || layout[0] == 'z',
+               .layout = layout,
+               .dtype = world_size == 2 ? DType::bf16 : DType::f16,
+               .heads = 2,
+               .kv_heads = 1,
+               .lengths = {0, 1, 5, 131, 2}},
+              {.device = device});
+}
+
+TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+    for (const int world_size : {1, 2, 3})
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        for (const bool causal : {false, true})
+          for (const char* layout : {"contiguous", "zigzag"})
+            check({.world_size = world_size,
+                   .causal = causal,
+                   .layout = layout,
+                   .dtype = dtype,
+                   .lengths = {0, 1, 5, 131, 70, 2}},
+                  {.device = device});
+}
+
+TEST_CASE("context attention: who is late and how long chunks are changes no bit", "[seqpar]") {
+  for (const char* layout : {"contiguous", "zigzag"}) {
+    Case c{.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {300, 77, 0, 301, 2}};
+    Run first(c);
+    require_success(first.on({}));
+    for (const int64_t chunk_rows : {32, 96, 512})
+      for (int slow_rank = 0; slow_rank < 3; ++slow_rank) {
+        c.chunk_rows = chunk_rows;
+        Run other(c);
+        require_success(other.on({.seed = 11, .slow_rank = slow_rank}));
+        CHECK(different_bits(first, other) == "");
+      }
+  }
+}
+
+TEST_CASE("context attention: where keys come in the order of the sequence the bits are those of one rank",
+          "[seqpar]") {
+  for (const bool causal : {false, true}) {
+    // Rank 0 owns whole blocks of keys, and the first ones.
+    Case c{.causal = causal, .dtype = DType::bf16, .lengths = {256, 192}};
+    Run two(c);
+    require_success(two.on({}));
+    c.world_size = 1;
+    Run one(c);
+    require_success(one.on({}));
+    CHECK(different_bits(two, one, 96) == "");
+  }
+}
+
+TEST_CASE("context attention: bad static arguments are refused by name", "[seqpar]") {
+  const auto normalized = [](const seqpar::ContextAttentionForward& op) {
+    return library_op("context_attention_forward").normalize(op.workload());
+  };
+  CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16}), Catch::Contains("must divide heads (3)"));
+  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 12}), Catch::Contains("multiple of 8"));
+  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .layout = "striped"}),
+                    Catch::Contains("striped") && Catch::Contains("zigzag"));
+  CHECK_THROWS_WITH(normalized({.world_size = 99, .heads = 2, .kv_heads = 2, .head_dim = 16}),
+                    Catch::Contains("world_size"));
+}
+
+TEST_CASE("row layout: every row has one owner, rows of a rank are in order, and none has more than most_rows",
+          "[seqpar]") {
+  for (const auto& [layout, name] : {std::pair{RowLayout::contiguous, "contiguous"}, {RowLayout::zigzag, "zigzag"}}) {
+    CHECK(seqpar::parse_row_layout(name) == layout);
+    for (int world_size = 1; world_size <= 9; ++world_size)
+      for (int64_t length = 0; length <= 100; ++length) {
+        const Case c{.world_size = world_size, .layout = name};
+        for (int rank = 0; rank < world_size; ++rank) {
+          const std::vector<int64_t> rows = owned_rows(c, rank, length);
+          std::vector<int32_t> positions(rows.size());
+          seqpar::fill_positions(layout, rank, length, world_size, positions);
+          REQUIRE(std::ranges::equal(rows, positions));
+          REQUIRE(std::ranges::is_sorted(rows));
+          REQUIRE(seqpar::num_rows(layout, rank, length, world_size) == static_cast<int64_t>(rows.size()));
+          for (int64_t more = length; more < length + 2 * world_size; ++more)
+            REQUIRE(seqpar::most_rows(layout, more, world_size) >= static_cast<int64_t>(rows.size()));
+          for (size_t i = 0; i < rows.size(); ++i) {
+            const auto place = seqpar::place_of_row(layout, rows[i], length, world_size);
+            REQUIRE((place.rank == rank && place.row == static_cast<int64_t>(i)));
+          }
+        }
+      }
+  }
+  CHECK_THROWS_WITH(seqpar::parse_row_layout("striped"), Catch::Contains("'striped' is unknown"));
+}
