@@ -10,10 +10,12 @@
 #include "cache/artifact_db.h"
 #include "jit/error.h"
 #include "kernels/registry.h"
+#include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
+using kernels::seqpar::ContextAttentionForward;
 using kernels::seqpar::FusedAllgatherAndLinear;
 using kernels::seqpar::FusedHandle;
 
@@ -22,14 +24,29 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kN = 24, kK = 16, kLongest = 8;
 
-FusedAllgatherAndLinear gather_op(const std::string& fabric) {
-  return {.world_size = kRanks, .n = kN, .k = kK, .dtype = DType::bf16, .fabric = fabric};
+FusedAllgatherAndLinear gather_op() { return {.world_size = kRanks, .n = kN, .k = kK, .dtype = DType::bf16}; }
+ContextAttentionForward attention_op() {
+  return {.world_size = kRanks, .heads = 1, .kv_heads = 1, .head_dim = kK, .dtype = DType::bf16};
+}
+
+Tensor matrix(const DeviceBuffer& buffer, int64_t rows, int64_t columns) {
+  return make_tensor(buffer.data(), DType::bf16, {rows, columns});
+}
+
+FusedAllgatherAndLinear::Args args_of(const FusedAllgatherAndLinear&, const DeviceBuffer& x, const DeviceBuffer& w,
+                                      const DeviceBuffer& y, int64_t own, int64_t length) {
+  return {.x = matrix(x, own, kK), .w = matrix(w, kN, kK), .y = matrix(y, length, kN)};
+}
+ContextAttentionForward::Args args_of(const ContextAttentionForward&, const DeviceBuffer& x, const DeviceBuffer&,
+                                      const DeviceBuffer& y, int64_t own, int64_t) {
+  return {.q = matrix(x, own, kK), .k = matrix(x, own, kK), .v = matrix(x, own, kK), .out = matrix(y, own, kK)};
 }
 
 /// All lengths of 5..8, from records alone.
-void run_rank(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric) {
+template <class Op>
+void run_rank(const EngineOptions& options, const autotune::Registry& registry, Op op, Fabric& fabric) {
   const auto engine = Engine::open(options, registry, fabric);
-  const FusedAllgatherAndLinear op = gather_op(fabric.kind());
+  op.fabric = fabric.kind();
   Channel channel(fabric, kernels::seqpar::channel_options({op.workload()}, kLongest));
   const FusedHandle handle(*engine, op, channel);
   DeviceMemory& memory = fabric.device().memory();
@@ -37,10 +54,7 @@ void run_rank(const EngineOptions& options, const autotune::Registry& registry, 
   for (const DeviceBuffer* buffer : {&x, &w, &y}) memory.fill(buffer->data(), 0, buffer->bytes());
   for (int64_t length = 5; length <= kLongest; ++length) {
     const int64_t own = (fabric.rank() + 1) * length / kRanks - fabric.rank() * length / kRanks;
-    handle({.x = make_tensor(x.data(), DType::bf16, {own, kK}),
-            .w = make_tensor(w.data(), DType::bf16, {kN, kK}),
-            .y = make_tensor(y.data(), DType::bf16, {length, kN})},
-           length);
+    handle(args_of(op, x, w, y, own, length), length);
   }
   if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
   const EngineCounters counters = engine->counters();
@@ -49,14 +63,16 @@ void run_rank(const EngineOptions& options, const autotune::Registry& registry, 
   fabric.all_gather("");
 }
 
-void run_ranks(const EngineOptions& options, const autotune::Registry& registry, const std::string& target) {
+template <class Op>
+void run_ranks(const EngineOptions& options, const autotune::Registry& registry, const Op& op,
+               const std::string& target) {
   const auto fabrics = make_sim_fabric(target, kRanks);
   std::vector<std::exception_ptr> errors(kRanks);
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < kRanks; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        run_rank(options, registry, *fabrics[rank]);
+        run_rank(options, registry, op, *fabrics[rank]);
       } catch (...) {
         errors[rank] = std::current_exception();
       }
@@ -64,6 +80,28 @@ void run_ranks(const EngineOptions& options, const autotune::Registry& registry,
   for (std::thread& thread : threads) thread.join();
   for (const auto& error : errors)
     if (error) std::rethrow_exception(error);
+}
+
+template <class Op>
+void check_served(const autotune::Registry& registry, Op op, const std::string& target) {
+  const test::TempFolder folder;
+  setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
+  const EngineOptions options{.threads = 1,
+                              .cache = folder.file("tuning.db"),
+                              .artifacts = folder.file("artifacts.db"),
+                              .policy = MissPolicy::strict,
+                              .max_length = kLongest};
+  op.fabric = "sim:" + target;
+  {
+    const auto store = cache::TuningStore::open(options.cache, cache::OpenMode::read_write);
+    const auto artifacts = cache::ArtifactDb::open(options.artifacts, cache::default_key_path());
+    const autotune::Workload workload = op.workload();
+    const auto report =
+        autotune::tune(registry, {{workload.operation, workload, 5, 8}}, op.fabric, *store, *artifacts, {});
+    REQUIRE(report.complete);
+    CHECK(report.tunings == 1);
+  }
+  CHECK_NOTHROW(run_ranks(options, registry, op, target));
 }
 
 }  // namespace
@@ -74,23 +112,8 @@ TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ran
   setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
   const autotune::Registry registry = kernels::make_registry();
   for (const std::string target : {"sm_80", "sm_90a"}) {
-    const test::TempFolder folder;
-    setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
-    const EngineOptions options{.threads = 1,
-                                .cache = folder.file("tuning.db"),
-                                .artifacts = folder.file("artifacts.db"),
-                                .policy = MissPolicy::strict,
-                                .max_length = kLongest};
-    {
-      const auto store = cache::TuningStore::open(options.cache, cache::OpenMode::read_write);
-      const auto artifacts = cache::ArtifactDb::open(options.artifacts, cache::default_key_path());
-      const auto report =
-          autotune::tune(registry, {{"fused_allgather_and_linear", gather_op("sim:" + target).workload(), 5, 8}},
-                         "sim:" + target, *store, *artifacts, {});
-      REQUIRE(report.complete);
-      CHECK(report.tunings == 1);
-    }
-    CHECK_NOTHROW(run_ranks(options, registry, target));
+    check_served(registry, gather_op(), target);
+    check_served(registry, attention_op(), target);
   }
   unsetenv("SEQTILE_WORKER");
 }

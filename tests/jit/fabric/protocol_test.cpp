@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t kMostStates = 3'000'000;
 
-/// Sums need what all ranks give; what is gathered may be used as causal attention does.
+/// Sums need what all ranks give; what is gathered may be used as causal attention does. Attention to the keys of all
+/// ranks gathers two tensors in one phase: they stand side by side in a row of the staging, and one flag stands for
+/// both. So its table is that of the gather.
 bool may_be_causal(const Protocol& protocol) {
   return &protocol != &reduce_scatter_protocol() && &protocol != &two_shot_protocol();
 }
@@ -61,6 +63,7 @@ TEST_CASE("protocol: one buffer is overwritten while it is read", "[fabric]") {
     }
 }
 
+// As a causal kernel would that leaves out the keys that nobody here sees.
 TEST_CASE("protocol: who awaits only the data that it reads is overtaken", "[fabric]") {
   for (int num_ranks = 2; num_ranks <= 4; ++num_ranks) {
     ExplorerOptions options{num_ranks, 4};

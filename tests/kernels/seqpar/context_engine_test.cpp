@@ -1,0 +1,146 @@
+// tests/kernels/seqpar/context_engine_test.cpp -- rotary embedding and attention on own rows, through the engine.
+// SPDX-License-Identifier: Apache-2.0
+#include <random>
+
+#include "kernels/attention_forward.h"
+#include "kernels/rope.h"
+#include "kernels/seqpar/context_attention.h"
+#include "tests/support/sharded_layers.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using namespace seqtile::testing;
+using seqpar::ContextAttentionForward;
+
+namespace {
+
+constexpr int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 16, kLongest = 200;
+const std::vector<int64_t> kLengths{0, 1, 2, 17, 200, 64, 0, 199};
+
+using Values = std::vector<float>;
+
+/// q, k and v of every row of the sequence.
+struct Whole {
+  Whole() {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    for (Values* values : {&q, &k, &v}) {
+      values->resize(static_cast<size_t>(kLongest * kHeadDim * (values == &q ? kHeads : kKvHeads)));
+      for (float& value : *values) value = normal(random);
+    }
+  }
+  Values q, k, v;
+};
+
+/// Own rows of them, in the order of `positions`, and what comes out.
+struct Rows {
+  Rows(const Whole& whole, std::vector<int32_t> at)
+      : positions(std::move(at)),
+        q(picked(whole.q, kHeads)),
+        k(picked(whole.k, kKvHeads)),
+        v(picked(whole.v, kKvHeads)) {
+    out.resize(q.size() + 1);
+    lse.resize(positions.size() * kHeads + 1);
+  }
+  Values picked(const Values& values, int64_t heads) const {
+    Values rows;
+    for (const int32_t row : positions) {
+      const auto first = values.begin() + row * heads * kHeadDim;
+      rows.insert(rows.end(), first, first + heads * kHeadDim);
+    }
+    rows.push_back(0);  // an empty tensor has an address too
+    return rows;
+  }
+  int64_t count() const { return static_cast<int64_t>(positions.size()); }
+  Tensor flat(Values& values, int64_t columns) { return make_tensor(values.data(), DType::f32, {count(), columns}); }
+  Tensor heads_of(Values& values, int64_t heads) {
+    return make_tensor(values.data(), DType::f32, {count(), heads, kHeadDim});
+  }
+  void rotate(Engine& engine) {
+    if (count() == 0) return;
+    const auto rope = engine.prepare(Rope{.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim});
+    const Tensor rotated_q = heads_of(q, kHeads), rotated_k = heads_of(k, kKvHeads);
+    rope({.q = rotated_q,
+          .k = rotated_k,
+          .positions = make_tensor(positions.data(), DType::i32, {count()}),
+          .q_out = rotated_q,
+          .k_out = rotated_k});
+  }
+
+  std::vector<int32_t> positions;
+  Values q, k, v, out, lse;
+};
+
+/// The sequence on one rank.
+Values unsharded(const Home& home, const Whole& whole, int64_t length) {
+  std::vector<int32_t> positions(static_cast<size_t>(length));
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
+  Rows rows(whole, positions);
+  if (length == 0) return {};
+  const auto engine = Engine::open(home.options("tuning.db", MissPolicy::fallback), home.registry);
+  rows.rotate(*engine);
+  const auto attention = engine->prepare(AttentionForward{.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim});
+  int32_t starts[] = {0, static_cast<int32_t>(length)}, first = 0;
+  attention({.q = rows.heads_of(rows.q, kHeads),
+             .k = rows.heads_of(rows.k, kKvHeads),
+             .v = rows.heads_of(rows.v, kKvHeads),
+             .q_start = make_tensor(starts, DType::i32, {2}),
+             .kv_start = make_tensor(&first, DType::i32, {1}),
+             .kv_len = make_tensor(&starts[1], DType::i32, {1}),
+             .out = rows.heads_of(rows.out, kHeads),
+             .lse = rows.flat(rows.lse, kHeads),
+             .length = length});
+  return rows.out;
+}
+
+void check_rank(const Home& home, Fabric& fabric, const std::string& layout, const Whole& whole,
+                const std::vector<Values>& want) {
+  const ContextAttentionForward op{.world_size = fabric.world_size(),
+                                   .heads = kHeads,
+                                   .kv_heads = kKvHeads,
+                                   .head_dim = kHeadDim,
+                                   .layout = layout,
+                                   .lse = true,
+                                   .fabric = fabric.kind()};
+  const auto engine = home.engine(fabric, "tuning.db", MissPolicy::fallback);
+  Channel channel(fabric, seqpar::channel_options({op.workload()}, kLongest));
+  const FusedHandle attention(*engine, op, channel);
+  const auto rows_of = seqpar::parse_row_layout(layout);
+  for (size_t call = 0; call < kLengths.size(); ++call) {
+    const int64_t length = kLengths[call];
+    std::vector<int32_t> positions(
+        static_cast<size_t>(seqpar::num_rows(rows_of, fabric.rank(), length, fabric.world_size())));
+    seqpar::fill_positions(rows_of, fabric.rank(), length, fabric.world_size(), positions);
+    Rows rows(whole, positions);
+    rows.rotate(*engine);
+    const auto before = engine->counters().launches;
+    attention({.q = rows.flat(rows.q, kHeads * kHeadDim),
+               .k = rows.flat(rows.k, kKvHeads * kHeadDim),
+               .v = rows.flat(rows.v, kKvHeads * kHeadDim),
+               .out = rows.flat(rows.out, kHeads * kHeadDim),
+               .lse = rows.flat(rows.lse, kHeads)},
+              length);
+    require(engine->counters().launches == before + 1, "one launch");
+    for (size_t row = 0; row < positions.size(); ++row)
+      for (int64_t i = 0; i < kHeads * kHeadDim; ++i) {
+        const float got = rows.out[row * kHeads * kHeadDim + static_cast<size_t>(i)];
+        const float wanted = want[call][static_cast<size_t>(positions[row] * kHeads * kHeadDim + i)];
+        require(std::abs(got - wanted) < 2e-5f,
+                fmt::format("{}, length {}, row {}: {}, not {}", layout, length, positions[row], got, wanted));
+      }
+  }
+  require(!channel.abort_record(), "nobody has given up");
+  fabric.all_gather("");
+}
+
+}  // namespace
+
+TEST_CASE("context attention: behind rotary embedding through the engine, any length, one launch each",
+          "[seqpar][engine]") {
+  const Home home;
+  const Whole whole;
+  std::vector<Values> want;
+  for (const int64_t length : kLengths) want.push_back(unsharded(home, whole, length));
+  for (const char* layout : {"contiguous", "zigzag"})
+    check_none(on_ranks("threads", 3, [&](Fabric& fabric) { check_rank(home, fabric, layout, whole, want); }));
+}
