@@ -20,7 +20,9 @@ Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var firs
 
 std::string numbered(const char* name, int i) { return i == 0 ? name : name + std::to_string(i + 1); }
 
-Operands::Operands(KernelBuilder& b, const Shape& s) : x(b.view("x", s.dtype, {kDynamic, s.k})) {
+Operands::Operands(KernelBuilder& b, const Shape& s) : Operands(b, s, b.view("x", s.dtype, {kDynamic, s.k})) {}
+
+Operands::Operands(KernelBuilder& b, const Shape& s, Var x) : x(x) {
   for (int i = 0; i < s.num_weights(); ++i) {
     const int64_t n = s.weight_columns(i);
     w.push_back(s.packed       ? b.view(numbered("w", i), s.dtype, {(n + s.panel - 1) / s.panel, s.k, s.panel})

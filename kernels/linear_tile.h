@@ -13,6 +13,8 @@ std::string numbered(const char* name, int i);
 /// The kernel's parameters, in schema order.
 struct Operands {
   Operands(KernelBuilder& b, const Shape& s);
+  /// The others, behind an x of the caller's.
+  Operands(KernelBuilder& b, const Shape& s, Var x);
   /// Column blocks are counted through all outputs: leaves the weight, bias and output of block `index` in first place
   /// and returns the block's first column there.
   Var choose(KernelBuilder& b, const Shape& s, Var index, int64_t block_n);

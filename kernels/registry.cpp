@@ -11,6 +11,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rms_norm_backward.h"
 #include "kernels/rope.h"
+#include "kernels/seqpar/alltoall_linear.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_linear.h"
@@ -37,6 +38,7 @@ autotune::Registry make_registry() {
   registry.add(seqpar::fused_allgather_and_linear());
   registry.add(seqpar::fused_linear_and_reducescatter());
   registry.add(seqpar::linear_and_allreduce());
+  registry.add(seqpar::fused_alltoall_and_linear());
   registry.add(seqpar::context_attention_forward());
   registry.add(seqpar::all_gather());
   registry.add(seqpar::reduce_scatter());

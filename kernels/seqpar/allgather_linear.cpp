@@ -45,8 +45,8 @@ class Builder {
 
  private:
   void push(Var program) {
-    push_rows(b_, ex_, world_size_, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
-      return std::vector{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})};
+    push_rows(b_, ex_, world_size_ - 1, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
+      return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
     });
   }
 

@@ -10,6 +10,7 @@
 #include "jit/base/channel_block.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/heads.h"
 #include "kernels/seqpar/reduction.h"
 #include "kernels/seqpar/transfer.h"
 #include "kernels/tensor_values.h"
@@ -49,21 +50,6 @@ Workload normalize(const Workload& given) {
 
 // --- all-to-all: who has which columns
 
-struct Heads {
-  explicit Heads(const Workload& w)
-      : heads(w.fields.get_int("heads")), head_dim(w.fields.get_int("head_dim")), ranks(world_size_of(w)) {}
-  int64_t heads, head_dim, ranks;
-  int64_t all_columns() const { return heads * head_dim; }
-  int64_t most_columns() const { return (heads + ranks - 1) / ranks * head_dim; }
-  bool is_even() const { return heads % ranks == 0; }
-  int64_t first(int rank) const { return rank * heads / ranks * head_dim; }
-  int64_t columns(int rank) const { return first(rank + 1) - first(rank); }
-  Var first(Var rank) const { return rank * heads / ranks * head_dim; }
-  Var columns(KernelBuilder& b, Var rank) const {
-    return is_even() ? b.constant(DType::i64, most_columns()) : first(rank + 1) - first(rank);
-  }
-};
-
 bool to_heads(const Workload& w) { return w.fields.get_string("direction") == "to_heads"; }
 
 // --- shapes
@@ -75,7 +61,7 @@ Schema schema_of(const Workload& w) {
   Dim x_columns = 0, y_columns = 0;
   if (is_all_to_all(w)) {
     const Heads heads(w);
-    const Dim own = heads.is_even() ? Dim(heads.most_columns()) : Dim("own_columns");
+    const Dim own = heads.own_columns();
     x_columns = to_heads(w) ? Dim(heads.all_columns()) : own;
     y_columns = to_heads(w) ? own : Dim(heads.all_columns());
   } else {

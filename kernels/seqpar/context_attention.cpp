@@ -135,7 +135,7 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
 // --- the call that is measured and verified: that of the longest rank
 
 std::vector<int64_t> symbols(const Workload& w, int64_t length) {
-  return symbols_of(w, length, true, context_attention_exchange(w, kSmallestChunk));
+  return symbols_of(w, length, true, context_attention_exchange(w));
 }
 
 bool fill(const Problem& p, size_t arg, uint64_t seed) {
@@ -144,7 +144,7 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
     std::memset(p.tensors[arg].data, 0, static_cast<size_t>(p.tensors[arg].sizes[0]));
     return true;
   }
-  return fill_channel_arg(p, arg, context_attention_exchange(w, kSmallestChunk), longest_rank(w), seed);
+  return fill_channel_arg(p, arg, context_attention_exchange(w), longest_rank(w), seed);
 }
 
 /// Keys or values of one head in the order of the sequence, [length, head_dim].
@@ -156,9 +156,8 @@ std::vector<double> head_rows(const Problem& p, Arg arg, int64_t kv_head) {
   for (int64_t position = 0; position < length; ++position) {
     const RowPlace place = place_of_row(layout_of(w), position, length, world_size_of(w));
     const bool is_own = place.rank == longest_rank(w);
-    const std::vector<double> row =
-        is_own ? read_row(p.tensors[arg], place.row)
-               : staged_row(p, context_attention_exchange(w, kSmallestChunk), 0, place.rank, place.row);
+    const std::vector<double> row = is_own ? read_row(p.tensors[arg], place.row)
+                                           : staged_row(p, context_attention_exchange(w), 0, place.rank, place.row);
     const int64_t at = first + (is_own || arg == kK ? 0 : s.kv_heads * s.head_dim);
     rows.insert(rows.end(), row.begin() + at, row.begin() + at + s.head_dim);
   }

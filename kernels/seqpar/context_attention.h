@@ -34,12 +34,10 @@ struct ContextAttentionForward {
   };
   autotune::Workload workload() const;
   static Call pack(const Args& a, int64_t length);
-  static constexpr const char* kCutTensor = nullptr;
-  static int64_t cut_rows(const Args&) { return 0; }
 };
 
 /// What the operation exchanges, with chunks of so many rows.
-ExchangeShape context_attention_exchange(const autotune::Workload& workload, int64_t chunk_rows);
+ExchangeShape context_attention_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
 
 autotune::OpDef context_attention_forward();
 

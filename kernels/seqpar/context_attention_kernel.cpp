@@ -65,9 +65,9 @@ class Builder {
   Var head_of(Var view, Var rows, Var head) { return b_.slice(view, {0, head * a_.head_dim}, {rows, a_.head_dim}); }
 
   void push(Var program) {
-    push_rows(b_, ex_, s_.world_size, program, schedule_.transfer, [&](Var) {
+    push_rows(b_, ex_, s_.world_size - 1, program, schedule_.transfer, [&](Var) {
       Var rows = ex_.num_rows(ex_.rank()), k = rows_of(v_.k, rows);
-      return std::vector{k, rows_of(v_.v, rows)};
+      return std::vector{Part{k}, Part{rows_of(v_.v, rows), a_.kv_heads * a_.head_dim}};
     });
   }
 

@@ -39,7 +39,7 @@ int64_t segment_bytes(const PhaseShape& phase, int64_t rows) {
 }  // namespace
 
 int64_t num_segments(const PhaseShape& phase, int world_size) {
-  return phase.rows == PhaseShape::Rows::of_root ? 1 : world_size;
+  return phase.rows == PhaseShape::Rows::of_root || phase.rows == PhaseShape::Rows::shared ? 1 : world_size;
 }
 
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
@@ -85,7 +85,7 @@ Var Exchange::num_rows(Var rank) {
 Var Exchange::segment_rows(int phase, Var owner, Var source) {
   const PhaseShape& shape = shape_of(phase);
   if (shape.rows == PhaseShape::Rows::of_source) return num_rows(source);
-  if (shape.rows == PhaseShape::Rows::of_owner) return num_rows(owner);
+  if (shape.rows == PhaseShape::Rows::of_owner || shape.rows == PhaseShape::Rows::shared) return num_rows(owner);
   if (shape.rows == PhaseShape::Rows::all)
     return shape.most_rows ? b_.select(length_ <= shape.most_rows, length_, 0) : length_;
   return b_.select(b_.compare(Compare::eq, source, shape.root), length_, 0);

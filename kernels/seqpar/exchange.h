@@ -23,13 +23,16 @@
 
 namespace seqtile::kernels::seqpar {
 
+constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
+
 /// What a phase moves: the rows of a segment.
 struct PhaseShape {
   enum class Rows : uint8_t {
     of_source,  ///< the share of the rank that sends
     of_owner,   ///< the share of the rank that receives
     all,        ///< those of all ranks; segments have at most `most_rows`
-    of_root     ///< those of all ranks, which only `root` sends: there is one segment
+    of_root,    ///< those of all ranks, which only `root` sends: there is one segment
+    shared      ///< the share of the rank that receives, in one segment: each source writes columns of its own
   } rows;
   DType dtype;
   int64_t columns;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
+#include "kernels/seqpar/alltoall_linear.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_op.h"
@@ -12,11 +13,14 @@
 namespace seqtile::kernels::seqpar {
 namespace {
 
+ExchangeShape exchange_of(const autotune::Workload& workload) {
+  if (workload.operation == "context_attention_forward") return context_attention_exchange(workload);
+  if (workload.operation == "fused_alltoall_and_linear") return alltoall_linear_exchange(workload);
+  return workload.fields.contains("k") ? linear_exchange(workload) : collective_exchange(workload);
+}
+
 ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
-  if (workload.operation == "context_attention_forward")
-    return needs_of(context_attention_exchange(workload, kSmallestChunk), capacity);
-  const bool has_product = workload.fields.contains("k");
-  return needs_of(has_product ? linear_exchange(workload) : collective_exchange(workload), capacity);
+  return needs_of(exchange_of(workload), capacity);
 }
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
@@ -83,7 +87,7 @@ void check_call(const Channel& channel, const autotune::Workload& workload, cons
                 std::span<const Tensor> tensors, int64_t length) {
   check_length(channel, "length", length);
   const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
-  const int64_t owned = first_row(rank + 1, length, size) - first_row(rank, length, size);
+  const int64_t owned = own_rows(workload, rank, length);
   for_each_cut(handle, tensors, 0, "own_rows", [&](const std::string& name, int64_t rows) {
     if (rows != owned)
       refuse(fmt::format("argument '{}': rank {} of {} owns {} of {} rows, the tensor has {}", name, rank, size, owned,
@@ -96,7 +100,7 @@ void check_capture(const Channel& channel, const autotune::Workload& workload, c
                    std::span<const Tensor> tensors, int64_t capacity) {
   check_length(channel, "capacity", capacity);
   const int size = channel.fabric().world_size();
-  const int64_t most = (capacity + size - 1) / size;
+  const int64_t most = most_rows(layout_of(workload), capacity, size);
   for_each_cut(handle, tensors, 0, "own_rows", [&](const std::string& name, int64_t rows) {
     if (rows < most)
       refuse(fmt::format("argument '{}': a graph for {} rows of {} ranks needs {} on every rank, the tensor has {}",

@@ -80,8 +80,6 @@ struct LinearAndAllreduce {
   static Call pack(const Args& a, int64_t length) { return FusedLinearAndReducescatter::pack(a, length); }
 };
 
-constexpr int64_t kSmallestChunk = 64;  ///< rows; channels have flags for chunks of this size
-
 /// What these operations exchange, with chunks of so many rows.
 ExchangeShape linear_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
 

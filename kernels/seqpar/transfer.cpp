@@ -27,32 +27,30 @@ void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand c
 
 namespace {
 
-void copy_side_by_side(KernelBuilder& b, const std::vector<Var>& from, Var to, Var rows, Var first, Var end) {
-  int64_t column = 0;
-  for (const Var& part : from) {
-    const int64_t columns = part.type().shape[1];
-    Var place = column == 0 ? to : b.slice(to, {0, column}, {rows, columns});
-    copy_rows(b, part, place, first, end, b.size(part, 1));
-    column += columns;
-  }
+Var from_column(KernelBuilder& b, Var view, Var rows, const Operand& column, Var columns) {
+  return column.is_literal() && std::get<int64_t>(column.literal()) == 0 ? view
+                                                                         : b.slice(view, {0, column}, {rows, columns});
 }
 
 }  // namespace
 
-void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, const TransferSchedule& schedule,
-               const std::function<std::vector<Var>(Var peer)>& parts) {
+void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+               const std::function<std::vector<Part>(Var peer)>& parts) {
   // Alone, a rank takes the protocol's steps in no turn of the loop.
-  const int64_t peers = world_size - 1, divisor = std::max<int64_t>(peers, 1);
+  const int64_t peers = num_receivers, divisor = std::max<int64_t>(peers, 1);
   Var chunks = b.max(ex.most_chunks(0), 1);
   b.when(ex.is_aborted(), nullptr, [&] {
     b.for_each(program, chunks * peers, schedule.push_programs, [&](Var job) {
       Var chunk = job / divisor, peer = ex.peer(job % divisor);
       b.when(chunk < ex.num_chunks(0, peer, ex.rank()), [&] {
         Var rows = ex.segment_rows(0, peer, ex.rank());
-        const std::vector<Var> from = parts(peer);
+        const std::vector<Part> from = parts(peer);
         Var to = ex.target(0, peer, rows);
         Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, rows);
-        copy_side_by_side(b, from, to, rows, first, end);
+        for (const Part& part : from) {
+          Var columns = b.size(part.from, 1);
+          copy_rows(b, part.from, from_column(b, to, rows, part.column, columns), first, end, columns);
+        }
         ex.publish(0, peer, chunk);
       });
     });
@@ -78,8 +76,8 @@ class Builder {
         id < schedule_.push_programs,
         [&] {
           ex_.role("push", [&] {
-            push_rows(b_, ex_, world_size(), id, schedule_,
-                      [&](Var peer) { return std::vector{body_.given(ex_, peer)}; });
+            push_rows(b_, ex_, world_size() - 1, id, schedule_,
+                      [&](Var peer) { return std::vector{Part{body_.given(ex_, peer)}}; });
           });
         },
         [&] {

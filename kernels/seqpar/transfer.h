@@ -23,10 +23,16 @@ CopyTile copy_tile(int64_t row_columns);
 /// Rows [first, end) and the first `columns` columns of `from` to the same place of `to`.
 void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns);
 
-/// Program `program` of those that send: its chunks of what each peer gets, the first chunk of every peer first.
-/// `parts`: what the peer gets, views of [rows, columns] that stand side by side in a row of the staging.
-void push_rows(KernelBuilder& b, Exchange& ex, int world_size, Var program, const TransferSchedule& schedule,
-               const std::function<std::vector<Var>(Var peer)>& parts);
+/// What goes to a peer, a view of [rows, columns], and from which column of the staging's rows on it stands there.
+struct Part {
+  Var from;
+  Operand column = 0;
+};
+
+/// Program `program` of those that send: its chunks of what rank + 1, ..., rank + num_receivers get, the first chunk of
+/// each first.
+void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+               const std::function<std::vector<Part>(Var peer)>& parts);
 
 /// What an operation moves.
 struct TransferShape {

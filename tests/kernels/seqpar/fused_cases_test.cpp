@@ -95,3 +95,24 @@ TEST_CASE("context attention: preset by one process on simulated GPUs", "[seqpar
     check_simulated(context_attention("zigzag", true), dtype, {1, 3, 17, 64, 127});
   check_simulated(context_attention("contiguous", false), DType::bf16, {2, 65});
 }
+
+TEST_CASE("fused_alltoall_and_linear: preset by one process, every dtype and length", "[seqpar][sweep]") {
+  const auto device = make_cpu_device(2);
+  for (const int64_t heads : {6, 7})
+    for (const DType dtype : kDTypes)
+      check_on(*device,
+               {"fused_alltoall_and_linear",
+                {{"heads", heads},
+                 {"head_dim", int64_t{8}},
+                 {"n", int64_t{40}},
+                 {"bias", int64_t{1}},
+                 {"residual", int64_t{1}},
+                 {"world_size", int64_t{3}}}},
+               dtype);
+}
+
+TEST_CASE("fused_alltoall_and_linear: preset by one process on simulated GPUs", "[seqpar][sim]") {
+  check_simulated({"fused_alltoall_and_linear",
+                   {{"heads", int64_t{7}}, {"head_dim", int64_t{8}}, {"n", int64_t{40}}, {"world_size", int64_t{3}}}},
+                  DType::bf16, {1, 3, 17, 64, 127});
+}

@@ -15,6 +15,7 @@
 
 #include "jit/error.h"
 #include "kernels/registry.h"
+#include "kernels/seqpar/alltoall_linear.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tests/support/temp_folder.h"
@@ -23,6 +24,7 @@ using namespace seqtile;
 using namespace seqtile::kernels;
 using seqpar::ContextAttentionForward;
 using seqpar::FusedAllgatherAndLinear;
+using seqpar::FusedAlltoallAndLinear;
 using seqpar::FusedHandle;
 using seqpar::FusedLinearAndReducescatter;
 
@@ -38,6 +40,9 @@ FusedLinearAndReducescatter reduce_op() {
   return {.world_size = kRanks, .n = kN, .k = kK, .residual = true, .dtype = DType::bf16};
 }
 
+FusedAlltoallAndLinear alltoall_op() {
+  return {.world_size = kRanks, .heads = 2, .head_dim = kK / 2, .n = kN, .residual = true, .dtype = DType::bf16};
+}
 ContextAttentionForward attention_op() {
   return {.world_size = kRanks, .heads = 3, .kv_heads = 1, .head_dim = 8, .layout = "zigzag", .dtype = DType::bf16};
 }
@@ -81,11 +86,17 @@ ContextAttentionForward::Args args_of(const ContextAttentionForward&, const Oper
   k.sizes[1] = v.sizes[1] = kK / 2;
   return {.q = matrix(o.residual, own, kN), .k = k, .v = v, .out = matrix(o.y, own, kN)};
 }
+FusedAlltoallAndLinear::Args args_of(const FusedAlltoallAndLinear&, const Operands& o, int64_t length, int64_t own) {
+  Tensor x = matrix(o.x, length, kK);
+  x.sizes[1] = kK / 2;
+  return {.x = x, .w = matrix(o.w, kN, kK), .residual = matrix(o.residual, own, kN), .y = matrix(o.y, own, kN)};
+}
 template <class Op>
 int64_t rows_of_x(const Op& op, int rank, int64_t length) {
   return owned_rows(op, rank, length);
 }
 int64_t rows_of_x(const FusedLinearAndReducescatter&, int, int64_t length) { return length; }
+int64_t rows_of_x(const FusedAlltoallAndLinear&, int, int64_t length) { return length; }
 int64_t rows_of_y(const FusedAllgatherAndLinear&, int, int64_t length) { return length; }
 template <class Op>
 int64_t rows_of_y(const Op& op, int rank, int64_t length) {
@@ -297,6 +308,7 @@ TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one 
   for (const char* target : kTargets) {
     CHECK_NOTHROW(check_replays(target, gather_op(), 250));
     CHECK_NOTHROW(check_replays(target, reduce_op(), 250));
+    CHECK_NOTHROW(check_replays(target, alltoall_op(), 100));
     CHECK_NOTHROW(check_replays(target, attention_op(), 100));
   }
 }
@@ -305,6 +317,7 @@ TEST_CASE("fused graph: a thousand replays of each operation", "[seqpar][sim][gr
   for (const char* target : kTargets) {
     CHECK_NOTHROW(check_replays(target, gather_op(), 1000));
     CHECK_NOTHROW(check_replays(target, reduce_op(), 1000));
+    CHECK_NOTHROW(check_replays(target, alltoall_op(), 1000));
     CHECK_NOTHROW(check_replays(target, attention_op(), 1000));
   }
 }

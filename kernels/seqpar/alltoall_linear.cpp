@@ -1,0 +1,263 @@
+// kernels/seqpar/alltoall_linear.cpp -- see alltoall_linear.h.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs, in order: those that send each rank its rows, this one's own too, chunk by chunk; the tiles of own rows,
+// which await the chunks of all ranks; one that awaits the rest.
+#include "kernels/seqpar/alltoall_linear.h"
+
+#include <algorithm>
+
+#include "kernels/linear_tile.h"
+#include "kernels/row_kernel.h"
+#include "kernels/seqpar/heads.h"
+#include "kernels/seqpar/transfer.h"
+#include "kernels/tensor_values.h"
+#include "kernels/tolerance.h"
+
+namespace seqtile::kernels::seqpar {
+
+using autotune::ArgRole;
+using autotune::Config;
+using autotune::Problem;
+using autotune::Schema;
+using autotune::Workload;
+using linear_op::Shape;
+using linear_op::Tile;
+
+namespace {
+
+constexpr const char* kName = "fused_alltoall_and_linear";
+
+const autotune::OpDef& plain() {
+  static const autotune::OpDef op = linear();
+  return op;
+}
+
+/// The product of a rank's rows.
+Workload product_of(const Workload& w) {
+  Workload product{plain().name, w.dtype, w.threads, {{"k", Heads(w).all_columns()}}};
+  for (const char* name : {"n", "bias", "activation", "residual"})
+    if (const auto found = w.fields.values().find(name); found != w.fields.values().end())
+      product.fields.set(name, found->second);
+  return plain().normalize(product);
+}
+
+Workload normalize(const Workload& given) {
+  WorkloadReader reader(given);
+  read_rank_fields(reader);
+  reader.required("heads", 1, kMaxHeads);
+  reader.required("head_dim", 1, kMaxFeatures / kMaxHeads);
+  reader.required("n", 1, kMaxFeatures);
+  reader.choice("activation", {"none", "silu", "gelu", "gelu_tanh"});
+  for (const char* name : {"bias", "residual"}) reader.flag(name);
+  return reader.finish();
+}
+
+TransferSchedule schedule_of(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
+
+/// The schema of linear, with this rank's columns of x and its rows of everything else.
+Schema schema_of(const Workload& w) {
+  const Heads heads(w);
+  Schema schema = plain().schema(product_of(w));
+  for (autotune::ArgSpec& arg : schema.args)
+    if (arg.name == "x") arg.dims[1] = heads.own_columns();
+    else if (arg.role != ArgRole::weight) arg.dims[0] = "own_rows";
+  schema.symbols.push_back("own_rows");
+  if (!heads.is_even()) schema.symbols.push_back("own_columns");
+  add_channel_args(schema);
+  return schema;
+}
+
+std::vector<int64_t> symbols(const Workload& w, int64_t length) {
+  std::vector<int64_t> values{length, own_rows(w, length)};
+  if (const Heads heads(w); !heads.is_even()) values.push_back(heads.columns(longest_rank(w)));
+  add_channel_symbols(values, alltoall_linear_exchange(w), length);
+  return values;
+}
+
+// --- configurations: linear's tiles for a rank's rows
+
+int64_t rows_of_rank(const Workload& w, int64_t length) {
+  return std::max<int64_t>(1, most_rows(RowLayout::contiguous, length, world_size_of(w)));
+}
+
+std::vector<Config> schedules_of(const Config& tile) {
+  std::vector<Config> configs;
+  for (const int64_t chunk_rows : {256, 64}) {
+    Config config = tile;
+    config.set("chunk_rows", chunk_rows);
+    config.set("push_programs", int64_t{1});
+    configs.push_back(std::move(config));
+  }
+  return configs;
+}
+
+Config default_tile(const Workload& w, int64_t length, const Target& target) {
+  return plain().default_config(product_of(w), rows_of_rank(w, length), target);
+}
+
+/// Every tile with the first schedule, and the default tile with all of them.
+autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
+  autotune::ConfigSpace space;
+  const Config best = default_tile(w, length, target);
+  for (const Config& tile : plain().config_space(product_of(w), rows_of_rank(w, length), target).enumerate()) {
+    std::vector<Config> configs = schedules_of(tile);
+    if (tile != best) configs.resize(1);
+    for (Config& config : configs) space.add(std::move(config));
+  }
+  return space;
+}
+
+// --- the kernel
+
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const Workload& w, const Config& c)
+      : b_(b),
+        s_(product_of(w)),
+        t_(Tile::from(c)),
+        heads_(w),
+        world_size_(world_size_of(w)),
+        schedule_(schedule_of(c)),
+        v_(b, s_, b.view("x", w.dtype, {kDynamic, heads_.is_even() ? heads_.most_columns() : kDynamic})),
+        channel_(declare_channel(b)),
+        ex_(b, reduce_scatter_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number,
+            b.size(v_.x, 0)) {}
+
+  void build() {
+    Var rows = ex_.num_rows(ex_.rank());
+    for (Var* view : {&v_.y[0], &v_.residual})
+      if (view->value()) *view = b_.slice(*view, {0, 0}, {rows, s_.n[0]});
+    Var row_blocks = b_.cdiv(b_.size(v_.x, 0), world_size_ * t_.block_m);
+    Var tiles = row_blocks * linear_op::column_blocks(s_, t_.block_n);
+    Var id = b_.program_id(0), tile = id - schedule_.push_programs;
+    b_.when(
+        id < schedule_.push_programs, [&] { ex_.role("produce", [&] { push(id); }); },
+        [&] {
+          b_.when(
+              tile < tiles, [&] { ex_.role("sum", [&] { compute(tile, row_blocks, rows); }); },
+              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
+        });
+    ex_.leave({v_.y[0]});
+  }
+
+ private:
+  static ExchangeShape exchange(const Workload& w, const Config& c) {
+    ExchangeShape shape = alltoall_linear_exchange(w, c.get_int("chunk_rows"));
+    shape.identity = identity_of(w, c);
+    return shape;
+  }
+
+  void push(Var program) {
+    push_rows(b_, ex_, world_size_, program, schedule_, [&](Var peer) {
+      Var rows = b_.slice(v_.x, {ex_.first_row(peer), 0}, {ex_.num_rows(peer), heads_.columns(b_, ex_.rank())});
+      return std::vector{Part{rows, heads_.first(ex_.rank())}};
+    });
+  }
+
+  void compute(Var tile, Var row_blocks, Var rows) {
+    // Tiles of one block of columns follow each other: its weights stay in the cache.
+    Var row = tile % row_blocks * t_.block_m, column = tile / row_blocks * t_.block_n;
+    Var first = row / schedule_.chunk_rows;
+    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    Var good = b_.for_loop(0, world_size_, 1, {row < rows}, [&](Var i, std::vector<Var> before) {
+      return b_.if_then(
+          before[0], [&] { return std::vector{ex_.await(0, ex_.peer(i), first, last, tile)}; }, [&] { return before; });
+    })[0];
+    b_.when(good, [&] {
+      linear_op::Operands v = v_;
+      v.x = ex_.source(0, ex_.rank(), rows);
+      linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+    });
+  }
+
+  KernelBuilder& b_;
+  const Shape s_;
+  const Tile t_;
+  const Heads heads_;
+  const int world_size_;
+  const TransferSchedule schedule_;
+  linear_op::Operands v_;
+  ChannelViews channel_;
+  Exchange ex_;
+};
+
+// --- the call that is measured and verified: that of the longest rank
+
+/// All columns of one of its rows.
+std::vector<double> whole_row(const Problem& p, int64_t row) {
+  const Workload& w = *p.workload;
+  const Heads heads(w);
+  const int self = longest_rank(w);
+  std::vector<double> whole = staged_row(p, alltoall_linear_exchange(w), 0, 0, row);
+  std::ranges::copy(read_row(p.tensors[0], first_row(self, p.symbols[0], world_size_of(w)) + row),
+                    whole.begin() + heads.first(self));
+  return whole;
+}
+
+void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+  const Shape s(product_of(*p.workload));
+  std::vector<std::vector<double>> x;
+  for (const int64_t row : rows) x.push_back(whole_row(p, row));
+  linear_op::reference_epilogue(s, p, rows, linear_op::reference_products(s, p, x), outputs);
+}
+
+}  // namespace
+
+ExchangeShape alltoall_linear_exchange(const Workload& w, int64_t chunk_rows) {
+  return {world_size_of(w), 0, {{PhaseShape::Rows::shared, w.dtype, Heads(w).all_columns(), chunk_rows}}};
+}
+
+Workload FusedAlltoallAndLinear::workload() const {
+  return {kName,
+          dtype,
+          threads,
+          {{"heads", heads},
+           {"head_dim", head_dim},
+           {"n", n},
+           {"bias", int64_t{bias}},
+           {"activation", std::string(activation_name(activation))},
+           {"residual", int64_t{residual}},
+           {"world_size", int64_t{world_size}},
+           {"fabric", fabric}}};
+}
+
+autotune::OpDef fused_alltoall_and_linear() {
+  autotune::OpDef op;
+  op.name = kName;
+  op.summary = "own rows of x w^T from own heads of all rows, in one launch of each rank";
+  op.normalize = normalize;
+  op.schema = schema_of;
+  op.symbols = symbols;
+  op.config_space = space_of;
+  op.default_config = [](const Workload& w, int64_t length, const Target& target) {
+    return schedules_of(default_tile(w, length, target)).front();
+  };
+  op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { Builder(b, w, c).build(); };
+  op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
+    const Tile t = Tile::from(c);
+    return {autotune::SizeExpr{linear_op::column_blocks(Shape(product_of(w)), t.block_n),
+                               {{0, world_size_of(w) * t.block_m}},
+                               schedule_of(c).push_programs + 1},
+            {},
+            {}};
+  };
+  op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
+    return {{"counters", DType::i32, {1}}};
+  };
+  op.predict_us = [](const Workload& w, const Config& c, int64_t length, const Target& target) {
+    return plain().predict_us(product_of(w), c, rows_of_rank(w, length), target);
+  };
+  op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
+    return fill_channel_arg(p, arg, alltoall_linear_exchange(*p.workload), longest_rank(*p.workload), seed);
+  };
+  op.reference = reference;
+  op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
+    const int64_t rows = own_rows(w, symbols[0]);
+    return plain().cost(product_of(w), {&rows, 1});
+  };
+  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, Heads(w).all_columns()); };
+  return op;
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,182 @@
+// tests/kernels/seqpar/alltoall_linear_test.cpp -- the product behind attention, from columns that ranks share.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A row's columns meet in one matrix, so the result must be that of one rank bit for bit, with any operands; one rank's
+// is compared with f64.
+#include "kernels/seqpar/alltoall_linear.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <deque>
+
+#include <fmt/core.h>
+
+#include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/heads.h"
+#include "kernels/tensor_values.h"
+#include "tests/support/kernel_cases.h"
+#include "tests/support/rank_run.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using seqtile::testing::library_op;
+using seqtile::testing::RankCall;
+using seqtile::testing::RankOptions;
+using seqtile::testing::RankOutcome;
+
+namespace {
+
+constexpr int64_t kHeadDim = 8, kN = 40;
+
+struct Case {
+  int world_size = 2;
+  int64_t heads = 6;
+  DType dtype = DType::f32;
+  std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
+};
+
+struct Buffer {
+  Buffer(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
+    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
+    tensor.data = bytes.data();
+  }
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+};
+
+/// Part of a matrix, with rows as far apart as the matrix has them.
+Tensor part_of(const Tensor& whole, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+  Tensor part = whole;
+  part.data = static_cast<std::byte*>(whole.data) + (row * whole.strides[0] + column) * dtype_bytes(whole.dtype);
+  part.sizes[0] = rows, part.sizes[1] = columns;
+  return part;
+}
+
+class Run {
+ public:
+  explicit Run(const Case& c)
+      : case_(c),
+        op_(library_op("fused_alltoall_and_linear")),
+        w_(op_.normalize(seqpar::FusedAlltoallAndLinear{.world_size = c.world_size,
+                                                        .heads = c.heads,
+                                                        .head_dim = kHeadDim,
+                                                        .n = kN,
+                                                        .residual = true,
+                                                        .dtype = c.dtype}
+                             .workload())),
+        calls_(static_cast<size_t>(c.world_size)) {}
+
+  RankOutcome on(RankOptions options) {
+    const bool is_simulated = options.device.starts_with("sim:");
+    const Target target = is_simulated ? gpu_target(options.device.substr(4)) : host_target();
+    autotune::Workload of_one_rank = w_;
+    of_one_rank.fields.set("world_size", int64_t{1});
+    autotune::Config config = op_.default_config(of_one_rank, 32, target);  // the same tile for any number
+    config.set("chunk_rows", int64_t{16});
+    KernelBuilder b(op_.name);
+    op_.build(b, w_, config, target);
+    const auto function = b.finish();
+    for (const int64_t length : case_.lengths) add(length, config);
+    const int64_t capacity = *std::ranges::max_element(case_.lengths);
+    const auto needs = seqpar::needs_of(seqpar::alltoall_linear_exchange(w_, config.get_int("chunk_rows")), capacity);
+    options.world_size = case_.world_size;
+    options.channel.capacity = capacity;
+    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
+    return run_ranks(*function, options, calls_);
+  }
+
+  const std::deque<Buffer>& results() const { return y_; }
+
+  std::string difference() const {
+    const auto limit = op_.tolerance(w_, {});
+    for (size_t call = 0; call < y_.size(); ++call)
+      for (int64_t row = 0; row < case_.lengths[call]; ++row) {
+        const std::vector<double> x = read_row(x_[call].tensor, row), got = read_row(y_[call].tensor, row);
+        for (int64_t column = 0; column < kN; ++column) {
+          double want = read_element(residual_[call].tensor, row * kN + column);
+          const std::vector<double> weight = read_row(weight_[call].tensor, column);
+          for (size_t i = 0; i < x.size(); ++i) want += x[i] * weight[i];
+          const double error = std::abs(got[static_cast<size_t>(column)] - want);
+          if (!(error <= limit.absolute + limit.relative * std::abs(want)))
+            return fmt::format("length {}, y[{}, {}] is {}, not {}", case_.lengths[call], row, column,
+                               got[static_cast<size_t>(column)], want);
+        }
+      }
+    return "";
+  }
+
+ private:
+  void add(int64_t length, const autotune::Config& config) {
+    const seqpar::Heads heads(w_);
+    const auto seed = static_cast<uint64_t>(length);
+    fill_normal(x_.emplace_back(case_.dtype, length, heads.all_columns()).tensor, 0, 1, seed);
+    fill_normal(weight_.emplace_back(case_.dtype, kN, heads.all_columns()).tensor, 0, 0.1, seed + 1);
+    fill_normal(residual_.emplace_back(case_.dtype, length, kN).tensor, 0, 1, seed + 2);
+    const Tensor& y = y_.emplace_back(case_.dtype, length, kN).tensor;
+    for (int rank = 0; rank < case_.world_size; ++rank) {
+      const int64_t first = seqpar::first_row(rank, length, case_.world_size);
+      const int64_t rows = seqpar::first_row(rank + 1, length, case_.world_size) - first;
+      calls_[static_cast<size_t>(rank)].push_back(
+          {{op_.grid(w_, config)[0].value({&length, 1}), 1, 1},
+           {own_columns(x_.back().tensor, heads, rank), weight_.back().tensor,
+            part_of(residual_.back().tensor, first, rows, 0, kN), part_of(y, first, rows, 0, kN)},
+           1});
+    }
+  }
+
+  /// A copy: tensors of ranks must not overlap where a run moves them elsewhere.
+  Tensor own_columns(const Tensor& x, const seqpar::Heads& heads, int rank) {
+    Buffer& own = x_parts_.emplace_back(x.dtype, x.sizes[0], heads.columns(rank));
+    for (int64_t row = 0; row < x.sizes[0]; ++row)
+      for (int64_t i = 0; i < own.tensor.sizes[1]; ++i)
+        write_element(own.tensor, row * own.tensor.sizes[1] + i,
+                      read_element(x, row * x.sizes[1] + heads.first(rank) + i));
+    return own.tensor;
+  }
+
+  const Case case_;
+  const autotune::OpDef& op_;
+  const autotune::Workload w_;
+  std::deque<Buffer> x_, x_parts_, weight_, residual_, y_;
+  std::vector<std::vector<RankCall>> calls_;
+};
+
+void require_success(const RankOutcome& outcome) {
+  for (const std::string& error : outcome.errors) REQUIRE(error == "");
+  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
+}
+
+void check(Case c, const RankOptions& options) {
+  INFO(options.device << ", " << c.world_size << " ranks, " << c.heads << " heads, " << dtype_name(c.dtype));
+  Run run(c);
+  require_success(run.on(options));
+  REQUIRE(run.difference() == "");
+  c.world_size = 1;
+  Run alone(c);
+  require_success(alone.on({.device = options.device == "processes" ? "threads" : options.device}));
+  for (size_t call = 0; call < c.lengths.size(); ++call)
+    REQUIRE((run.results()[call].bytes == alone.results()[call].bytes));
+}
+
+}  // namespace
+
+TEST_CASE("alltoall linear: the bits of one rank on the CPU, any heads, dtype and number of ranks", "[seqpar][sweep]") {
+  for (const char* device : {"threads", "processes"})
+    for (const int world_size : {1, 2, 3, 4, 8})
+      for (const int64_t heads : {8, 5})
+        for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+          check({.world_size = world_size, .heads = heads, .dtype = dtype}, {.device = device});
+}
+
+TEST_CASE("alltoall linear: the bits of one rank where ranks pause at random", "[seqpar]") {
+  for (const char* device : {"threads", "processes"})
+    for (const int64_t heads : {6, 2})  // with two heads a rank of three has none
+      check({.world_size = 3, .heads = heads, .dtype = DType::bf16}, {.device = device, .seed = 3, .slow_rank = 1});
+}
+
+TEST_CASE("alltoall linear: the bits of one rank on simulated GPUs, every check on", "[seqpar][sim]") {
+  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+    for (const int world_size : {2, 3})
+      check({.world_size = world_size, .heads = 5, .dtype = DType::bf16, .lengths = {0, 1, 5, 70}}, {.device = device});
+}
