@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
-#include <tuple>
 
 #include <fmt/core.h>
 
@@ -258,19 +257,27 @@ void check(Case c, const RankOptions& options) {
 
 }  // namespace
 
-TEST_CASE("context attention: right and exact on the CPU, any layout, dtype and number of ranks", "[seqpar][sweep]") {
+TEST_CASE("context attention: right and exact on the CPU, any layout and number of ranks", "[seqpar][sweep]") {
+  const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  size_t next = 0;
+  for (const int world_size : {1, 2, 3, 4, 8})
+    for (const char* layout : {"contiguous", "zigzag"})
+      for (const bool causal : {false, true}) {
+        const DType dtype = dtypes[next++ % 3];
+        check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {});
+        if (causal) check({.world_size = world_size, .layout = layout, .dtype = dtype}, {.device = "processes"});
+      }
+  check({.world_size = 3, .layout = "zigzag", .heads = 9, .kv_heads = 3, .head_dim = 64}, {});
+  check({.world_size = 3, .layout = "zigzag", .heads = 5, .kv_heads = 5, .head_dim = 40}, {});
+}
+
+TEST_CASE("context attention: every combination on the CPU", "[seqpar][slow]") {
   for (const char* device : {"threads", "processes"})
     for (const int world_size : {1, 2, 3, 4, 8})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (const bool causal : {false, true})
           for (const char* layout : {"contiguous", "zigzag"})
             check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {.device = device});
-}
-
-TEST_CASE("context attention: heads that share keys or do not, and head dimensions", "[seqpar][sweep]") {
-  for (const auto& [heads, kv_heads, head_dim] :
-       {std::tuple<int64_t, int64_t, int64_t>{1, 1, 8}, {9, 3, 64}, {5, 5, 40}})
-    check({.world_size = 3, .layout = "zigzag", .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}, {});
 }
 
 TEST_CASE("context attention: right and exact where ranks pause at random", "[seqpar]") {
@@ -309,10 +316,10 @@ TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][si
 
 TEST_CASE("context attention: who is late and how long chunks are changes no bit", "[seqpar]") {
   for (const char* layout : {"contiguous", "zigzag"}) {
-    Case c{.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {300, 77, 0, 301, 2}};
+    Case c{.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {300, 77, 0}};
     Run first(c);
     require_success(first.on({}));
-    for (const int64_t chunk_rows : {32, 96, 512})
+    for (const int64_t chunk_rows : {96, 512})
       for (int slow_rank = 0; slow_rank < 3; ++slow_rank) {
         c.chunk_rows = chunk_rows;
         Run other(c);
