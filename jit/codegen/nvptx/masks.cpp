@@ -36,6 +36,20 @@ std::optional<Program::Bounds> Program::bounds_of(const ir::Value* tile) {
       if (op->kind == OpKind::add) return Bounds{e_.b.CreateAdd(a->least, b->least), e_.b.CreateAdd(a->most, b->most)};
       return Bounds{e_.b.CreateSub(a->least, b->most), e_.b.CreateSub(a->most, b->least)};
     }
+    case OpKind::min:
+    case OpKind::max: {
+      const auto a = operand(0), b = operand(1);
+      if (!a || !b) return std::nullopt;
+      const auto pick = op->kind == OpKind::min ? llvm::Intrinsic::smin : llvm::Intrinsic::smax;
+      return Bounds{e_.b.CreateBinaryIntrinsic(pick, a->least, b->least),
+                    e_.b.CreateBinaryIntrinsic(pick, a->most, b->most)};
+    }
+    case OpKind::select: {  // the condition is not looked at
+      const auto a = operand(1), b = operand(2);
+      if (!a || !b) return std::nullopt;
+      return Bounds{e_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a->least, b->least),
+                    e_.b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a->most, b->most)};
+    }
     default: return std::nullopt;
   }
 }
