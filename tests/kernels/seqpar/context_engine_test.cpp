@@ -114,12 +114,16 @@ void check_rank(const Home& home, Fabric& fabric, const std::string& layout, con
     Rows rows(whole, positions);
     rows.rotate(*engine);
     const auto before = engine->counters().launches;
-    attention({.q = rows.flat(rows.q, kHeads * kHeadDim),
-               .k = rows.flat(rows.k, kKvHeads * kHeadDim),
-               .v = rows.flat(rows.v, kKvHeads * kHeadDim),
-               .out = rows.flat(rows.out, kHeads * kHeadDim),
-               .lse = rows.flat(rows.lse, kHeads)},
-              length);
+    const auto call_as = [&](int64_t claimed) {
+      attention({.q = rows.flat(rows.q, kHeads * kHeadDim),
+                 .k = rows.flat(rows.k, kKvHeads * kHeadDim),
+                 .v = rows.flat(rows.v, kKvHeads * kHeadDim),
+                 .out = rows.flat(rows.out, kHeads * kHeadDim),
+                 .lse = rows.flat(rows.lse, kHeads)},
+                claimed);
+    };
+    require_error("rows, the tensor has", [&] { call_as(length < 100 ? 150 : 20); });
+    call_as(length);
     require(engine->counters().launches == before + 1, "one launch");
     for (size_t row = 0; row < positions.size(); ++row)
       for (int64_t i = 0; i < kHeads * kHeadDim; ++i) {
