@@ -15,7 +15,8 @@
 namespace seqtile::kernels::seqpar {
 
 /// Own rows of y = epilogue(x w^T) + residual, where every rank has the columns of its own heads of x: rank r those of
-/// heads [floor(r heads / P), floor((r + 1) heads / P)).
+/// heads [floor(r heads / P), floor((r + 1) heads / P)). Where query heads share key heads and stay together, a group
+/// of them is one head here: `heads` is then the number of key heads, `head_dim` that of a whole group.
 struct FusedAlltoallAndLinear {
   int world_size = 1;
   int64_t heads = 0, head_dim = 0, n = 0;
