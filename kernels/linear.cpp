@@ -40,6 +40,22 @@ Shape::Shape(const Workload& w)
     if (const int64_t columns = w.fields.get_int(field)) n.push_back(columns);
 }
 
+Shape Shape::transposed_product(DType dtype, int64_t n, int64_t k, bool residual) {
+  return Shape({"linear",
+                dtype,
+                1,
+                {{"n", n},
+                 {"n2", int64_t{0}},
+                 {"n3", int64_t{0}},
+                 {"k", k},
+                 {"bias", int64_t{0}},
+                 {"activation", std::string("none")},
+                 {"gated", int64_t{0}},
+                 {"residual", int64_t{residual}},
+                 {"weight_layout", std::string("transposed")},
+                 {"panel", int64_t{0}}}});
+}
+
 namespace {
 
 Workload normalize(const Workload& given) {

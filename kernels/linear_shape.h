@@ -18,11 +18,13 @@ namespace seqtile::kernels::linear_op {
 
 struct Shape {
   explicit Shape(const autotune::Workload& w);
+  /// y = x w + residual and nothing else, w as [k, n].
+  static Shape transposed_product(DType dtype, int64_t n, int64_t k, bool residual = false);
   std::vector<int64_t> n;  ///< columns of each output
   int64_t k;
   bool bias, gated, residual, packed;
   bool transposed;  ///< weights are [k, n]
-  int64_t panel;  ///< columns of a packed panel
+  int64_t panel;    ///< columns of a packed panel
   Activation activation;
   DType dtype;
 

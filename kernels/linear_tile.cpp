@@ -55,12 +55,13 @@ int64_t column_blocks(const Shape& s, int64_t block_n) {
   return blocks;
 }
 
-std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column) {
+std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column,
+                          std::vector<Var> sums) {
   Var first = s.packed ? column / s.panel : column;
-  const std::vector<Var> zeros(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
+  if (sums.empty()) sums.assign(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
   const ir::Attributes schedule = {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}};
   return b.for_loop(
-      0, s.k, t.kc, zeros,
+      0, s.k, t.kc, std::move(sums),
       [&](Var kk, std::vector<Var> sums) {
         Var x = b.load(v.x, {row, kk}, {t.block_m, t.kc});
         for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], first, kk), sums[i]);

@@ -12,6 +12,7 @@ std::string numbered(const char* name, int i);
 
 /// The kernel's parameters, in schema order.
 struct Operands {
+  Operands() = default;
   Operands(KernelBuilder& b, const Shape& s);
   /// The others, behind an x of the caller's.
   Operands(KernelBuilder& b, const Shape& s, Var x);
@@ -25,8 +26,9 @@ struct Operands {
 /// Blocks of block_n columns of all outputs.
 int64_t column_blocks(const Shape& s, int64_t block_n);
 /// x w^T in f32 for rows [row, row + block_m) and block_n columns of the weight in first place from `column` on; of a
-/// gated pair two.
-std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column);
+/// gated pair two. Added to `sums`, where some are given.
+std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column,
+                          std::vector<Var> sums = {});
 /// Bias, activation, gate and residual, in the output's format. `sums` are [rows, columns] each.
 Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
 /// The same, then the store to the output in first place; what lies beyond it is left out.

@@ -1,14 +1,13 @@
 // kernels/linear_wgrad.cpp -- see linear_wgrad.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One program sums a block of dw over all rows, so that nothing is added across programs. The product is that of a
-// linear layer with n rows, k columns and a depth of the length: configurations and predictions are linear's.
+// One program sums a block of dw over all rows, so that nothing is added across programs.
 #include "kernels/linear_wgrad.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/linear_shape.h"
+#include "kernels/linear_wgrad_tile.h"
 #include "kernels/row_kernel.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
@@ -25,6 +24,7 @@ using autotune::Problem;
 using autotune::Schema;
 using autotune::SizeExpr;
 using autotune::Workload;
+using linear_wgrad_op::Gradient;
 
 namespace {
 
@@ -32,16 +32,10 @@ enum Arg { kDy, kX, kBefore };  // dw is the last
 
 int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-struct Shape {
-  explicit Shape(const Workload& w)
-      : n(w.fields.get_int("n")),
-        k(w.fields.get_int("k")),
-        accumulate(w.fields.get_int("accumulate") != 0),
-        dw_dtype(w.fields.get_string("gradient") == "f32" ? DType::f32 : w.dtype) {}
-  int64_t n, k;
-  bool accumulate;
-  DType dw_dtype;
-};
+Gradient gradient_of(const Workload& w) {
+  return {w.fields.get_int("n"), w.fields.get_int("k"), w.fields.get_int("accumulate") != 0, w.dtype,
+          w.fields.get_string("gradient") == "f32" ? DType::f32 : w.dtype};
+}
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
@@ -53,7 +47,7 @@ Workload normalize(const Workload& given) {
 }
 
 Schema schema(const Workload& w) {
-  const Shape s(w);
+  const Gradient s = gradient_of(w);
   Schema schema;
   schema.args.push_back({"dy", ArgRole::input, w.dtype, {"length", s.n}});
   schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", s.k}});
@@ -62,65 +56,38 @@ Schema schema(const Workload& w) {
   return schema;
 }
 
-/// The linear layer whose product this is.
-linear_op::Shape product(const Workload& w, int64_t length) {
-  return linear_op::Shape({"linear",
-                           w.dtype,
-                           w.threads,
-                           {{"n", w.fields.get_int("k")},
-                            {"n2", int64_t{0}},
-                            {"n3", int64_t{0}},
-                            {"k", length},
-                            {"bias", int64_t{0}},
-                            {"activation", std::string("none")},
-                            {"gated", int64_t{0}},
-                            {"residual", w.fields.get_int("accumulate")},
-                            {"weight_layout", std::string("transposed")},
-                            {"panel", int64_t{0}}}});
-}
-
-std::vector<linear_op::Tile> candidates(const Workload& w, int64_t length, const Target& target) {
-  return linear_op::candidates(product(w, length), w.threads, w.fields.get_int("n"), target);
-}
-
-double predict_us(const Workload& w, const linear_op::Tile& tile, int64_t length, const Target& target) {
-  return linear_op::predict_us(product(w, length), tile, w.threads, w.fields.get_int("n"), target);
-}
+linear_op::Shape product(const Workload& w, int64_t length) { return linear_wgrad_op::product(gradient_of(w), length); }
 
 Config default_config(const Workload& w, int64_t length, const Target& target) {
-  const std::vector<linear_op::Tile> tiles = candidates(w, length, target);
-  return std::ranges::min(tiles, {}, [&](const linear_op::Tile& tile) { return predict_us(w, tile, length, target); })
-      .config();
+  const Gradient gradient = gradient_of(w);
+  const std::vector<linear_op::Tile> tiles = linear_wgrad_op::candidates(gradient, w.threads, length, target);
+  const auto predict = [&](const linear_op::Tile& tile) {
+    return linear_wgrad_op::predict_us(gradient, tile, w.threads, length, target);
+  };
+  return std::ranges::min(tiles, {}, predict).config();
 }
 
 void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
-  const Shape s(w);
+  const Gradient s = gradient_of(w);
   const linear_op::Tile t = linear_op::Tile::from(config);
   Var dy = b.view("dy", w.dtype, {kDynamic, s.n}), x = b.view("x", w.dtype, {kDynamic, s.k}), before;
   if (s.accumulate) before = b.view("before", s.dw_dtype, {s.n, s.k});
   Var dw = b.view("dw", s.dw_dtype, {s.n, s.k});
 
   Var row = b.program_id(0) * t.block_m, column = b.program_id(1) * t.block_n;
-  const std::vector<Var> zeros = {b.full({t.block_m, t.block_n}, 0.0)};
-  Var length = b.size(dy, 0);
-  Var sum = b.for_loop(0, length, t.kc, zeros,
-                       [&](Var token, std::vector<Var> sums) {
-                         Var left = b.trans(b.load(dy, {token, row}, {t.kc, t.block_m}));
-                         return std::vector{b.dot(left, b.load(x, {token, column}, {t.kc, t.block_n}), sums[0])};
-                       },
-                       {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}})[0];
+  Var sum = linear_wgrad_op::add_products(b, t, dy, x, row, column, b.full({t.block_m, t.block_n}, 0.0));
   if (s.accumulate) sum = sum + to_f32(b, b.load(before, {row, column}, {t.block_m, t.block_n}));
   b.store(dw, {row, column}, to_storage(b, sum, s.dw_dtype));
 }
 
 std::array<SizeExpr, 3> grid(const Workload& w, const Config& config) {
-  const Shape s(w);
+  const Gradient s = gradient_of(w);
   const linear_op::Tile t = linear_op::Tile::from(config);
   return {SizeExpr{cdiv(s.n, t.block_m)}, SizeExpr{cdiv(s.k, t.block_n)}, SizeExpr{1}};
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
-  const Shape s(w);
+  const Gradient s = gradient_of(w);
   const double rows = static_cast<double>(symbols[0]), n = static_cast<double>(s.n), k = static_cast<double>(s.k);
   const double bytes = static_cast<double>(dtype_bytes(w.dtype)),
                dw_bytes = static_cast<double>(dtype_bytes(s.dw_dtype));
@@ -158,7 +125,7 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
 }
 
 void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Shape s(*p.workload);
+  const Gradient s = gradient_of(*p.workload);
   const Tensor& dy = p.tensors[kDy];
   outputs.assign(1, std::vector<double>(rows.size() * static_cast<size_t>(s.k), 0.0));
   for (int64_t token = 0; token < dy.sizes[0]; ++token) {
@@ -195,7 +162,8 @@ autotune::OpDef linear_wgrad() {
   op.schema = schema;
   op.config_space = [](const Workload& w, int64_t length, const Target& target) {
     ConfigSpace space;
-    for (const linear_op::Tile& tile : candidates(w, length, target)) space.add(tile.config());
+    for (const linear_op::Tile& tile : linear_wgrad_op::candidates(gradient_of(w), w.threads, length, target))
+      space.add(tile.config());
     return space;
   };
   op.default_config = default_config;
@@ -203,14 +171,14 @@ autotune::OpDef linear_wgrad() {
   op.grid = grid;
   op.cost = cost;
   op.predict_us = [](const Workload& w, const Config& config, int64_t length, const Target& target) {
-    return predict_us(w, linear_op::Tile::from(config), length, target);
+    return linear_wgrad_op::predict_us(gradient_of(w), linear_op::Tile::from(config), w.threads, length, target);
   };
   op.gpu_work = gpu_work;
   op.gpu_samples = gpu_samples;
   op.fill = fill;
   op.reference = reference;
   op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {
-    return tolerance(Shape(w).dw_dtype, symbols[0]);
+    return tolerance(gradient_of(w).dw_dtype, symbols[0]);
   };
   return op;
 }

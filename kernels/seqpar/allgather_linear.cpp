@@ -6,89 +6,57 @@
 // A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
 #include "kernels/seqpar/allgather_linear.h"
 
-#include "kernels/linear_tile.h"
 #include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
-namespace {
+GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape,
+                                 const linear_op::Tile& tile, const GatherSchedule& schedule, int world_size,
+                                 linear_op::Operands operands, Var length)
+    : b_(b),
+      ex_(ex),
+      s_(shape),
+      t_(tile),
+      schedule_(schedule),
+      world_size_(world_size),
+      v_(std::move(operands)),
+      row_blocks_(b.cdiv(length, int64_t{world_size} * tile.block_m)) {}
 
-class Builder {
- public:
-  Builder(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
-          int world_size, int64_t identity)
-      : b_(b),
-        s_(shape),
-        t_(tile),
-        schedule_(schedule),
-        world_size_(world_size),
-        v_(b, shape),
-        channel_(declare_channel(b)),
-        ex_(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), channel_.block,
-            channel_.counters, channel_.number, b.size(v_.y[0], 0)) {}
+Var GatheredProduct::num_tiles() { return row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n)); }
 
-  void build() {
-    const std::vector<Var> outputs = v_.y;
-    Var length = b_.size(v_.y[0], 0), id = b_.program_id(0);
-    Var row_blocks = b_.cdiv(length, int64_t{world_size_} * t_.block_m);
-    Var tiles = row_blocks * (world_size_ * linear_op::column_blocks(s_, t_.block_n));
-    Var tile = id - schedule_.push_programs;
-    b_.when(
-        id < schedule_.push_programs, [&] { ex_.role("push", [&] { push(id); }); },
-        [&] {
-          b_.when(
-              tile < tiles, [&] { ex_.role("use", [&] { compute(tile, row_blocks); }); },
-              [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
-        });
-    ex_.leave(outputs);
+void GatheredProduct::push(Var program) {
+  push_rows(b_, ex_, world_size_ - 1, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
+    return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
+  });
+}
+
+void GatheredProduct::compute(Var tile) {
+  // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
+  const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
+  Var turn, row_block, column_block;
+  if (schedule_.is_interleaved) {
+    turn = tile % world_size_;
+    row_block = tile / world_size_ % row_blocks_;
+    column_block = tile / (row_blocks_ * world_size_);
+  } else {
+    turn = tile / (row_blocks_ * columns);
+    row_block = tile % row_blocks_;
+    column_block = tile / row_blocks_ % columns;
   }
-
- private:
-  void push(Var program) {
-    push_rows(b_, ex_, world_size_ - 1, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
-      return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
-    });
-  }
-
-  void compute(Var tile, Var row_blocks) {
-    // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
-    const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
-    Var turn, row_block, column_block;
-    if (schedule_.is_interleaved) {
-      turn = tile % world_size_;
-      row_block = tile / world_size_ % row_blocks;
-      column_block = tile / (row_blocks * world_size_);
-    } else {
-      turn = tile / (row_blocks * columns);
-      row_block = tile % row_blocks;
-      column_block = tile / row_blocks % columns;
-    }
-    Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source), row = row_block * t_.block_m;
-    Var is_own = b_.compare(Compare::eq, turn, 0);
-    Var column = v_.choose(b_, s_, column_block, t_.block_n);
-    Var first = row / schedule_.chunk_rows;
-    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
-    Var good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
-    b_.when(b_.logical_and(good, row < rows), [&] {
-      linear_op::Operands v = v_;
-      v.x = b_.select(is_own, b_.slice(v_.x, {0, 0}, {rows, s_.k}), ex_.source(0, source, rows));
-      for (Var* view : {&v.y[0], &v.residual})
-        if (view->value()) *view = b_.slice(*view, {ex_.first_row(source), 0}, {rows, b_.size(*view, 1)});
-      linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
-    });
-  }
-
-  KernelBuilder& b_;
-  const linear_op::Shape& s_;
-  const linear_op::Tile& t_;
-  const GatherSchedule schedule_;
-  const int world_size_;
-  linear_op::Operands v_;
-  ChannelViews channel_;
-  Exchange ex_;
-};
-
-}  // namespace
+  linear_op::Operands v = v_;
+  Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source), row = row_block * t_.block_m;
+  Var is_own = b_.compare(Compare::eq, turn, 0);
+  Var column = v.choose(b_, s_, column_block, t_.block_n);
+  Var first = row / schedule_.chunk_rows;
+  Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+  Var good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+  b_.when(b_.logical_and(good, row < rows), [&] {
+    v.x = b_.select(is_own, b_.slice(v.x, {0, 0}, {rows, s_.k}), ex_.source(0, source, rows));
+    for (Var* view : {&v.y[0], &v.residual})
+      if (view->value()) *view = b_.slice(*view, {ex_.first_row(source), 0}, {rows, b_.size(*view, 1)});
+    linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+  });
+}
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows) {
   return {world_size, identity, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
@@ -103,7 +71,21 @@ autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_o
 
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
                             const GatherSchedule& schedule, int world_size, int64_t identity) {
-  Builder(b, shape, tile, schedule, world_size, identity).build();
+  const linear_op::Operands v(b, shape);
+  const ChannelViews channel = declare_channel(b);
+  Exchange ex(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), channel.block,
+              channel.counters, channel.number, b.size(v.y[0], 0));
+  Var length = b.size(v.y[0], 0), id = b.program_id(0);
+  GatheredProduct product(b, ex, shape, tile, schedule, world_size, v, length);
+  Var tiles = product.num_tiles(), use = id - schedule.push_programs;
+  b.when(
+      id < schedule.push_programs, [&] { ex.role("push", [&] { product.push(id); }); },
+      [&] {
+        b.when(
+            use < tiles, [&] { ex.role("use", [&] { product.compute(use); }); },
+            [&] { b.when(b.compare(Compare::eq, use, tiles), [&] { ex.last_role(); }); });
+      });
+  ex.leave(v.y);
 }
 
 }  // namespace seqtile::kernels::seqpar

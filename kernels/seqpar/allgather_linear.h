@@ -1,7 +1,7 @@
 // kernels/seqpar/allgather_linear.h -- y = epilogue(gather(x) w^T) in one launch of each rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "kernels/linear_shape.h"
+#include "kernels/linear_tile.h"
 #include "kernels/seqpar/exchange.h"
 
 namespace seqtile::kernels::seqpar {
@@ -18,6 +18,30 @@ ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_
 /// Programs: those that push, the tiles of all ranks' rows, and one more.
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size);
+
+/// What the programs of such a product do, in a kernel that may do other things beside it.
+class GatheredProduct {
+ public:
+  /// `operands`: x has this rank's rows, y and the residual those of all ranks, `length` of them. The exchange's phase
+  /// 0 is that of gather_shape().
+  GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape, const linear_op::Tile& tile,
+                  const GatherSchedule& schedule, int world_size, linear_op::Operands operands, Var length);
+  Var num_tiles();
+  /// Program `program` of those that send x: the steps of the role "push".
+  void push(Var program);
+  /// One tile: the steps of the role "use".
+  void compute(Var tile);
+
+ private:
+  KernelBuilder& b_;
+  Exchange& ex_;
+  const linear_op::Shape& s_;
+  const linear_op::Tile& t_;
+  const GatherSchedule schedule_;
+  const int world_size_;
+  linear_op::Operands v_;
+  Var row_blocks_;
+};
 
 /// Parameters: x [own rows, k], then those of linear, y [length, n]; then those of declare_channel(), one counter.
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,

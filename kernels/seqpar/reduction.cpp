@@ -9,7 +9,6 @@
 #include "kernels/seqpar/reduction.h"
 
 #include <algorithm>
-#include <array>
 
 #include "jit/base/channel_block.h"
 #include "kernels/row_kernel.h"
@@ -34,271 +33,228 @@ int64_t spans_per_row_block(const PartialShape& shape, const ReduceSchedule& sch
   return cdiv(shape.block_rows, schedule.sum_rows);
 }
 
-class Builder {
- public:
-  Builder(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form, int world_size,
-          int64_t identity, const ChannelViews& channel, Var length, const ReduceBody& body)
-      : b_(b),
-        s_(shape),
-        schedule_(schedule),
-        form_(form),
-        world_size_(world_size),
-        body_(body),
-        counters_(channel.counters),
-        length_(length),
-        ex_(b, protocol_of(form), reduce_shape(shape, form, world_size, identity, schedule.chunk_rows), channel.block,
-            channel.counters, channel.number, length) {}
+}  // namespace
 
-  void build() {
-    row_blocks_ = b_.cdiv(length_, num_groups() * s_.block_rows);
-    spans_ = row_blocks_ * spans_per_row_block(s_, schedule_);
-    Var id = b_.program_id(0);
-    Var sent = row_blocks_ * (num_turns() * s_.column_blocks);
-    Var sums = is_apart() ? spans_ : row_blocks_ * s_.column_blocks;
-    b_.when(
-        id < sent, [&] { ex_.role(is_one_shot() ? "push" : "produce", [&] { produce(id); }); },
-        [&] {
-          Var sum = id - sent;
-          b_.when(
-              sum < sums,
-              [&] { ex_.role(is_one_shot() ? "use" : "sum", [&] { is_apart() ? sum_up(sum) : finish_tile(sum); }); },
-              [&] { behind_sums(sum - sums); });
-        });
-    const Rows rows =
-        form_ == ReduceForm::scatter ? rows_of(ex_.rank()) : Rows{b_.constant(DType::i64, int64_t{0}), length_};
-    ex_.leave(body_.outputs(rows.first, rows.end));
-  }
+Reduction::Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule,
+                     ReduceForm form, int world_size, Var counters, Var length, const ReduceBody& body, int phase)
+    : b_(b),
+      ex_(ex),
+      s_(shape),
+      schedule_(schedule),
+      form_(form),
+      world_size_(world_size),
+      body_(body),
+      counters_(counters),
+      length_(length),
+      phase_(phase),
+      row_blocks_(b.cdiv(length, num_groups() * shape.block_rows)),
+      spans_(row_blocks_ * spans_per_row_block(shape, schedule)) {}
 
- private:
-  bool is_one_shot() const { return form_ == ReduceForm::one_shot; }
-  bool is_apart() const { return sums_apart(s_, schedule_, form_); }
-  /// Rows are sent, and counted, by their owner; in one shot they are all of one group.
-  int64_t num_groups() const { return is_one_shot() ? 1 : world_size_; }
-  int64_t num_turns() const { return is_one_shot() ? 1 : num_receivers(); }
-  /// This rank is one of them where its own partial results go through the staging too.
-  int64_t num_receivers() const { return world_size_ - (is_apart() ? 0 : 1); }
+Var Reduction::num_partials() { return row_blocks_ * (num_turns() * s_.column_blocks); }
+Var Reduction::num_sums() { return is_apart() ? spans_ : row_blocks_ * s_.column_blocks; }
+Var Reduction::num_uses() { return spans_ * int64_t{world_size_ - 1}; }
 
-  void behind_sums(Var id) {
-    if (form_ != ReduceForm::two_shot) return b_.when(b_.compare(Compare::eq, id, 0), [&] { finish(); });
-    Var uses = spans_ * int64_t{world_size_ - 1};
-    b_.when(
-        id < uses, [&] { ex_.role("use", [&] { take_over(id); }); },
-        [&] { b_.when(b_.compare(Compare::eq, id, uses), [&] { finish(); }); });
-  }
+std::vector<Var> Reduction::outputs() {
+  if (form_ != ReduceForm::scatter) return body_.outputs(b_.constant(DType::i64, int64_t{0}), length_);
+  const Rows rows = rows_of(ex_.rank());
+  return body_.outputs(rows.first, rows.end);
+}
 
-  struct Rows {
-    Var first, end;
-  };
-  Rows rows_of(Var owner) {
-    if (is_one_shot()) return {b_.constant(DType::i64, int64_t{0}), fitting_rows()};
-    return {ex_.first_row(owner), ex_.num_rows(owner)};
-  }
-  /// More rows than the staging has room for are not sent: the call is aborted.
-  Var fitting_rows() { return b_.select(length_ <= most_rows(), length_, 0); }
-  int64_t most_rows() const { return most_one_shot_rows(s_.transport, s_.columns * s_.num_sums); }
+Reduction::Rows Reduction::rows_of(Var owner) {
+  if (is_one_shot()) return {b_.constant(DType::i64, int64_t{0}), fitting_rows()};
+  return {ex_.first_row(owner), ex_.num_rows(owner)};
+}
 
-  /// The columns of one of a gated pair's two sums.
-  Var part(Var segment, Var end, size_t i) {
-    return b_.slice(segment, {0, static_cast<int64_t>(i) * s_.columns}, {end, s_.columns});
-  }
+// More rows than the staging has room for are not sent: the call is aborted.
+Var Reduction::fitting_rows() { return b_.select(length_ <= most_rows(), length_, 0); }
+int64_t Reduction::most_rows() const { return most_one_shot_rows(s_.transport, s_.columns * s_.num_sums); }
 
-  struct Place {
-    Var turn, row, column_block;
-  };
-  Place place_of(Var id) {
-    if (schedule_.is_interleaved || is_one_shot())
-      return {id % num_turns(), id / num_turns() % row_blocks_ * s_.block_rows, id / (row_blocks_ * num_turns())};
-    const int64_t per_chunk = schedule_.chunk_rows / s_.block_rows, tiles_per_chunk = per_chunk * s_.column_blocks;
-    Var of_turn = id % (row_blocks_ * s_.column_blocks), first = of_turn / tiles_per_chunk * per_chunk;
-    Var blocks = b_.min(row_blocks_ - first, per_chunk), of_chunk = of_turn % tiles_per_chunk;
-    return {id / (row_blocks_ * s_.column_blocks), (first + of_chunk % blocks) * s_.block_rows, of_chunk / blocks};
-  }
+// The columns of one of a gated pair's two sums.
+Var Reduction::part(Var segment, Var end, size_t i) {
+  return b_.slice(segment, {0, static_cast<int64_t>(i) * s_.columns}, {end, s_.columns});
+}
 
-  void produce(Var id) {
-    const auto [turn, row, column_block] = place_of(id);
-    Var owner = ex_.peer(turn);
-    const Rows rows = rows_of(owner);
-    b_.when(row < rows.end, [&, row = row, column_block = column_block] {
-      const ReduceBody::Tile tile = body_.partial(rows.first, rows.end, row, column_block);
-      if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { send(tile, peer, rows.end, row); });
-      else send(tile, owner, rows.end, row);
-    });
-    Var group = is_one_shot() ? b_.constant(DType::i64, int64_t{0}) : owner;
-    publish_if_last(0, group, row, s_.column_blocks, [&](Var chunk) {
-      if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { ex_.publish(0, peer, chunk); });
-      else ex_.publish(0, owner, chunk);
-    });
-  }
+Reduction::Place Reduction::place_of(Var id) {
+  if (schedule_.is_interleaved || is_one_shot())
+    return {id % num_turns(), id / num_turns() % row_blocks_ * s_.block_rows, id / (row_blocks_ * num_turns())};
+  const int64_t per_chunk = schedule_.chunk_rows / s_.block_rows, tiles_per_chunk = per_chunk * s_.column_blocks;
+  Var of_turn = id % (row_blocks_ * s_.column_blocks), first = of_turn / tiles_per_chunk * per_chunk;
+  Var blocks = b_.min(row_blocks_ - first, per_chunk), of_chunk = of_turn % tiles_per_chunk;
+  return {id / (row_blocks_ * s_.column_blocks), (first + of_chunk % blocks) * s_.block_rows, of_chunk / blocks};
+}
 
-  void send(const ReduceBody::Tile& tile, Var to, Var end, Var row) {
-    Var segment = ex_.target(0, to, end);
-    for (size_t i = 0; i < tile.sums.size(); ++i)
-      b_.store(part(segment, end, i), {row, tile.column}, to_storage(b_, tile.sums[i], s_.transport));
-  }
+void Reduction::produce(Var id) {
+  const auto [turn, row, column_block] = place_of(id);
+  Var owner = ex_.peer(turn);
+  const Rows rows = rows_of(owner);
+  b_.when(row < rows.end, [&, row = row, column_block = column_block] {
+    const ReduceBody::Tile tile = body_.partial(rows.first, rows.end, row, column_block);
+    if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { send(tile, peer, rows.end, row); });
+    else send(tile, owner, rows.end, row);
+  });
+  Var group = is_one_shot() ? b_.constant(DType::i64, int64_t{0}) : owner;
+  publish_if_last(0, group, row, s_.column_blocks, [&](Var chunk) {
+    if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { ex_.publish(phase_, peer, chunk); });
+    else ex_.publish(phase_, owner, chunk);
+  });
+}
 
-  void for_each(int64_t peers, const std::function<void(Var peer)>& body) {
-    b_.for_each(0, peers, 1, [&](Var i) { body(ex_.peer(i)); });
-  }
+void Reduction::send(const ReduceBody::Tile& tile, Var to, Var end, Var row) {
+  Var segment = ex_.target(phase_, to, end);
+  for (size_t i = 0; i < tile.sums.size(); ++i)
+    b_.store(part(segment, end, i), {row, tile.column}, to_storage(b_, tile.sums[i], s_.transport));
+}
 
-  /// A tile of the own rows, with what peers have computed for it.
-  void finish_tile(Var id) {
-    const Rows rows = rows_of(ex_.rank());
-    const Place place = place_of(id);
-    b_.when(place.row < rows.end, [&] {
-      ReduceBody::Tile tile = body_.partial(rows.first, rows.end, place.row, place.column_block);
-      b_.when(await_all({place.row, rows.end}, id),
-              [&] { give(rows, rows.end, place.row, tile.column, sums_with(tile, rows.end, place.row)); });
-    });
-    publish_sums(place.row, s_.column_blocks);
-  }
+void Reduction::for_each(int64_t peers, const std::function<void(Var peer)>& body) {
+  b_.for_each(0, peers, 1, [&](Var i) { body(ex_.peer(i)); });
+}
 
-  /// Over all ranks, in their order, with the own partial results that are at hand.
-  std::vector<Var> sums_with(const ReduceBody::Tile& own, Var end, Var row) {
-    std::vector<Var> sums;
-    for (int64_t source = 0; source < world_size_; ++source) {
-      // A rank has sent nothing to itself: another one's is read instead and not used.
-      Var is_own = b_.compare(Compare::eq, ex_.rank(), source);
-      for (size_t i = 0; i < own.sums.size(); ++i) {
-        Var term = to_f32(b_, to_storage(b_, own.sums[i], s_.transport));
-        if (world_size_ > 1) {
-          Var from = part(ex_.source(0, b_.select(is_own, ex_.peer(b_.constant(DType::i64, int64_t{0})), source), end),
-                          end, i);
-          const auto size = term.type().dims();
-          term = b_.select(is_own, term, to_f32(b_, b_.load(from, {row, own.column}, {size[0], size[1]})));
-        }
-        if (source == 0) sums.push_back(term);
-        else sums[i] = sums[i] + term;
+void Reduction::sum(Var id) { is_apart() ? sum_up(id) : finish_tile(id); }
+
+// A tile of the own rows, with what peers have computed for it.
+void Reduction::finish_tile(Var id) {
+  const Rows rows = rows_of(ex_.rank());
+  const Place place = place_of(id);
+  b_.when(place.row < rows.end, [&] {
+    ReduceBody::Tile tile = body_.partial(rows.first, rows.end, place.row, place.column_block);
+    b_.when(await_all({place.row, rows.end}, id),
+            [&] { give(rows, rows.end, place.row, tile.column, sums_with(tile, rows.end, place.row)); });
+  });
+  publish_sums(place.row, s_.column_blocks);
+}
+
+// Over all ranks, in their order, with the own partial results that are at hand.
+std::vector<Var> Reduction::sums_with(const ReduceBody::Tile& own, Var end, Var row) {
+  std::vector<Var> sums;
+  for (int64_t source = 0; source < world_size_; ++source) {
+    // A rank has sent nothing to itself: another one's is read instead and not used.
+    Var is_own = b_.compare(Compare::eq, ex_.rank(), source);
+    for (size_t i = 0; i < own.sums.size(); ++i) {
+      Var term = to_f32(b_, to_storage(b_, own.sums[i], s_.transport));
+      if (world_size_ > 1) {
+        Var from = part(
+            ex_.source(phase_, b_.select(is_own, ex_.peer(b_.constant(DType::i64, int64_t{0})), source), end), end, i);
+        const auto size = term.type().dims();
+        term = b_.select(is_own, term, to_f32(b_, b_.load(from, {row, own.column}, {size[0], size[1]})));
       }
+      if (source == 0) sums.push_back(term);
+      else sums[i] = sums[i] + term;
     }
-    return sums;
   }
+  return sums;
+}
 
-  /// The result of such sums, to the output and in two shots to all peers. `end`: of the rows that are summed up.
-  void give(const Rows& rows, Var end, Var row, Var column, std::vector<Var> sums) {
-    Var value = body_.result(rows.first, end, row, column, std::move(sums));
-    b_.store(body_.outputs(rows.first, end)[0], {row, column}, value);
-    for (int64_t i = 0; form_ == ReduceForm::two_shot && i < world_size_ - 1; ++i)
-      b_.store(ex_.target(1, ex_.peer(b_.constant(DType::i64, i)), end), {row, column}, value);
-  }
+// The result of such sums, to the output and in two shots to all peers. `end`: of the rows that are summed up.
+void Reduction::give(const Rows& rows, Var end, Var row, Var column, std::vector<Var> sums) {
+  Var value = body_.result(rows.first, end, row, column, std::move(sums));
+  b_.store(body_.outputs(rows.first, end)[0], {row, column}, value);
+  for (int64_t i = 0; form_ == ReduceForm::two_shot && i < world_size_ - 1; ++i)
+    b_.store(ex_.target(phase_ + 1, ex_.peer(b_.constant(DType::i64, i)), end), {row, column}, value);
+}
 
-  void publish_sums(Var row, int64_t programs_per_block) {
-    if (form_ != ReduceForm::two_shot) return;
-    publish_if_last(1, ex_.rank(), row, programs_per_block,
-                    [&](Var chunk) { for_each(world_size_ - 1, [&](Var peer) { ex_.publish(1, peer, chunk); }); });
-  }
+void Reduction::publish_sums(Var row, int64_t programs_per_block) {
+  if (form_ != ReduceForm::two_shot) return;
+  publish_if_last(1, ex_.rank(), row, programs_per_block, [&](Var chunk) {
+    for_each(world_size_ - 1, [&](Var peer) { ex_.publish(phase_ + 1, peer, chunk); });
+  });
+}
 
-  // Programs beyond the rows count too, so that every chunk waits for the same number; an empty shard has one chunk.
-  void publish_if_last(int phase, Var group, Var row, int64_t programs_per_block,
-                       const std::function<void(Var chunk)>& publish) {
-    const int64_t blocks_per_chunk = schedule_.chunk_rows / s_.block_rows;
-    Var chunks = phase == 0 ? ex_.num_chunks(0, group, ex_.rank()) : ex_.num_chunks(1, group, ex_.rank());
-    Var chunk = b_.min(row / schedule_.chunk_rows, chunks - 1), first_block = chunk * blocks_per_chunk;
-    Var end_block = b_.select(b_.compare(Compare::eq, chunk, chunks - 1), row_blocks_, first_block + blocks_per_chunk);
-    Var all = (end_block - first_block) * programs_per_block;
-    Var per_group = (b_.size(counters_, 0) - kFirstCounter) / (num_groups() + (form_ == ReduceForm::two_shot ? 1 : 0));
-    Var place = (phase == 0 ? group * per_group : per_group * num_groups()) + chunk + kFirstCounter;
-    Var before = b_.cast(b_.atomic("add", counters_, {place}, 1), DType::i64);
-    b_.when(b_.compare(Compare::eq, before, all - 1), [&] {
-      b_.store_scalar(counters_, {place}, 0);
-      b_.when(ex_.is_aborted(), nullptr, [&] { publish(chunk); });
+// Programs beyond the rows count too, so that every chunk waits for the same number; an empty shard has one chunk.
+void Reduction::publish_if_last(int phase, Var group, Var row, int64_t programs_per_block,
+                                const std::function<void(Var chunk)>& publish) {
+  const int64_t blocks_per_chunk = schedule_.chunk_rows / s_.block_rows;
+  Var chunks = ex_.num_chunks(phase_ + phase, group, ex_.rank());
+  Var chunk = b_.min(row / schedule_.chunk_rows, chunks - 1), first_block = chunk * blocks_per_chunk;
+  Var end_block = b_.select(b_.compare(Compare::eq, chunk, chunks - 1), row_blocks_, first_block + blocks_per_chunk);
+  Var all = (end_block - first_block) * programs_per_block;
+  Var per_group = (b_.size(counters_, 0) - kFirstCounter) / (num_groups() + (form_ == ReduceForm::two_shot ? 1 : 0));
+  Var place = (phase == 0 ? group * per_group : per_group * num_groups()) + chunk + kFirstCounter;
+  Var before = b_.cast(b_.atomic("add", counters_, {place}, 1), DType::i64);
+  b_.when(b_.compare(Compare::eq, before, all - 1), [&] {
+    b_.store_scalar(counters_, {place}, 0);
+    b_.when(ex_.is_aborted(), nullptr, [&] { publish(chunk); });
+  });
+}
+
+// A call without rows has no tiles whose chunks could be published.
+void Reduction::finish() {
+  b_.when(length_ <= 0, [&] {
+    b_.when(ex_.is_aborted(), nullptr, [&] {
+      for (int phase = 0; phase <= (form_ == ReduceForm::two_shot ? 1 : 0); ++phase)
+        for_each(world_size_ - 1,
+                 [&](Var peer) { ex_.publish(phase_ + phase, peer, b_.constant(DType::i64, int64_t{0})); });
     });
-  }
+  });
+  if (is_one_shot()) ex_.refuse_above(most_rows());
+}
 
-  /// A call without rows has no tiles whose chunks could be published.
-  void finish() {
-    b_.when(length_ <= 0, [&] {
-      b_.when(ex_.is_aborted(), nullptr, [&] {
-        for (int phase = 0; phase <= (form_ == ReduceForm::two_shot ? 1 : 0); ++phase)
-          for_each(world_size_ - 1, [&](Var peer) { ex_.publish(phase, peer, b_.constant(DType::i64, int64_t{0})); });
-      });
+// Of a program that sums up apart or takes over.
+Reduction::Span Reduction::span_of(Var id, Var rows) {
+  const int64_t parts = spans_per_row_block(s_, schedule_);
+  Var block = id / parts * s_.block_rows, row = block + id % parts * schedule_.sum_rows;
+  return {row, b_.min(rows, block + s_.block_rows)};
+}
+Var Reduction::first_chunk(const Span& span) { return span.row / schedule_.chunk_rows; }
+Var Reduction::end_chunk(const Span& span, int64_t rows) {
+  return b_.cdiv(b_.min(span.row + rows, span.end), schedule_.chunk_rows);
+}
+
+// i1: what all senders have computed for these rows is there.
+Var Reduction::await_all(const Span& span, Var id) {
+  const int64_t rows = is_apart() ? schedule_.sum_rows : s_.block_rows;
+  return b_.for_loop(0, num_receivers(), 1, {span.row < span.end}, [&](Var i, std::vector<Var> before) {
+    return b_.if_then(
+        before[0],
+        [&] { return std::vector{ex_.await(phase_, ex_.peer(i), first_chunk(span), end_chunk(span, rows), id)}; },
+        [&] { return before; });
+  })[0];
+}
+
+void Reduction::sum_up(Var id) {
+  const Rows rows = rows_of(ex_.rank());
+  const Span span = span_of(id, rows.end);
+  b_.when(await_all(span, id), [&] {
+    b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
+      const std::array<int64_t, 2> size{schedule_.sum_rows, columns_of_sums()};
+      give(rows, span.end, span.row, column, sums_of(span.end, span.row, column, size));
     });
-    if (is_one_shot()) ex_.refuse_above(most_rows());
-    ex_.last_role();
-  }
+    finish_rows(rows, span);
+  });
+  publish_sums(span.row, spans_per_row_block(s_, schedule_));
+}
 
-  struct Span {
-    Var row, end;
-  };
-  /// Of a program that sums up apart or takes over.
-  Span span_of(Var id, Var rows) {
-    const int64_t parts = spans_per_row_block(s_, schedule_);
-    Var block = id / parts * s_.block_rows, row = block + id % parts * schedule_.sum_rows;
-    return {row, b_.min(rows, block + s_.block_rows)};
-  }
-  Var first_chunk(const Span& span) { return span.row / schedule_.chunk_rows; }
-  Var end_chunk(const Span& span, int64_t rows) {
-    return b_.cdiv(b_.min(span.row + rows, span.end), schedule_.chunk_rows);
-  }
+// Of a tile of sums; few rows leave room for long pieces of them.
+int64_t Reduction::columns_of_sums() const { return std::max<int64_t>(kSumElements / schedule_.sum_rows, 256); }
 
-  /// i1: what all senders have computed for these rows is there.
-  Var await_all(const Span& span, Var id) {
-    const int64_t rows = is_apart() ? schedule_.sum_rows : s_.block_rows;
-    return b_.for_loop(0, num_receivers(), 1, {span.row < span.end}, [&](Var i, std::vector<Var> before) {
-      return b_.if_then(
-          before[0],
-          [&] { return std::vector{ex_.await(0, ex_.peer(i), first_chunk(span), end_chunk(span, rows), id)}; },
-          [&] { return before; });
-    })[0];
-  }
+// Over all ranks, in their order.
+std::vector<Var> Reduction::sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size) {
+  const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({size[0], size[1]}, 0.0));
+  return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> before) {
+    Var from = ex_.source(phase_, source, end);
+    for (size_t i = 0; i < before.size(); ++i)
+      before[i] = before[i] + to_f32(b_, b_.load(part(from, end, i), {row, column}, {size[0], size[1]}));
+    return before;
+  });
+}
 
-  void sum_up(Var id) {
-    const Rows rows = rows_of(ex_.rank());
-    const Span span = span_of(id, rows.end);
-    b_.when(await_all(span, id), [&] {
+void Reduction::take_over(Var id) {
+  Var source = ex_.peer(id / spans_);
+  const Rows rows = rows_of(source);
+  const Span span = span_of(id % spans_, rows.end);
+  b_.when(span.row < span.end, [&] {
+    b_.when(ex_.await(phase_ + 1, source, first_chunk(span), end_chunk(span, schedule_.sum_rows), id), [&] {
+      Var from = ex_.source(phase_ + 1, source, span.end), y = body_.outputs(rows.first, span.end)[0];
       b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
-        const std::array<int64_t, 2> size{schedule_.sum_rows, columns_of_sums()};
-        give(rows, span.end, span.row, column, sums_of(span.end, span.row, column, size));
+        b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, columns_of_sums()}));
       });
       finish_rows(rows, span);
     });
-    publish_sums(span.row, spans_per_row_block(s_, schedule_));
-  }
+  });
+}
 
-  /// Of a tile of sums; few rows leave room for long pieces of them.
-  int64_t columns_of_sums() const { return std::max<int64_t>(kSumElements / schedule_.sum_rows, 256); }
-
-  /// Over all ranks, in their order.
-  std::vector<Var> sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size) {
-    const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({size[0], size[1]}, 0.0));
-    return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> before) {
-      Var from = ex_.source(0, source, end);
-      for (size_t i = 0; i < before.size(); ++i)
-        before[i] = before[i] + to_f32(b_, b_.load(part(from, end, i), {row, column}, {size[0], size[1]}));
-      return before;
-    });
-  }
-
-  void take_over(Var id) {
-    Var source = ex_.peer(id / spans_);
-    const Rows rows = rows_of(source);
-    const Span span = span_of(id % spans_, rows.end);
-    b_.when(span.row < span.end, [&] {
-      b_.when(ex_.await(1, source, first_chunk(span), end_chunk(span, schedule_.sum_rows), id), [&] {
-        Var from = ex_.source(1, source, span.end), y = body_.outputs(rows.first, span.end)[0];
-        b_.for_each(0, s_.columns, columns_of_sums(), [&](Var column) {
-          b_.store(y, {span.row, column}, b_.load(from, {span.row, column}, {schedule_.sum_rows, columns_of_sums()}));
-        });
-        finish_rows(rows, span);
-      });
-    });
-  }
-
-  void finish_rows(const Rows& rows, const Span& span) {
-    if (body_.finish_rows) body_.finish_rows(rows.first, span.end, span.row, schedule_.sum_rows);
-  }
-
-  KernelBuilder& b_;
-  const PartialShape& s_;
-  const ReduceSchedule schedule_;
-  const ReduceForm form_;
-  const int world_size_;
-  const ReduceBody& body_;
-  Var counters_, length_;
-  Exchange ex_;
-  Var row_blocks_, spans_;
-};
-
-}  // namespace
+void Reduction::finish_rows(const Rows& rows, const Span& span) {
+  if (body_.finish_rows) body_.finish_rows(rows.first, span.end, span.row, schedule_.sum_rows);
+}
 
 int64_t most_one_shot_rows(DType transport, int64_t columns) {
   return std::max<int64_t>(1, kMostOneShotBytes / (columns * dtype_bytes(transport)));
@@ -333,7 +289,31 @@ autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedu
 void build_reduction(KernelBuilder& b, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                      int world_size, int64_t identity, const ChannelViews& channel, Var length,
                      const ReduceBody& body) {
-  Builder(b, shape, schedule, form, world_size, identity, channel, length, body).build();
+  Exchange ex(b, protocol_of(form), reduce_shape(shape, form, world_size, identity, schedule.chunk_rows), channel.block,
+              channel.counters, channel.number, length);
+  Reduction reduction(b, ex, shape, schedule, form, world_size, channel.counters, length, body);
+  const bool is_one_shot = form == ReduceForm::one_shot;
+  const auto finish = [&] {
+    reduction.finish();
+    ex.last_role();
+  };
+  const auto behind_sums = [&](Var id) {
+    if (form != ReduceForm::two_shot) return b.when(b.compare(Compare::eq, id, 0), finish);
+    Var uses = reduction.num_uses();
+    b.when(
+        id < uses, [&] { ex.role("use", [&] { reduction.take_over(id); }); },
+        [&] { b.when(b.compare(Compare::eq, id, uses), finish); });
+  };
+  Var id = b.program_id(0), sent = reduction.num_partials(), sums = reduction.num_sums();
+  b.when(
+      id < sent, [&] { ex.role(is_one_shot ? "push" : "produce", [&] { reduction.produce(id); }); },
+      [&] {
+        Var sum = id - sent;
+        b.when(
+            sum < sums, [&] { ex.role(is_one_shot ? "use" : "sum", [&] { reduction.sum(sum); }); },
+            [&] { behind_sums(sum - sums); });
+      });
+  ex.leave(reduction.outputs());
 }
 
 }  // namespace seqtile::kernels::seqpar

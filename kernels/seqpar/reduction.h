@@ -5,6 +5,7 @@
 // who adds up what all ranks have computed, from rank 0 on, in f32. The partial results, the own one too, are rounded
 // to one format, so every rank gets the same bits, whoever was first.
 #pragma once
+#include <array>
 #include <functional>
 #include <vector>
 
@@ -68,6 +69,76 @@ struct ReduceBody {
   std::function<std::vector<Var>(Var first, Var end)> outputs;
   /// What follows when rows of the result are complete: there where PartialShape::whole_rows is set.
   std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
+};
+
+/// What the programs of such a sum do, in a kernel that may do other things beside it.
+class Reduction {
+ public:
+  /// `phase`: of the exchange's phases the one of the partial results; that of the sums comes next. The first of the
+  /// counters is the exchange's. `length`: rows of all ranks.
+  Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
+            int world_size, Var counters, Var length, const ReduceBody& body, int phase = 0);
+
+  /// Programs that compute and send, that sum up, and of two shots those that take over what others have summed up;
+  /// kinds follow each other in this order.
+  Var num_partials(), num_sums(), num_uses();
+  void produce(Var id);
+  void sum(Var id);
+  void take_over(Var id);
+  /// By one program behind all others, before it awaits the rest.
+  void finish();
+  /// What ReduceBody::outputs gives for the rows that this rank gets.
+  std::vector<Var> outputs();
+
+ private:
+  struct Rows {
+    Var first, end;
+  };
+  struct Place {
+    Var turn, row, column_block;
+  };
+  struct Span {
+    Var row, end;
+  };
+  bool is_one_shot() const { return form_ == ReduceForm::one_shot; }
+  bool is_apart() const { return sums_apart(s_, schedule_, form_); }
+  /// Rows are sent, and counted, by their owner; in one shot they are all of one group.
+  int64_t num_groups() const { return is_one_shot() ? 1 : world_size_; }
+  int64_t num_turns() const { return is_one_shot() ? 1 : num_receivers(); }
+  /// This rank is one of them where its own partial results go through the staging too.
+  int64_t num_receivers() const { return world_size_ - (is_apart() ? 0 : 1); }
+  int64_t most_rows() const;
+  int64_t columns_of_sums() const;
+  Rows rows_of(Var owner);
+  Var fitting_rows();
+  Var part(Var segment, Var end, size_t i);
+  Place place_of(Var id);
+  Span span_of(Var id, Var rows);
+  Var first_chunk(const Span& span);
+  Var end_chunk(const Span& span, int64_t rows);
+  void for_each(int64_t peers, const std::function<void(Var peer)>& body);
+  void send(const ReduceBody::Tile& tile, Var to, Var end, Var row);
+  Var await_all(const Span& span, Var id);
+  void finish_tile(Var id);
+  void sum_up(Var id);
+  std::vector<Var> sums_with(const ReduceBody::Tile& own, Var end, Var row);
+  std::vector<Var> sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size);
+  void give(const Rows& rows, Var end, Var row, Var column, std::vector<Var> sums);
+  void publish_sums(Var row, int64_t programs_per_block);
+  void publish_if_last(int phase, Var group, Var row, int64_t programs_per_block,
+                       const std::function<void(Var chunk)>& publish);
+  void finish_rows(const Rows& rows, const Span& span);
+
+  KernelBuilder& b_;
+  Exchange& ex_;
+  const PartialShape& s_;
+  const ReduceSchedule schedule_;
+  const ReduceForm form_;
+  const int world_size_;
+  const ReduceBody& body_;
+  Var counters_, length_;
+  const int phase_;
+  Var row_blocks_, spans_;
 };
 
 /// The whole kernel behind its parameters; `length`: rows of all ranks.

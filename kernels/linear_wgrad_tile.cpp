@@ -1,0 +1,28 @@
+// kernels/linear_wgrad_tile.cpp -- see linear_wgrad_tile.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/linear_wgrad_tile.h"
+
+namespace seqtile::kernels::linear_wgrad_op {
+
+linear_op::Shape product(const Gradient& g, int64_t length) {
+  return linear_op::Shape::transposed_product(g.dtype, g.k, length, g.accumulate);
+}
+
+std::vector<linear_op::Tile> candidates(const Gradient& g, int threads, int64_t length, const Target& target) {
+  return linear_op::candidates(product(g, length), threads, g.n, target);
+}
+
+double predict_us(const Gradient& g, const linear_op::Tile& tile, int threads, int64_t length, const Target& target) {
+  return linear_op::predict_us(product(g, length), tile, threads, g.n, target);
+}
+
+Var add_products(KernelBuilder& b, const linear_op::Tile& t, Var dy, Var x, Var row, Var column, Var sum) {
+  Var length = b.size(dy, 0);
+  const auto add = [&](Var token, std::vector<Var> sums) {
+    Var left = b.trans(b.load(dy, {token, row}, {t.kc, t.block_m}));
+    return std::vector{b.dot(left, b.load(x, {token, column}, {t.kc, t.block_n}), sums[0])};
+  };
+  return b.for_loop(0, length, t.kc, {sum}, add, {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}})[0];
+}
+
+}  // namespace seqtile::kernels::linear_wgrad_op
