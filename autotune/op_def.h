@@ -127,8 +127,8 @@ struct OpDef {
   /// Fills input tensor `arg` of a problem; absent or returning false: normal random values (weights / sqrt(fan-in)).
   std::function<bool(const Problem&, size_t arg, uint64_t seed)> fill;
   /// High-precision result for some rows (dim 0) of every output: outputs[i][r * row_elements + e] for rows[r], outputs
-  /// in schema order. Plain loops in double over the tensors' exact stored values. Rows rise; the first output has the
-  /// most, and one that has fewer ends with its last: of them only those below its end follow.
+  /// in schema order. Plain loops in double over the tensors' exact stored values. Rows rise, up to the last one of the
+  /// longest output; an output that has fewer ends with its last: of it only those below its end follow.
   std::function<void(const Problem&, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs)>
       reference;
   /// |got - want| <= absolute + relative * |want|.

@@ -169,10 +169,12 @@ bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
 /// All rows when the reference is cheap enough for that, else the first, the last, the rows on both sides of the last
 /// full tile of every usual size, and pseudo-random ones. After a partial run: of the rows that were written.
 std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool whole) const {
-  const Tensor& output = problem.tensors[outputs_[0]];
-  const int64_t rows = output.sizes[0];
+  int64_t rows = 0;
   double elements = 0;
-  for (const size_t i : outputs_) elements += static_cast<double>(row_elements(problem.tensors[i]));
+  for (const size_t i : outputs_) {
+    rows = std::max(rows, problem.tensors[i].sizes[0]);
+    elements += static_cast<double>(row_elements(problem.tensors[i]));
+  }
   const double cost =
       std::max(op_.cost(workload_, problem.symbols).flops / std::max<double>(1, static_cast<double>(rows)),
                kReferenceElementFlops * elements);
@@ -209,7 +211,8 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
   }
   std::set<int64_t> chosen;
   // An output of few rows, a sum over the length, is looked at every time.
-  if (whole && problem.tensors[outputs_.back()].sizes[0] < rows) chosen.insert(0);
+  const auto has_fewer = [&](size_t i) { return problem.tensors[i].sizes[0] < rows; };
+  if (whole && std::ranges::any_of(outputs_, has_fewer)) chosen.insert(0);
   for (const int64_t row : candidates)
     if (static_cast<int64_t>(chosen.size()) < budget) chosen.insert(row);
   return {chosen.begin(), chosen.end()};
