@@ -43,7 +43,7 @@ set(seqtile_public_headers
   kernels/silu_and_mul.h kernels/silu_and_mul_backward.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h
   kernels/workload_reader.h kernels/seqpar/alltoall_linear.h kernels/seqpar/collectives.h
   kernels/seqpar/context_attention.h kernels/seqpar/exchange.h kernels/seqpar/fused_handle.h
-  kernels/seqpar/fused_linear.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h)
+  kernels/seqpar/fused_linear.h kernels/seqpar/matmul_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h)
 foreach(header IN LISTS seqtile_public_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})

@@ -14,7 +14,7 @@ namespace seqtile::kernels {
 /// its schema.
 class Call {
  public:
-  static constexpr int kMaxTensors = 16;
+  static constexpr int kMaxTensors = 20;
 
   int64_t length = 0;  ///< the bucketed dimension
 

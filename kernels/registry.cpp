@@ -15,6 +15,7 @@
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_linear.h"
+#include "kernels/seqpar/matmul_backward.h"
 #include "kernels/silu_and_mul.h"
 #include "kernels/silu_and_mul_backward.h"
 #include "kernels/softmax.h"
@@ -40,6 +41,8 @@ autotune::Registry make_registry() {
   registry.add(seqpar::linear_and_allreduce());
   registry.add(seqpar::fused_alltoall_and_linear());
   registry.add(seqpar::context_attention_forward());
+  registry.add(seqpar::sequence_parallel_trailing_matmul_backward());
+  registry.add(seqpar::sequence_parallel_leading_matmul_backward());
   registry.add(seqpar::all_gather());
   registry.add(seqpar::reduce_scatter());
   registry.add(seqpar::all_reduce());

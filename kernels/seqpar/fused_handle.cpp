@@ -9,6 +9,7 @@
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/matmul_backward.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 ExchangeShape exchange_of(const autotune::Workload& workload) {
   if (workload.operation == "context_attention_forward") return context_attention_exchange(workload);
   if (workload.operation == "fused_alltoall_and_linear") return alltoall_linear_exchange(workload);
+  if (is_matmul_backward(workload)) return matmul_backward_exchange(workload);
   return workload.fields.contains("k") ? linear_exchange(workload) : collective_exchange(workload);
 }
 

@@ -245,11 +245,7 @@ void gather_reference(const Problem& p, std::span<const int64_t> rows, std::vect
   const Workload& w = *p.workload;
   const Shape s(product_of(w));
   std::vector<std::vector<double>> x;
-  for (const int64_t row : rows) {
-    const auto [source, local] = place_of_row(row, p.symbols[0], world_size_of(w));
-    x.push_back(source == longest_rank(w) ? read_row(p.tensors[0], local)
-                                          : staged_row(p, linear_exchange(w), 0, source, local));
-  }
+  for (const int64_t row : rows) x.push_back(gathered_row(p, linear_exchange(w), p.tensors[0], row));
   linear_op::reference_epilogue(s, p, rows, linear_op::reference_products(s, p, x), outputs);
 }
 

@@ -38,18 +38,31 @@ RowPlace place_of_row(int64_t row, int64_t length, int world_size) {
   return place_of_row(RowLayout::contiguous, row, length, world_size);
 }
 
+std::vector<double> gathered_row(const Problem& problem, const ExchangeShape& exchange, const Tensor& own,
+                                 int64_t row) {
+  const Workload& w = *problem.workload;
+  const auto [source, local] = place_of_row(row, problem.symbols[0], world_size_of(w));
+  return source == longest_rank(w) ? read_row(own, local) : staged_row(problem, exchange, 0, source, local);
+}
+
 namespace {
 
 /// The parameters of a configuration that peers see.
 constexpr const char* kWireParameters[] = {"chunk_rows", "reduction"};
 
 bool has_product(const Workload& w) { return w.fields.contains("k"); }
-bool is_sum(const Workload& w) { return w.fields.contains("transport"); }
+
+/// Weights are cut along k where the layer's outputs are summed over the ranks, else along n.
+bool is_row_parallel(const Workload& w) {
+  constexpr std::string_view kOperations[] = {"fused_linear_and_reducescatter", "linear_and_allreduce",
+                                              "sequence_parallel_trailing_matmul_backward"};
+  return std::ranges::find(kOperations, w.operation) != std::end(kOperations);
+}
 
 /// The size of a rank's share of the weights.
 std::vector<std::string> share_of_weights(const Workload& w) {
   if (!has_product(w)) return {};
-  return is_sum(w) ? std::vector<std::string>{"k"} : std::vector<std::string>{"n", "n2", "n3"};
+  return is_row_parallel(w) ? std::vector<std::string>{"k"} : std::vector<std::string>{"n", "n2", "n3"};
 }
 
 std::string wire_of(const autotune::Config& config) {
@@ -68,7 +81,7 @@ autotune::Fields common_arguments(const Workload& w) {
   for (const auto& [name, value] : w.fields.values())
     if (std::ranges::find(share, name) == share.end()) common.set(name, value);
   const auto is_there = [&](const char* weight) { return w.fields.get_int(weight, 0) > 0 ? 1 : 0; };
-  if (has_product(w) && !is_sum(w)) common.set("weights", int64_t{1} + is_there("n2") + is_there("n3"));
+  if (has_product(w) && !is_row_parallel(w)) common.set("weights", int64_t{1} + is_there("n2") + is_there("n3"));
   return common;
 }
 

@@ -26,6 +26,10 @@ int64_t own_rows(const autotune::Workload& w, int64_t length);
 /// Of the contiguous layout.
 RowPlace place_of_row(int64_t row, int64_t length, int world_size);
 
+/// A row of what is gathered in phase 0: of the tensor of own rows, or of the staging that is preset.
+std::vector<double> gathered_row(const autotune::Problem& problem, const ExchangeShape& exchange, const Tensor& own,
+                                 int64_t row);
+
 /// The static arguments that all ranks must give alike, operation and dtype among them. A rank's share of the weights
 /// may differ from those of its peers, and so may its threads.
 autotune::Fields common_arguments(const autotune::Workload& w);

@@ -40,6 +40,13 @@ Config fused_config(const Config& schedule) {
   return config;
 }
 
+Config backward_config(const Config& schedule) {
+  Config config = fused_config(schedule);
+  const Config wgrad = linear_config("outer", 6, 32);
+  for (const auto& [name, value] : wgrad.values()) config.set("wgrad_" + name, value);
+  return config;
+}
+
 std::vector<Golden> goldens() {
   const auto i = [](int64_t value) { return value; };
   const Fields heads{{"heads", i(4)}, {"kv_heads", i(2)}, {"head_dim", i(64)}};
@@ -116,6 +123,16 @@ std::vector<Golden> goldens() {
        {"context_attention_forward", context},
        DType::bf16,
        {{"block_m", i(32)}, {"block_n", i(64)}, {"chunk_rows", i(64)}, {"push_programs", i(1)}}},
+      {"sequence_parallel_trailing_matmul_backward",
+       {"sequence_parallel_trailing_matmul_backward",
+        {{"n", i(96)}, {"k", i(128)}, {"accumulate", i(1)}, {"gradient", Text("f32")}, {"world_size", i(2)}}},
+       DType::bf16,
+       backward_config({{"chunk_rows", i(64)}, {"push_programs", i(1)}, {"order", Text("rotate")}})},
+      {"sequence_parallel_leading_matmul_backward",
+       {"sequence_parallel_leading_matmul_backward",
+        {{"n", i(96)}, {"n2", i(32)}, {"k", i(128)}, {"world_size", i(2)}}},
+       DType::bf16,
+       backward_config({{"chunk_rows", i(84)}, {"push_programs", i(1)}})},
       {"all_gather", {"all_gather", row}, DType::bf16, moves},
       {"broadcast", {"broadcast", row}, DType::f32, moves},
       {"all_to_all", {"all_to_all", {{"heads", i(5)}, {"head_dim", i(64)}, {"world_size", i(2)}}}, DType::f16, moves},

@@ -1,0 +1,142 @@
+// kernels/seqpar/matmul_backward_config.cpp -- configurations: a tile for each of the two products, and how rows are
+// sent. SPDX-License-Identifier: Apache-2.0
+//
+// The products do not depend on each other, so that every tile of one need not be measured with every tile of the
+// other.
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "jit/error.h"
+#include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/matmul_backward_shape.h"
+
+namespace seqtile::kernels::seqpar::matmul_backward_op {
+
+using autotune::Config;
+using autotune::Workload;
+using linear_op::Tile;
+
+namespace {
+
+constexpr std::string_view kPrefix = "wgrad_";
+
+int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+double dgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
+  return linear_op::predict_us(Shape(w).dgrad(), tile, w.threads, length, target);
+}
+
+double wgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
+  const Shape s(w);
+  return linear_wgrad_op::predict_us(s.wgrad(s.depth()), tile, w.threads, length, target);
+}
+
+struct Pair {
+  Tile dgrad, wgrad;
+  double us;
+};
+
+/// Tiles with what they are expected to take, the best ones first.
+struct Ranked {
+  Tile tile;
+  double us;
+};
+std::vector<Ranked> ranked(std::vector<Tile> tiles, const std::function<double(const Tile&)>& predict) {
+  // Kernels that wait have the portable loop, which knows no clusters.
+  std::erase_if(tiles, [](const Tile& tile) { return tile.cluster > 1; });
+  std::vector<Ranked> result;
+  for (Tile& tile : tiles) {
+    tile.cluster = 0;
+    result.push_back({tile, predict(tile)});
+  }
+  std::ranges::stable_sort(result, {}, &Ranked::us);
+  return result;
+}
+
+bool fit_together(const Tile& a, const Tile& b) { return a.num_warps == b.num_warps && a.num_stages == b.num_stages; }
+
+/// Each tile with the best one of the other product, the best pair first. Tiles are for the rows of one rank.
+std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& target) {
+  const Shape s(w);
+  const int64_t rows = std::max<int64_t>(cdiv(length, s.world_size), 1);
+  const auto dgrad = ranked(linear_op::candidates(s.dgrad(), w.threads, rows, target),
+                            [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
+  const auto wgrad = ranked(linear_wgrad_op::candidates(s.wgrad(s.depth()), w.threads, rows, target),
+                            [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
+  const auto partner = [](const Tile& tile, const std::vector<Ranked>& others) {
+    return std::ranges::find_if(others, [&](const Ranked& other) { return fit_together(tile, other.tile); });
+  };
+  std::vector<Pair> pairs;
+  for (const Ranked& d : dgrad)
+    if (const auto g = partner(d.tile, wgrad); g != wgrad.end()) pairs.push_back({d.tile, g->tile, d.us + g->us});
+  for (const Ranked& g : wgrad)
+    if (const auto d = partner(g.tile, dgrad); d != dgrad.end()) pairs.push_back({d->tile, g.tile, d->us + g.us});
+  if (pairs.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tiles fit {}", w.operation, target.name));
+  std::ranges::stable_sort(pairs, {}, &Pair::us);
+  return pairs;
+}
+
+Config tiles_config(const Pair& pair) {
+  Config config = pair.dgrad.config();
+  const Config wgrad = pair.wgrad.config();
+  for (const auto& [name, value] : wgrad.values())
+    if (name != "num_warps" && name != "num_stages") config.set(std::string(kPrefix) + name, value);
+  return config;
+}
+
+/// The default first.
+std::vector<Config> schedules_of(const Shape& s, const Pair& pair) {
+  std::vector<Config> configs;
+  const auto add = [&](int64_t chunk_rows, const char* order) {
+    Config config = tiles_config(pair);
+    config.set("chunk_rows", chunk_rows);
+    config.set("push_programs", int64_t{1});
+    if (order) config.set("order", std::string(order));
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
+  };
+  if (s.is_trailing) {
+    for (const char* order : {"rotate", "interleave"})
+      for (const int64_t chunk_rows : {256, 64}) add(chunk_rows, order);
+  } else {
+    // What is sent by tiles is sent in whole ones.
+    for (const int64_t chunk_rows : {256, 1024, 64})
+      add(cdiv(chunk_rows, pair.dgrad.block_m) * pair.dgrad.block_m, nullptr);
+  }
+  return configs;
+}
+
+}  // namespace
+
+Schedule Schedule::from(const Config& c) {
+  Config wgrad;
+  for (const auto& [name, value] : c.values()) {
+    if (name.starts_with(kPrefix)) wgrad.set(name.substr(kPrefix.size()), value);
+    if (name == "num_warps" || name == "num_stages") wgrad.set(name, value);
+  }
+  return {Tile::from(c), Tile::from(wgrad), c.get_int("chunk_rows"), c.get_int("push_programs"),
+          c.values().contains("order") && c.get_string("order") == "interleave"};
+}
+
+double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+  const Schedule schedule = Schedule::from(config);
+  return dgrad_us(w, schedule.dgrad, length, target) + wgrad_us(w, schedule.wgrad, length, target);
+}
+
+autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
+  autotune::ConfigSpace space;
+  const std::vector<Pair> pairs = pairs_of(w, length, target);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    std::vector<Config> configs = schedules_of(Shape(w), pairs[i]);
+    if (i > 0) configs.resize(1);
+    for (Config& config : configs) space.add(std::move(config));
+  }
+  return space;
+}
+
+Config default_config(const Workload& w, int64_t length, const Target& target) {
+  return schedules_of(Shape(w), pairs_of(w, length, target).front()).front();
+}
+
+}  // namespace seqtile::kernels::seqpar::matmul_backward_op
