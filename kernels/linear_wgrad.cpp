@@ -95,7 +95,7 @@ autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
 }
 
 GpuWork gpu_work(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  const Shape s(w);
+  const Gradient s = gradient_of(w);
   GpuWork work = linear_op::gpu_work(product(w, length), config, s.n, target);
   // What has to be a multiple of 16 bytes are rows of dy and x, not the sum.
   work.uses_wgmma =

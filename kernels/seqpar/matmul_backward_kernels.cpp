@@ -118,8 +118,8 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, i
                  body, 1);
   GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, schedule.chunk_rows, s.world_size, false, g);
   const auto push = [&](Var i) {
-    push_rows(b, ex, s.world_size, i, {schedule.chunk_rows, schedule.push_programs}, [&](Var) {
-      return b.slice(g.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k});
+    push_rows(b, ex, s.world_size - 1, i, {schedule.chunk_rows, schedule.push_programs}, [&](Var) {
+      return std::vector{Part{b.slice(g.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
     });
   };
   const auto finish = [&] {
