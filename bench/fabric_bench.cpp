@@ -73,7 +73,7 @@ class EmptyCall {
     options.policy = MissPolicy::fallback;
     engine_ = Engine::open(options, environment.registry(), fabric);
     ChannelOptions needs = kernels::seqpar::channel_options({op.workload()}, kRanks);
-    if (!waits) needs.deadline = std::chrono::nanoseconds(-1);
+    needs.awaits_peers = waits;
     channel_ = std::make_unique<Channel>(fabric, needs);
     handle_ = std::make_unique<kernels::seqpar::FusedHandle<AllGather>>(*engine_, op, *channel_);
     x_ = y_ = make_tensor(&place_, DType::f32, {0, kColumns});

@@ -76,7 +76,7 @@ class Fused {
       : handle_(environment.prepare(workload)) {
     waiting_ = std::make_unique<Channel>(fabric, kernels::seqpar::channel_options({workload}, capacity));
     ChannelOptions preset = waiting_->options();
-    preset.deadline = std::chrono::nanoseconds(-1);
+    preset.awaits_peers = false;
     preset_ = std::make_unique<Channel>(fabric, preset);
   }
   void run(bool waits, const Tensor& x, const Tensor& w, const Tensor& y, int64_t length) {

@@ -21,7 +21,8 @@ struct ChannelOptions {
   int64_t staging_bytes = 0;  ///< of one parity
   int64_t flags_per_source = 1;
   std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< of a wait for a peer
-  uint64_t first_epoch = 0;                                       ///< for tests of the wrap-around
+  bool awaits_peers = true;  ///< false: what peers send is taken for there, for benchmarks of what waiting costs
+  uint64_t first_epoch = 0;  ///< for tests of the wrap-around
 };
 
 /// Why the launches of a channel give NaN.
@@ -34,8 +35,8 @@ struct AbortRecord {
 
 class Channel {
  public:
-  /// Collective. Errors, on all ranks alike: invalid_argument (bad options, or others than rank 0 has),
-  /// out_of_resources.
+  /// Collective. Errors, on all ranks alike: invalid_argument (options that are negative or too large, or others than
+  /// rank 0 has), out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
 
   /// The last arguments of an operation that communicates: this rank's staging i8, its flags i64, and the control
@@ -48,14 +49,16 @@ class Channel {
   const ChannelOptions& options() const { return options_; }
   /// Collective, when no launch is in flight: room for calls of at least these rows, bytes and flags; nothing shrinks,
   /// epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (other values than rank 0 has),
-  /// unsupported (a graph has been captured), aborted (reset() it first), out_of_resources.
+  /// unsupported (a graph has been captured), aborted (reset() it first), out_of_resources; then all stays as it was.
   void reserve(const ChannelOptions& least);
   /// Collective: memory of its own again, in which nothing is aborted. Waits for the launches of all ranks; epochs go
   /// on from the highest of any. Errors: aborted (a rank has died: see survivors_of()), out_of_resources.
   void reset();
 
-  /// Launches are about to be made on this stream. Errors: invalid_argument where earlier ones were on another.
-  void use(Stream stream);
+  /// Errors: invalid_argument where the launches so far were on another stream.
+  void check_stream(Stream stream) const;
+  /// Launches have been made on this stream.
+  void note_stream(Stream stream) { stream_ = stream.handle; }
   /// A graph has been captured, which holds the addresses of this memory: the channel grows no more until reset().
   void note_capture() { is_captured_ = true; }
   /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order.
@@ -69,7 +72,7 @@ class Channel {
  private:
   std::array<int64_t, channel::num_words> read_block();
   int64_t read_abort_word();
-  void renew_memory(uint64_t epoch);
+  void renew_memory(const ChannelOptions& options, uint64_t epoch);
 
   Fabric& fabric_;
   ChannelOptions options_;

@@ -27,11 +27,18 @@ fabric::Wishes wishes_of(const ChannelOptions& options) {
 }
 
 std::optional<Error> problem_of(const ChannelOptions& options) {
-  if (options.capacity >= 0 && options.staging_bytes >= 0 && options.flags_per_source >= 1) return std::nullopt;
+  constexpr int64_t kMost = int64_t{1} << 40;  // rows, bytes and flags: sums and products of them stay numbers
+  const auto is_possible = [](int64_t value, int64_t least) { return value >= least && value <= kMost; };
+  if (options.deadline.count() < 0)
+    return Error(ErrorCode::invalid_argument,
+                 fmt::format("a channel with a deadline of {} ns: it may not be negative", options.deadline.count()));
+  if (is_possible(options.capacity, 0) && is_possible(options.staging_bytes, 0) &&
+      is_possible(options.flags_per_source, 1))
+    return std::nullopt;
   return Error(ErrorCode::invalid_argument,
                fmt::format("a channel for {} rows with {} bytes of staging and {} flags of each rank: none may be "
-                           "negative, one flag is needed",
-                           options.capacity, options.staging_bytes, options.flags_per_source));
+                           "negative or above {}, one flag is needed",
+                           options.capacity, options.staging_bytes, options.flags_per_source, kMost));
 }
 
 }  // namespace
@@ -41,49 +48,56 @@ Channel::Channel(Fabric& fabric, const ChannelOptions& options)
   fabric::Wishes wishes = wishes_of(options);
   wishes.emplace_back("first_epoch", std::to_string(options.first_epoch));
   fabric::agree(fabric, "a channel", wishes, problem_of(options));
-  renew_memory(options.first_epoch);
+  renew_memory(options, options.first_epoch);
 }
 
 void Channel::reserve(const ChannelOptions& least) {
-  std::optional<Error> problem = problem_of(least);
+  uint64_t done = 0;
+  bool is_aborted = false;
+  std::optional<Error> problem = fabric::problem_in([&] { done = epoch(), is_aborted = read_abort_word() != 0; });
+  if (!problem) problem = problem_of(least);
   if (is_captured_)
     problem = Error(ErrorCode::unsupported,
                     "a channel of which a graph was captured does not grow, as the graph holds its addresses; reserve "
                     "before the first capture, or reset() it and capture anew");
-  if (read_abort_word() != 0)
+  if (is_aborted)
     problem = Error(ErrorCode::aborted, "a channel that was aborted does not grow; reset() makes it usable again");
-  const uint64_t done = epoch();
   fabric::Wishes wishes = wishes_of(least);
   wishes.emplace_back("the number of launches so far", std::to_string(done));
   fabric::agree(fabric_, "Channel::reserve", wishes, problem);
   const auto grow = [](int64_t& has, int64_t wanted) { return wanted > has ? has = wanted, true : false; };
-  bool is_larger = grow(options_.capacity, least.capacity);
-  is_larger |= grow(options_.staging_bytes, least.staging_bytes);
-  is_larger |= grow(options_.flags_per_source, least.flags_per_source);
-  if (is_larger) renew_memory(done);
+  ChannelOptions options = options_;
+  bool is_larger = grow(options.capacity, least.capacity);
+  is_larger |= grow(options.staging_bytes, least.staging_bytes);
+  is_larger |= grow(options.flags_per_source, least.flags_per_source);
+  if (is_larger) renew_memory(options, done);
 }
 
 void Channel::reset() {
-  uint64_t done = 0;
-  for (const std::string& theirs : fabric_.all_gather(std::to_string(epoch())))
+  uint64_t own = 0, done = 0;
+  fabric::agree(fabric_, "Channel::reset", {}, fabric::problem_in([&] { own = epoch(); }));
+  for (const std::string& theirs : fabric_.all_gather(std::to_string(own)))
     done = std::max<uint64_t>(done, std::stoull(theirs));
-  renew_memory(done);
+  renew_memory(options_, done);
 }
 
-// Collective. No rank has a launch in flight: the memory before is let go when all have come to the new one.
-void Channel::renew_memory(uint64_t epoch) {
+// Collective. No rank has a launch in flight: the memory before is let go when all have come to the new one. Where
+// there is none for the new one, on all ranks alike, the channel stays as it is.
+void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
   const int world_size = fabric_.world_size();
-  const int64_t parity_bytes = (options_.staging_bytes + 255) / 256 * 256;
-  const auto num_flags = static_cast<size_t>(2 * world_size * options_.flags_per_source);
-  staging_ = fabric_.allocate(static_cast<size_t>(std::max<int64_t>(2 * parity_bytes, 256)));
-  flags_ = fabric_.allocate(num_flags * channel::kFlagBytes);
-  abort_ = fabric_.allocate(channel::kFlagBytes);
+  const int64_t parity_bytes = (options.staging_bytes + 255) / 256 * 256;
+  const auto num_flags = static_cast<size_t>(2 * world_size * options.flags_per_source);
+  auto staging = fabric_.allocate(static_cast<size_t>(std::max<int64_t>(2 * parity_bytes, 256)));
+  auto flags_of_all = fabric_.allocate(num_flags * channel::kFlagBytes);
+  auto abort_words = fabric_.allocate(channel::kFlagBytes);
+  options_ = options;
+  staging_ = std::move(staging), flags_ = std::move(flags_of_all), abort_ = std::move(abort_words);
 
   std::array<int64_t, channel::num_words> block{};
   block[channel::epoch] = static_cast<int64_t>(epoch);
   block[channel::rank] = fabric_.rank();
   block[channel::capacity] = options_.capacity;
-  block[channel::deadline_ns] = options_.deadline.count();
+  block[channel::deadline_ns] = options_.awaits_peers ? options_.deadline.count() : -1;
   block[channel::parity_bytes] = parity_bytes;
   block[channel::flags_per_source] = options_.flags_per_source;
   block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_function()));
@@ -104,9 +118,8 @@ void Channel::renew_memory(uint64_t epoch) {
   fabric_.all_gather("");  // peers may store their flags from here on
 }
 
-void Channel::use(Stream stream) {
-  if (!stream_) stream_ = stream.handle;
-  if (*stream_ != stream.handle)
+void Channel::check_stream(Stream stream) const {
+  if (stream_ && *stream_ != stream.handle)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a launch on stream {} of a channel whose launches are on stream {}; a channel serves one "
                             "stream, make another for the second",

@@ -27,14 +27,16 @@ std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own) {
 std::vector<std::string> Meeting::meet(int rank, std::string_view mine) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return num_leaving_ == 0 || has_left_; });
-  check();
+  if (has_left_) refuse();
   brought_[static_cast<size_t>(rank)] = mine;
+  const uint64_t number = number_;
   if (++num_here_ == brought_.size()) {
-    num_here_ = 0, num_leaving_ = brought_.size();
+    num_here_ = 0, num_leaving_ = brought_.size(), ++number_;
     changed_.notify_all();
   } else {
-    changed_.wait(lock, [&] { return num_leaving_ > 0 || has_left_; });
-    check();
+    // Who is in a meeting gets its texts also when a rank leaves right after it.
+    changed_.wait(lock, [&] { return number_ != number || has_left_; });
+    if (number_ == number) refuse();
   }
   std::vector<std::string> all = brought_;
   if (--num_leaving_ == 0) changed_.notify_all();
@@ -47,10 +49,6 @@ void Meeting::leave() {
   changed_.notify_all();
 }
 
-// Who is in the meeting already gets its texts also when a rank leaves right after it.
-void Meeting::check() const {
-  if (has_left_ && num_leaving_ == 0)
-    throw Error(ErrorCode::aborted, "a rank of the fabric has left while others wait for it");
-}
+void Meeting::refuse() { throw Error(ErrorCode::aborted, "a rank of the fabric has left while others wait for it"); }
 
 }  // namespace seqtile::fabric

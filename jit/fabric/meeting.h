@@ -27,12 +27,13 @@ class Meeting {
   void leave();
 
  private:
-  void check() const;
+  [[noreturn]] static void refuse();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> brought_;
   size_t num_here_ = 0, num_leaving_ = 0;  ///< of this meeting; of the one before, while its texts are read
+  uint64_t number_ = 0;                    ///< of meetings that were complete
   bool has_left_ = false;
 };
 

@@ -81,10 +81,14 @@ std::unique_ptr<Fabric> join_mpi_fabric(int num_threads, std::chrono::nanosecond
   Descriptor world;
   std::array<int, 2> shared{-1, -1};  // process and descriptor of rank 0
   if (ranks.rank == 0) {
-    world.fd = make_process_world(ranks.size);
+    try {
+      world.fd = make_process_world(ranks.size);
+    } catch (const Error&) {  // all ranks hear of it below
+    }
     shared = {getpid(), world.fd};
   }
   MPI_Bcast(shared.data(), 2, MPI_INT, 0, MPI_COMM_WORLD);
+  if (shared[1] < 0) throw Error(ErrorCode::out_of_resources, "MPI fabric: rank 0 has no shared memory for the ranks");
   if (ranks.rank != 0) world.fd = open(fmt::format("/proc/{}/fd/{}", shared[0], shared[1]).c_str(), O_RDWR | O_CLOEXEC);
   if (!is_true_everywhere(world.fd >= 0))
     throw Error(ErrorCode::unsupported,

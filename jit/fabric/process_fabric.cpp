@@ -24,6 +24,7 @@
 
 #include "jit/error.h"
 #include "jit/fabric.h"
+#include "jit/fabric/agreement.h"
 #include "jit/fabric/meeting.h"
 #include "jit/fabric/wait.h"
 
@@ -63,6 +64,22 @@ constexpr size_t kFirstBuffer = kNumPages * kMeetingBytes;
 
 std::string system_reason() { return std::strerror(errno); }
 
+/// A descriptor that is closed with the object.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
 /// A shared mapping of a part of the file.
 class Mapping {
  public:
@@ -83,14 +100,14 @@ class Mapping {
 
 class FileMemory final : public SymmetricMemory {
  public:
-  FileMemory(int fd, int rank, int world_size, size_t offset, size_t stride, size_t bytes)
-      : FileMemory(std::make_unique<Mapping>(fd, offset, stride * static_cast<size_t>(world_size)), world_size, stride,
-                   bytes) {
-    fd_ = fd, own_offset_ = offset + stride * static_cast<size_t>(rank), stride_ = stride;
+  FileMemory(std::shared_ptr<Descriptor> file, int rank, int world_size, size_t offset, size_t stride, size_t bytes)
+      : FileMemory(std::make_unique<Mapping>(file->get(), offset, stride * static_cast<size_t>(world_size)), world_size,
+                   stride, bytes) {
+    file_ = std::move(file), own_offset_ = offset + stride * static_cast<size_t>(rank), stride_ = stride;
   }
   /// The own part goes back to the system; where a peer still stores there, its page comes anew.
   ~FileMemory() override {
-    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(own_offset_),
+    fallocate(file_->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(own_offset_),
               static_cast<off_t>(stride_));
   }
 
@@ -106,23 +123,8 @@ class FileMemory final : public SymmetricMemory {
   }
 
   std::unique_ptr<Mapping> mapping_;
-  int fd_ = -1;
+  std::shared_ptr<Descriptor> file_;  ///< the buffer may outlive its fabric
   size_t own_offset_ = 0, stride_ = 0;
-};
-
-/// A descriptor that is closed with the object.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -147,10 +149,11 @@ void wait_for_ranks(int rank, Timeout timeout, const char* what, const std::func
                      std::chrono::duration<double>(timeout).count(), list_of(missing), what));
 }
 
-/// The peers, by descriptors that become readable when a process ends. One that has ended before is dead.
+/// The peers, by descriptors that become readable when a process ends. One that has ended before is dead. One that has
+/// given its fabric up and then ended may have sent all that is waited for: others may still have to send theirs.
 class ProcessWatch final : public fabric::PeerWatch {
  public:
-  ProcessWatch(const std::vector<pid_t>& pids, int own) {
+  ProcessWatch(const std::vector<pid_t>& pids, int own, const std::atomic<uint32_t>& left) : left_(left) {
     for (size_t rank = 0; rank < pids.size(); ++rank) {
       if (static_cast<int>(rank) == own) {
         polled_.push_back({-1, 0, 0});  // which poll() skips
@@ -165,10 +168,17 @@ class ProcessWatch final : public fabric::PeerWatch {
     }
   }
   bool has_dead_peer() const noexcept override {
-    if (ended_ != 0) return true;
     std::array<pollfd, channel::kMaxRanks> now;
     std::copy(polled_.begin(), polled_.end(), now.begin());
-    return poll(now.data(), polled_.size(), 0) > 0;
+    uint32_t ended = ended_;
+    if (poll(now.data(), polled_.size(), 0) > 0)
+      for (size_t rank = 0; rank < polled_.size(); ++rank) ended |= (now[rank].revents != 0 ? uint32_t{1} : 0) << rank;
+    if (ended == 0) return false;
+    if ((ended & ~left_.load()) != 0) return true;
+    int64_t first = 0;
+    const int64_t time = Clock::now().time_since_epoch().count();
+    if (first_seen_.compare_exchange_strong(first, time)) return false;
+    return time - first > std::chrono::duration_cast<Clock::duration>(kGrace).count();
   }
   bool is_dead(int rank) const {
     pollfd one = polled_[static_cast<size_t>(rank)];
@@ -176,9 +186,13 @@ class ProcessWatch final : public fabric::PeerWatch {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kGrace{500};
+
   std::vector<Descriptor> descriptors_;
   std::vector<pollfd> polled_;
-  uint32_t ended_ = 0;  ///< before they could be watched: a bit for each
+  const std::atomic<uint32_t>& left_;
+  mutable std::atomic<int64_t> first_seen_{0};  ///< when a peer was first seen to have left and ended
+  uint32_t ended_ = 0;                          ///< before they could be watched: a bit for each
 };
 
 class ProcessFabric final : public Fabric {
@@ -186,13 +200,13 @@ class ProcessFabric final : public Fabric {
   /// A rank of the processes that meet on page `page_number`; buffers lie from `first_buffer` on.
   ProcessFabric(Descriptor file, int page_number, int rank, std::vector<pid_t> pids, std::shared_ptr<Device> device,
                 size_t first_buffer)
-      : file_(std::move(file)),
+      : file_(std::make_shared<Descriptor>(std::move(file))),
         page_number_(page_number),
         rank_(rank),
         pids_(std::move(pids)),
         device_(std::move(device)),
-        page_(file_.get(), static_cast<size_t>(page_number) * kMeetingBytes, kMeetingBytes),
-        watch_(pids_, rank),
+        page_(file_->get(), static_cast<size_t>(page_number) * kMeetingBytes, kMeetingBytes),
+        watch_(pids_, rank, page().left),
         next_offset_(first_buffer) {}
 
   ~ProcessFabric() override { page().left.fetch_or(uint32_t{1} << rank_); }
@@ -226,13 +240,17 @@ class ProcessFabric final : public Fabric {
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
     const size_t stride = (bytes + kPage - 1) / kPage * kPage, offset = next_offset_;
-    next_offset_ += stride * static_cast<size_t>(world_size());
-    std::string problem;
-    if (rank_ == 0 && ftruncate(file_.get(), static_cast<off_t>(next_offset_)) != 0) problem = system_reason();
-    problem = all_gather(problem).front();
-    if (!problem.empty())
-      fail(ErrorCode::out_of_resources, fmt::format("no {} bytes of shared memory: {}", next_offset_, problem));
-    return std::make_unique<FileMemory>(file_.get(), rank_, world_size(), offset, stride, bytes);
+    const size_t end = offset + stride * static_cast<size_t>(world_size());
+    const fabric::Wishes wishes{{"bytes", std::to_string(bytes)}};
+    fabric::agree(*this, "shared memory", wishes, fabric::problem_in([&] {
+      if (rank_ == 0) grow_file(end);
+    }));
+    std::unique_ptr<SymmetricMemory> memory;
+    fabric::agree(*this, "shared memory", wishes, fabric::problem_in([&] {
+      memory = std::make_unique<FileMemory>(file_, rank_, world_size(), offset, stride, bytes);
+    }));
+    next_offset_ = end;
+    return memory;
   }
 
   /// Every rank comes or has died; the first to see that decides who goes on.
@@ -251,7 +269,7 @@ class ProcessFabric final : public Fabric {
       pids.push_back(pids_[static_cast<size_t>(old)]);
       offset = std::max<size_t>(offset, page().leaving[old].load());
     }
-    return std::make_unique<ProcessFabric>(duplicate(file_.get()), page_number_ + 1, rank, std::move(pids), device_,
+    return std::make_unique<ProcessFabric>(duplicate(file_->get()), page_number_ + 1, rank, std::move(pids), device_,
                                            offset);
   }
 
@@ -262,6 +280,17 @@ class ProcessFabric final : public Fabric {
   }
 
  private:
+  /// The file takes memory page by page as ranks write: too large a one would end them in the middle of a launch.
+  void grow_file(size_t end) const {
+    const size_t most = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    if (end > most)
+      fail(ErrorCode::out_of_resources,
+           fmt::format("{} bytes of shared memory are more than this machine's {}; lower the channels' capacity", end,
+                       most));
+    if (ftruncate(file_->get(), static_cast<off_t>(end)) != 0)
+      fail(ErrorCode::out_of_resources, fmt::format("no {} bytes of shared memory: {}", end, system_reason()));
+  }
+
   MeetingPage& page() const { return *static_cast<MeetingPage*>(page_.data()); }
   bool has_left(int rank) const { return (page().left.load() >> rank & 1) != 0; }
 
@@ -290,7 +319,7 @@ class ProcessFabric final : public Fabric {
     }
   }
 
-  Descriptor file_;
+  std::shared_ptr<Descriptor> file_;
   const int page_number_, rank_;
   const std::vector<pid_t> pids_;
   std::shared_ptr<Device> device_;  ///< goes on with the survivors
@@ -308,6 +337,8 @@ void check_is_world(int fd) {
     fail(ErrorCode::invalid_argument, "the descriptor is not a file of this version's fabric");
 }
 
+void leave(MeetingPage& page, int rank) { page.left.fetch_or(uint32_t{1} << rank); }
+
 /// Enters a rank; the processes of all when all are there.
 std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
   const auto world_size = static_cast<int>(page.world_size);
@@ -317,12 +348,19 @@ std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
   int64_t nobody = 0;
   if (!page.pids[rank].compare_exchange_strong(nobody, getpid()))
     fail(ErrorCode::invalid_argument, fmt::format("rank {} is process {} already", rank, nobody));
-  wait_for_ranks(rank, timeout, "join", [&] {
+  const auto absent_ranks = [&] {
     std::vector<int> absent;
     for (int peer = 0; peer < world_size; ++peer)
       if (page.pids[peer].load() == 0) absent.push_back(peer);
-    return absent;
-  });
+    return page.left.load() != 0 ? std::vector<int>{} : absent;
+  };
+  try {
+    wait_for_ranks(rank, timeout, "join", absent_ranks);
+    if (page.left.load() != 0) fail(ErrorCode::aborted, "a rank has given up joining, or has left already");
+  } catch (...) {
+    leave(page, rank);
+    throw;
+  }
   std::vector<pid_t> pids;
   for (int peer = 0; peer < world_size; ++peer) pids.push_back(static_cast<pid_t>(page.pids[peer].load()));
   return pids;
@@ -332,17 +370,14 @@ std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
 
 int make_process_world(int world_size) {
   fabric::check_world_size(world_size);
-  const auto fd = static_cast<int>(syscall(SYS_memfd_create, "seqtile fabric", 0));
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(kFirstBuffer)) != 0) {
-    const std::string reason = system_reason();
-    if (fd >= 0) close(fd);
-    fail(ErrorCode::out_of_resources, "no shared memory: " + reason);
-  }
-  const Mapping mapping(fd, 0, kMeetingBytes);
+  Descriptor file(static_cast<int>(syscall(SYS_memfd_create, "seqtile fabric", 0)));
+  if (file.get() < 0 || ftruncate(file.get(), static_cast<off_t>(kFirstBuffer)) != 0)
+    fail(ErrorCode::out_of_resources, "no shared memory: " + system_reason());
+  const Mapping mapping(file.get(), 0, kMeetingBytes);
   auto* page = new (mapping.data()) MeetingPage{};
   page->world_size = world_size;
   page->magic = kMagic;
-  return fd;
+  return file.release();
 }
 
 std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads, Timeout timeout) {
@@ -351,10 +386,15 @@ std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads, T
   const Mapping world(file.get(), 0, kMeetingBytes);
   auto device = make_cpu_device(num_threads);
   auto pids = join(*static_cast<MeetingPage*>(world.data()), rank, timeout);
-  auto fabric =
-      std::make_unique<ProcessFabric>(std::move(file), 0, rank, std::move(pids), std::move(device), kFirstBuffer);
-  fabric->all_gather("");  // all watch each other before one can end
-  return fabric;
+  try {
+    auto fabric =
+        std::make_unique<ProcessFabric>(std::move(file), 0, rank, std::move(pids), std::move(device), kFirstBuffer);
+    fabric->all_gather("");  // all watch each other before one can end
+    return fabric;
+  } catch (...) {
+    leave(*static_cast<MeetingPage*>(world.data()), rank);  // nobody waits for a rank that has no fabric
+    throw;
+  }
 }
 
 std::unique_ptr<Fabric> survivors_of(Fabric& fabric, Timeout timeout) {

@@ -1,6 +1,7 @@
 // jit/fabric/sim_fabric.cpp -- ranks that are simulated GPUs of one PTX machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/fabric.h"
+#include "jit/fabric/agreement.h"
 #include "jit/fabric/meeting.h"
 #include "jit/sim/sim_device.h"
 
@@ -36,9 +37,12 @@ class SimFabric final : public Fabric {
   std::vector<std::string> all_gather(std::string_view mine) override { return ranks_->meeting.meet(rank_, mine); }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
-    void* data = own().allocate_for_peers(bytes);
-    own().memory().fill(data, 0, bytes);
-    own().streams().synchronize({});
+    void* data = nullptr;
+    fabric::agree(*this, "shared memory", {{"bytes", std::to_string(bytes)}}, fabric::problem_in([&] {
+      data = own().allocate_for_peers(bytes);
+      own().memory().fill(data, 0, bytes);
+      own().streams().synchronize({});
+    }));
     return std::make_unique<SimSymmetricMemory>(ranks_, fabric::exchange_addresses(*this, data), bytes);
   }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "jit/fabric.h"
+#include "jit/fabric/agreement.h"
 #include "jit/fabric/meeting.h"
 #include "jit/fabric/wait.h"
 
@@ -41,8 +42,11 @@ class ThreadFabric final : public Fabric {
   channel::WaitFunction wait_function() const override { return fabric::wait_for_flag; }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
-    const auto own = std::make_shared<DeviceBuffer>(device_->memory(), bytes);
-    std::memset(own->data(), 0, bytes);
+    std::shared_ptr<DeviceBuffer> own;
+    fabric::agree(*this, "shared memory", {{"bytes", std::to_string(bytes)}}, fabric::problem_in([&] {
+      own = std::make_shared<DeviceBuffer>(device_->memory(), bytes);
+      std::memset(own->data(), 0, bytes);
+    }));
     std::vector<SharedBuffer> buffers;
     for (const uint64_t address : fabric::exchange_addresses(*this, &own))
       buffers.push_back(*reinterpret_cast<const SharedBuffer*>(address));

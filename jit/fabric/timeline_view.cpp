@@ -58,6 +58,9 @@ class Viewer {
           sent_.emplace(FlagKey{event.epoch, event.phase, rank, event.peer, event.chunk}, sent_.size());
       }
     for (size_t rank = 0; rank < ranks.size(); ++rank) add_rank(rank, ranks[rank]);
+    std::set<size_t> shown;  // of a program whose begin the ring has lost nothing is shown
+    for (const TimelineFlag& flag : view_.sent) shown.insert(flag.number);
+    std::erase_if(view_.arrived, [&](const TimelineFlag& flag) { return !shown.contains(flag.number); });
   }
   TimelineView take() { return std::move(view_); }
 

@@ -55,31 +55,34 @@ class FusedHandle {
     handle_ = prepare_on_all(engine, workload_, *channel_, number_);
   }
 
-  /// One launch; a length of 0 takes part too. Errors: as Handle's call, check_call(), and Channel::use(). What peers
-  /// do wrong shows in Channel::abort_record(), and as NaN in the outputs.
+  /// One launch; a length of 0 takes part too. Errors: as Handle's call, check_call(), and Channel::check_stream().
+  /// What peers do wrong shows in Channel::abort_record(), and as NaN in the outputs.
   void operator()(const typename Op::Args& args, int64_t length, Stream stream = {}) const {
     const Call call = pack(args, length);
     check_call(*channel_, workload_, handle_, call.tensors(), length);
-    channel_->use(stream);
+    channel_->check_stream(stream);
     handle_(call.tensors(), length, {&number_, 1}, stream);
+    channel_->note_stream(stream);
   }
   /// The call with the plan of `capacity`: what a graph captured there computes, bit for bit.
   void call_as(int64_t capacity, const typename Op::Args& args, int64_t length, Stream stream = {}) const {
     const Call call = pack(args, length);
     check_call(*channel_, workload_, handle_, call.tensors(), length);
-    channel_->use(stream);
+    channel_->check_stream(stream);
     handle_.call_as(capacity, call.tensors(), length, {&number_, 1}, stream);
+    channel_->note_stream(stream);
   }
   /// Handle::capture: one launch for every length from 0 up to `capacity`, each replay an epoch of the channel like any
-  /// call. Tensors of own rows have ceil(capacity / P) of them on every rank, as a rank may own more rows at one length
-  /// than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
+  /// call. Tensors of own rows have most_rows() of the capacity on every rank (row_layout.h), as a rank may own more
+  /// rows at one length than at the next. All ranks must replay at the same length. Errors: as Handle::capture, and
   /// check_capture().
   [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, int64_t capacity,
                                                     const int64_t* device_length, Stream stream) const {
     const Call call = pack(args, capacity);
     check_capture(*channel_, workload_, handle_, call.tensors(), capacity);
-    channel_->use(stream);
+    channel_->check_stream(stream);
     auto captured = handle_.capture(call.tensors(), capacity, device_length, {&number_, 1}, stream);
+    channel_->note_stream(stream);
     channel_->note_capture();
     return captured;
   }

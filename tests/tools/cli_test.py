@@ -498,7 +498,11 @@ class Json(Cli):
             items = json.load(file)["traceEvents"]
         self.assertEqual({item["pid"] for item in items}, {0, 1})
         self.assertIn("push", {item["name"] for item in items})
-        self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "field fabric is smoke, must be one of")
+        self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads")
+        picture = self.seqtile(*gather, "--calls", "1", "--fabric", "processes", "--cache", "trace.db", "-o", "ranks.svg")
+        self.assertEqual(picture.code, 0, picture.out + picture.err)
+        with open(self.path("ranks.svg"), encoding="utf-8") as file:
+            self.assertIn("<title>rank 1", file.read())
 
     def test_compile(self):
         for stage, pattern in (("tile", r"dot"), ("ll", r"define .*"), ("asm", r"ret")):

@@ -110,7 +110,7 @@ void LayerRunner::add_stage(const char* label, const std::map<std::string, std::
 void LayerRunner::run(const PlannedCall& call) {
   compute(call);
   meet_ranks();
-  if (channel_) check_channel();
+  if (channel_) check_aborted(*channel_);
   std::exception_ptr failure;  // for later: peers still read this rank's operands
   try {
     verify_all();
@@ -148,13 +148,6 @@ void LayerRunner::compute(const PlannedCall& call) {
 
 void LayerRunner::meet_ranks() {
   if (channel_) channel_->fabric().all_gather("");
-}
-
-void LayerRunner::check_channel() {
-  const auto record = channel_->abort_record();
-  if (!record) return;
-  const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
-  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal, record->text());
 }
 
 /// The keys (or values) of the new tokens take their place behind those of earlier calls.

@@ -65,7 +65,6 @@ class LayerRunner {
   void add_stage(const char* label, const std::map<std::string, std::string>& wiring);
   void compute(const PlannedCall& call);
   void meet_ranks();
-  void check_channel();
   void verify_all();
   void call_stage(const Stage& stage, const autotune::Problem& problem);
   autotune::Problem bind(const Stage& stage, const PlannedCall& call);

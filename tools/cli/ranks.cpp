@@ -10,6 +10,7 @@
 #include <exception>
 #include <mutex>
 #include <random>
+#include <system_error>
 #include <thread>
 
 #include "kernels/seqpar/fused_handle.h"
@@ -34,6 +35,10 @@ class FabricMaker {
   FabricMaker& operator=(const FabricMaker&) = delete;
   ~FabricMaker() {
     if (descriptor_ >= 0) close(descriptor_);
+  }
+  /// The rank will not come.
+  void give_up(int rank) {
+    if (descriptor_ < 0) made_[static_cast<size_t>(rank)].reset();
   }
   std::unique_ptr<Fabric> make(int rank) {
     if (descriptor_ >= 0) return join_process_fabric(descriptor_, rank, threads_);
@@ -105,20 +110,35 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
   std::mutex mutex;
   std::vector<std::exception_ptr> errors;
   std::vector<std::thread> ranks;
-  for (int rank = 0; rank < world.size; ++rank)
-    ranks.emplace_back([&, rank] {
-      try {
-        const std::unique_ptr<Fabric> fabric = maker.make(rank);
-        work(*fabric);
-        fabric->all_gather("");  // peers may still store flags here
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        errors.push_back(std::current_exception());
-      }
-    });
+  const auto run = [&](int rank) {
+    try {
+      const std::unique_ptr<Fabric> fabric = maker.make(rank);
+      work(*fabric);
+      fabric->all_gather("");  // no rank ends before all have what they need of it
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      errors.push_back(std::current_exception());
+    }
+  };
+  try {
+    while (static_cast<int>(ranks.size()) < world.size) ranks.emplace_back(run, static_cast<int>(ranks.size()));
+  } catch (const std::system_error& error) {  // those that run are told that the others have left
+    const auto rank = static_cast<int>(ranks.size());
+    const std::lock_guard lock(mutex);
+    errors.push_back(std::make_exception_ptr(
+        Error(ErrorCode::out_of_resources, fmt::format("no thread for rank {}: {}", rank, error.what()))));
+    for (int absent = rank; absent < world.size; ++absent) maker.give_up(absent);
+  }
   for (std::thread& rank : ranks) rank.join();
   std::stable_partition(errors.begin(), errors.end(), [](const auto& error) { return !is_complaint(error); });
   if (!errors.empty()) std::rethrow_exception(errors.front());
+}
+
+void check_aborted(Channel& channel) {
+  const auto record = channel.abort_record();
+  if (!record) return;
+  const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
+  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal, record->text());
 }
 
 bool is_of_channel(const autotune::ArgSpec& arg) {

@@ -36,6 +36,9 @@ void apply_ranks(Options& options);
 /// fabric up, so that no peer waits for it. Errors: the first that is not a peer's complaint about another one.
 void on_every_rank(const World& world, int threads, const std::function<void(Fabric&)>& work);
 
+/// Errors where a rank of the channel has given up, with its record: timeout, internal, or aborted where a peer did.
+void check_aborted(Channel& channel);
+
 /// Staging, flags and control block: arguments that come from the channel of the ranks.
 bool is_of_channel(const autotune::ArgSpec& arg);
 

@@ -152,8 +152,8 @@ void serve_on_ranks(const Session& session, const ReplayOptions& options, const 
   RankModel::Settings settings{.policy = parse_miss_policy(options.policy)};
   for (const PlannedCall& call : calls) settings.capacity = std::max(settings.capacity, call.tokens);
   if (!options.deadline.empty())
-    settings.deadline =
-        std::chrono::nanoseconds(static_cast<int64_t>(1e9 * parse_seconds("--deadline", options.deadline)));
+    settings.deadline = std::chrono::nanoseconds(
+        static_cast<int64_t>(1e9 * std::min(parse_seconds("--deadline", options.deadline), 1e9)));
   RankReplay replay = replay_on_ranks(session, options, world, settings, calls, seconds);
   served.lookups = std::move(replay.lookups);
   served.layers = std::move(replay.layers);

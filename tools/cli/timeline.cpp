@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <exception>
-#include <thread>
 
 #include "autotune/engine.h"
 #include "autotune/worker/problem.h"
@@ -22,15 +20,9 @@ namespace {
 constexpr int64_t kMaxEvents = int64_t{1} << 20;
 
 struct TimelineOptions : Options {
-  int ranks = 2, calls = 3;
-  std::string fabric = "threads", out = "trace.json";
+  int calls = 3;
+  std::string out = "trace.json";
 };
-
-std::vector<std::unique_ptr<Fabric>> make_ranks(const TimelineOptions& options) {
-  if (options.fabric == "threads") return make_thread_fabric(options.ranks);
-  if (options.fabric.starts_with("sim:")) return make_sim_fabric(options.fabric.substr(4), options.ranks);
-  bad_input(fmt::format("--fabric {}: use threads, sim:sm_80 or sim:sm_90a", options.fabric));
-}
 
 /// The tensors of a rank's call, with random values.
 class Operands {
@@ -76,50 +68,34 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
   fabric.all_gather("");
   for (int i = 0; i < options.calls; ++i) call();
   std::vector<TimelineEvent> events = timeline.events();
-  if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+  check_aborted(channel);
   fabric.all_gather("");  // peers may still store flags here
-  return events;
-}
-
-/// Each rank on a thread of its own.
-std::vector<std::vector<TimelineEvent>> run_ranks(const Session& session, const TimelineOptions& options,
-                                                  const autotune::Workload& workload, int64_t length) {
-  const auto fabrics = make_ranks(options);
-  std::vector<std::vector<TimelineEvent>> events(fabrics.size());
-  std::vector<std::exception_ptr> errors(fabrics.size());
-  std::vector<std::thread> threads;
-  for (size_t rank = 0; rank < fabrics.size(); ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        events[rank] = run_rank(session, options, workload, length, *fabrics[rank]);
-      } catch (...) {
-        errors[rank] = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& error : errors)
-    if (error) std::rethrow_exception(error);
   return events;
 }
 
 int run(const Session& session, const TimelineOptions& given) {
   TimelineOptions options = given;
-  options.set.push_back(fmt::format("world_size={}", options.ranks));
-  options.set.push_back("fabric=" + options.fabric);
+  if (options.ranks.empty()) options.ranks = "2";
+  const World world = *world_of(options);
+  options.set.push_back(fmt::format("world_size={}", world.size));
+  options.set.push_back("fabric=" + world.fabric);
   const autotune::Workload workload = workload_of(session.registry, options, 1);
   const int64_t length = parse_length("--length", options.length);
-  const auto events = run_ranks(session, options, workload, length);
+  std::vector<std::vector<TimelineEvent>> events(static_cast<size_t>(world.size));
+  on_every_rank(world, 1, [&](Fabric& fabric) {
+    events[static_cast<size_t>(fabric.rank())] = run_rank(session, options, workload, length, fabric);
+  });
   const bool is_picture = options.out.ends_with(".svg");
   write_file("--output", options.out, is_picture ? timeline_svg(events) : chrome_trace(events));
   size_t count = 0;
   for (const auto& rank : events) count += rank.size();
   print_line(fmt::format("{}: {} of {} ranks; {} opens it", options.out,
-                         format_counted(static_cast<int64_t>(count), "event"), options.ranks,
+                         format_counted(static_cast<int64_t>(count), "event"), world.size,
                          is_picture ? "a browser" : "https://ui.perfetto.dev"));
   if (options.json)
     print_json({{"operation", options.operation},
-                {"ranks", options.ranks},
-                {"fabric", options.fabric},
+                {"ranks", world.size},
+                {"fabric", world.fabric},
                 {"length", length},
                 {"calls", options.calls},
                 {"events", count},
@@ -142,11 +118,7 @@ void add_trace(CLI::App& app, Session& session) {
   add_length(command, *options);
   command.get_option("--length")->required();
   add_stores(command, *options);
-  command.add_option("--ranks", options->ranks, "How many ranks (default: 2)")
-      ->type_name("P")
-      ->check(CLI::Range(1, 16));
-  command.add_option("--fabric", options->fabric, "threads, sim:sm_80 or sim:sm_90a (default: threads)")
-      ->type_name("F");
+  add_ranks(command, *options);
   command.add_option("--calls", options->calls, "How many calls (default: 3)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));

@@ -15,6 +15,7 @@
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Transforms/Instrumentation/AddressSanitizer.h>
 #include <llvm/Transforms/Instrumentation/ThreadSanitizer.h>
+#include <llvm/Transforms/Scalar/ScalarizeMaskedMemIntrin.h>
 
 namespace seqtile::cpu {
 namespace {
@@ -34,6 +35,8 @@ void leave_stack_and_constants_alone() {
 
 llvm::ModulePassManager passes_of(Sanitizer sanitizer) {
   llvm::ModulePassManager passes;
+  // Checks know no masked accesses: they become one access for each element that there is.
+  passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ScalarizeMaskedMemIntrinPass()));
   if (sanitizer == Sanitizer::thread) {
     passes.addPass(llvm::createModuleToFunctionPassAdaptor(llvm::ThreadSanitizerPass()));
   } else {

@@ -11,7 +11,7 @@ class TargetMachine;
 namespace seqtile::cpu {
 
 /// Adds the checks of loads, stores and atomics. They call the sanitizer's run-time by its address in this process.
-/// LLVM checks accesses of up to 16 bytes: compile for a target whose vectors are no longer.
+/// LLVM checks accesses of up to 16 bytes: compile for a target whose vectors are no longer and know no masks.
 /// Errors: unsupported where this process has no such run-time, or the build no such passes.
 void instrument(llvm::Module& module, llvm::TargetMachine& machine, Sanitizer sanitizer);
 

@@ -190,10 +190,11 @@ TEST_CASE("channel: it serves one stream", "[fabric]") {
   const auto fabrics = make_thread_fabric(1);
   Channel channel(*fabrics[0], {.capacity = 8});
   int stream = 0;
-  channel.use({});
-  channel.use({});
-  CHECK_THROWS_WITH(channel.use({&stream}),
+  channel.check_stream({&stream});
+  channel.note_stream({});
+  channel.check_stream({});
+  CHECK_THROWS_WITH(channel.check_stream({&stream}),
                     Catch::Contains("a channel serves one stream, make another for the second"));
   channel.reset();
-  CHECK_NOTHROW(channel.use({&stream}));
+  CHECK_NOTHROW(channel.check_stream({&stream}));
 }
