@@ -8,7 +8,8 @@ seqtile_test(kernels
   kernels/seqpar/context_engine_test.cpp kernels/seqpar/fused_cases_test.cpp kernels/seqpar/fused_engine_test.cpp
   kernels/seqpar/fused_graph_test.cpp kernels/seqpar/fused_linear_test.cpp kernels/seqpar/fused_prepare_test.cpp
   kernels/seqpar/fused_ranks_test.cpp kernels/seqpar/fused_timeline_test.cpp kernels/seqpar/matmul_backward_test.cpp
-  kernels/seqpar/row_layout_test.cpp support/rank_run.cpp support/ranks.cpp
+  kernels/seqpar/matmul_backward_engine_test.cpp kernels/seqpar/row_layout_test.cpp support/rank_run.cpp
+  support/ranks.cpp
   kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
   support/golden.cpp support/guarded_call.cpp support/interpreter.cpp support/interpreter_values.cpp
   support/kernel_cases.cpp support/kernel_runner.cpp support/text_faults.cpp)

@@ -101,7 +101,7 @@ struct Home {
     const autotune::OpDef& op = registry.find(given.operation);
     const autotune::Workload workload = op.normalize(given);
     autotune::Config config = op.default_config(workload, 64, device->target());
-    const int64_t block = given.operation == "fused_linear_and_reducescatter" ? config.get_int("block_m") : 1;
+    const int64_t block = workload.fields.contains("transport") ? config.get_int("block_m") : 1;
     config.set("chunk_rows", (chunk_rows + block - 1) / block * block);
     const autotune::Bucket bucket = autotune::bucket(100);
     const cache::KeyedRecord record{autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy),

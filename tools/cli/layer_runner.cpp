@@ -226,7 +226,6 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
   if (operation.number >= 0) {
     // Simulated GPUs work as soon as all are waited for, and one that is ahead would wait in vain.
     if (!device_.memory().is_host()) meet_ranks();
-    channel_->use({});
     for (const Tensor& tensor : channel_->tensors()) tensors.push_back(tensor);
     operation.handle(tensors, problem.symbols[0], {&operation.number, 1});
   } else {

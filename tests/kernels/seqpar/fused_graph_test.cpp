@@ -18,6 +18,7 @@
 #include "kernels/seqpar/alltoall_linear.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/matmul_backward.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
@@ -27,6 +28,8 @@ using seqpar::FusedAllgatherAndLinear;
 using seqpar::FusedAlltoallAndLinear;
 using seqpar::FusedHandle;
 using seqpar::FusedLinearAndReducescatter;
+using Leading = seqpar::SequenceParallelLeadingMatmulBackward;
+using Trailing = seqpar::SequenceParallelTrailingMatmulBackward;
 
 namespace {
 
@@ -47,6 +50,9 @@ ContextAttentionForward attention_op() {
   return {.world_size = kRanks, .heads = 3, .kv_heads = 1, .head_dim = 8, .layout = "zigzag", .dtype = DType::bf16};
 }
 
+Trailing trailing_op() { return {.world_size = kRanks, .n = kK, .k = kN, .dtype = DType::bf16}; }
+Leading leading_op() { return {.world_size = kRanks, .n = kN, .k = kK, .dtype = DType::bf16}; }
+
 template <class Op>
 int64_t owned_rows(const Op&, int rank, int64_t length) {
   return (rank + 1) * length / kRanks - rank * length / kRanks;
@@ -55,13 +61,14 @@ int64_t owned_rows(const ContextAttentionForward&, int rank, int64_t length) {
   return seqpar::num_rows(seqpar::RowLayout::zigzag, rank, length, kRanks);
 }
 
-/// Operands of one rank on its device, with rows for the longest call.
+/// Operands of one rank on its device, with rows for the longest call. x has rows of its own or all, and y too, or the
+/// gradient of what one of both is; a weight's gradient stands behind it.
 struct Operands {
   explicit Operands(DeviceMemory& memory)
       : x(memory, 2 * kCapacity * kK),
         w(memory, 2 * kN * kK),
         residual(memory, 2 * kCapacity * kN),
-        y(memory, 2 * kCapacity * kN) {}
+        y(memory, 2 * (kCapacity * kN + kN * kK)) {}
   DeviceBuffer x, w, residual, y;
 };
 
@@ -91,16 +98,38 @@ FusedAlltoallAndLinear::Args args_of(const FusedAlltoallAndLinear&, const Operan
   x.sizes[1] = kK / 2;
   return {.x = x, .w = matrix(o.w, kN, kK), .residual = matrix(o.residual, own, kN), .y = matrix(o.y, own, kN)};
 }
+Tensor gradient(const Operands& o, int64_t rows, int64_t columns) {
+  return make_tensor(static_cast<uint16_t*>(o.y.data()) + kCapacity * kN, DType::bf16, {rows, columns});
+}
+Trailing::Args args_of(const Trailing&, const Operands& o, int64_t length, int64_t own) {
+  return {.dz = matrix(o.x, own, kK),
+          .w = matrix(o.w, kK, kN),
+          .u = matrix(o.residual, length, kN),
+          .du = matrix(o.y, length, kN),
+          .dw = gradient(o, kK, kN)};
+}
+Leading::Args args_of(const Leading&, const Operands& o, int64_t length, int64_t own) {
+  return {.dy = matrix(o.residual, length, kN),
+          .w = matrix(o.w, kN, kK),
+          .x = matrix(o.x, own, kK),
+          .dx = matrix(o.y, own, kK),
+          .dw = gradient(o, kN, kK)};
+}
+template <class Op>
+constexpr bool kIsBackward = std::is_same_v<Op, Trailing> || std::is_same_v<Op, Leading>;
+
 template <class Op>
 int64_t rows_of_x(const Op& op, int rank, int64_t length) {
   return owned_rows(op, rank, length);
 }
 int64_t rows_of_x(const FusedLinearAndReducescatter&, int, int64_t length) { return length; }
 int64_t rows_of_x(const FusedAlltoallAndLinear&, int, int64_t length) { return length; }
-int64_t rows_of_y(const FusedAllgatherAndLinear&, int, int64_t length) { return length; }
+int64_t values_of_y(const FusedAllgatherAndLinear&, int, int64_t length) { return length * kN; }
+int64_t values_of_y(const Trailing&, int, int64_t length) { return length * kN; }
+int64_t values_of_y(const Leading& op, int rank, int64_t length) { return owned_rows(op, rank, length) * kK; }
 template <class Op>
-int64_t rows_of_y(const Op& op, int rank, int64_t length) {
-  return owned_rows(op, rank, length);
+int64_t values_of_y(const Op& op, int rank, int64_t length) {
+  return owned_rows(op, rank, length) * kN;
 }
 
 using Values = std::vector<uint16_t>;
@@ -132,7 +161,7 @@ class CapturedRank {
   Graph& graph() { return *graph_; }
   Channel& channel() { return channel_; }
   Engine& engine() { return *engine_; }
-  int64_t output_values(int64_t length) const { return rows_of_y(op_, fabric_.rank(), length) * kN; }
+  int64_t output_values(int64_t length) const { return values_of_y(op_, fabric_.rank(), length); }
 
   /// Kernels that a call hands to the driver, after the first one.
   int kernels_of_a_call(int64_t length) {
@@ -144,6 +173,7 @@ class CapturedRank {
   /// Other rows of x than before, NaN behind them; what y holds after a replay on poison. Waits for nothing.
   void replay(const int64_t& length, Values& y) {
     send(operands_.x, rows_of_x(op_, fabric_.rank(), length) * kK);
+    if (kIsBackward<Op>) send(operands_.residual, length * kN);
     device_.memory().copy(length_.data(), &length, sizeof length, stream_);
     into(y, [&] { graph_->launch(stream_); });
   }
@@ -265,9 +295,10 @@ void check_replays(const char* target, const Op& op, int count) {
       captured.synchronize();
       const std::string where = fmt::format("{}, rank {}, length {}: ", target, rank, length);
       require(replayed == called, where + "the replay differs from the call");
-      const auto end = replayed.begin() + captured.output_values(length);
+      const auto end = replayed.begin() + captured.output_values(length), rest = replayed.begin() + kCapacity * kN;
       require(std::none_of(replayed.begin(), end, is_nan), where + "a row was not written");
-      require(std::all_of(end, replayed.end(), [](uint16_t v) { return v == kPoison; }), where + "a row too many");
+      require(std::all_of(end, rest, [](uint16_t v) { return v == kPoison; }), where + "a row too many");
+      require(std::any_of(rest, replayed.end(), is_nan) == !kIsBackward<Op>, where + "the gradient of a weight");
     }
     require(captured.engine().counters().compiles == compiles, "a call has compiled");
     require(captured.channel().epoch() == 2 * lengths.size() + 2, "an epoch is missing");
@@ -310,6 +341,8 @@ TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one 
     CHECK_NOTHROW(check_replays(target, reduce_op(), 250));
     CHECK_NOTHROW(check_replays(target, alltoall_op(), 40));
     CHECK_NOTHROW(check_replays(target, attention_op(), 40));
+    CHECK_NOTHROW(check_replays(target, trailing_op(), 60));
+    CHECK_NOTHROW(check_replays(target, leading_op(), 60));
   }
 }
 

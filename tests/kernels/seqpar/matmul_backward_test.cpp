@@ -21,7 +21,6 @@
 using namespace seqtile;
 using namespace seqtile::kernels;
 using autotune::Config;
-using seqtile::testing::KernelCase;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
@@ -402,52 +401,5 @@ TEST_CASE("matmul backward: a weaker order of a flag or counter is reported as t
     for (const auto& [from, to] : faults) {
       INFO(from << " -> " << to);
       CHECK_THAT(report_of_fault(is_trailing, from, to), Catch::Contains("race") || Catch::Contains("scope"));
-    }
-}
-
-namespace {
-
-constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
-
-KernelCase preset(bool is_trailing, bool accumulate = false, const char* gradient = "operand",
-                  const char* transport = "f32") {
-  KernelCase result{"sequence_parallel_trailing_matmul_backward",
-                    {{"n", int64_t{40}},
-                     {"k", int64_t{49}},
-                     {"accumulate", int64_t{accumulate}},
-                     {"gradient", std::string(gradient)},
-                     {"world_size", int64_t{3}}}};
-  if (is_trailing) return result;
-  result.operation = "sequence_parallel_leading_matmul_backward";
-  result.fields.set("n2", int64_t{24});
-  result.fields.set("transport", std::string(transport));
-  return result;
-}
-
-}  // namespace
-
-TEST_CASE("matmul backward: preset by one process, every dtype", "[seqpar][sweep]") {
-  const auto device = make_cpu_device(2);
-  for (const bool is_trailing : kBoth) {
-    for (const DType dtype : kDTypes) testing::check_on(*device, preset(is_trailing), dtype, {3, 65});
-    testing::check_on(*device, preset(is_trailing, true, "f32", "bf16"), DType::bf16, {17});
-  }
-}
-
-TEST_CASE("matmul backward: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
-  for (const bool is_trailing : kBoth) {
-    testing::check_simulated(preset(is_trailing), DType::f32, {65});
-    testing::check_simulated(preset(is_trailing, true, "f32", "bf16"), DType::bf16, {3});
-  }
-}
-
-TEST_CASE("matmul backward: preset by one process, every dtype and length on every device", "[seqpar][sim][slow]") {
-  const auto device = make_cpu_device(2);
-  for (const DType dtype : kDTypes)
-    for (const bool is_trailing : kBoth) {
-      testing::check_on(*device, preset(is_trailing), dtype);
-      testing::check_on(*device, preset(is_trailing, true, "f32", "bf16"), dtype, {2, 65, 127});
-      testing::check_simulated(preset(is_trailing), dtype, {1, 2, 17, 65, 127});
-      testing::check_simulated(preset(is_trailing, true, "f32", "bf16"), dtype, {3, 64});
     }
 }
