@@ -104,16 +104,32 @@ void leading(const Problem& p, std::span<const int64_t> rows, std::vector<std::v
 
 }  // namespace
 
+namespace {
+
+/// What peers have sent of x gets smaller with the number of rows that are summed up.
+void scale_staged_rows(const Problem& p, const ExchangeShape& exchange, double scale) {
+  for (int64_t row = 0; row < p.symbols[0]; ++row) {
+    const RowPlace place = place_of_row(row, p.symbols[0], exchange.world_size);
+    std::vector<double> values = staged_row(p, exchange, 0, place.rank, place.row);
+    for (double& value : values) value *= scale;
+    write_staged_row(p, exchange, 0, place.rank, place.row, values);
+  }
+}
+
+}  // namespace
+
 bool fill(const Problem& p, size_t arg, uint64_t seed) {
   const Shape s(*p.workload);
-  if (fill_channel_arg(p, arg, matmul_backward_exchange(*p.workload), longest_rank(*p.workload), seed)) return true;
+  const ExchangeShape exchange = matmul_backward_exchange(*p.workload);
   const std::string& name = p.schema->args[arg].name;
-  // What is gathered is of order 1, as the staging is, so that the other operand of a sum over rows is smaller.
+  // Weights, which are the same at all lengths, and gradients give sums of order 1.
   const double of_rows = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(p.symbols[0], 1)));
   const double of_columns = 1 / std::sqrt(static_cast<double>(s.depth()));
-  double scale = 1;
-  if (name.starts_with(s.is_trailing ? "u" : "dy")) scale = of_rows;
-  if (name.starts_with("w")) scale = s.is_trailing ? of_columns : of_columns / of_rows;
+  if (fill_channel_arg(p, arg, exchange, longest_rank(*p.workload), seed)) {
+    if (name == "staging" && !s.is_trailing) scale_staged_rows(p, exchange, of_rows);
+    return true;
+  }
+  const double scale = name == "u" || name == "x" ? of_rows : name.starts_with("w") ? of_columns : 1;
   fill_normal(p.tensors[arg], 0, scale, seed);
   return true;
 }

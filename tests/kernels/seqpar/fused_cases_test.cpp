@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/tensor_values.h"
+#include "tests/support/guarded_call.h"
 #include "tests/support/kernel_cases.h"
 
 using namespace seqtile;
@@ -129,6 +131,18 @@ KernelCase preset(bool is_trailing, bool accumulate = false, const char* gradien
 }
 
 }  // namespace
+
+// The tuner fills weights once and calls at many lengths.
+TEST_CASE("matmul backward: preset weights do not depend on the length", "[seqpar]") {
+  for (const bool is_trailing : {true, false}) {
+    const KernelCase test_case = preset(is_trailing);
+    const autotune::OpDef& op = library_op(test_case.operation);
+    const autotune::Workload workload = normalized(test_case, DType::f32);
+    const GuardedCall few(op, workload, op.symbols(workload, 7), 1), many(op, workload, op.symbols(workload, 200), 1);
+    for (int64_t row = 0; row < few.tensor("w").sizes[0]; ++row)
+      CHECK(kernels::read_row(few.tensor("w"), row) == kernels::read_row(many.tensor("w"), row));
+  }
+}
 
 TEST_CASE("matmul backward: preset by one process, every dtype", "[seqpar][sweep]") {
   const auto device = make_cpu_device(2);
