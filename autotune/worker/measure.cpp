@@ -44,7 +44,7 @@ OperandRegions::OperandRegions(Device& device, bool cold) : device_(device), col
 
 void OperandRegions::grow(Region& region, std::optional<DType> dtype, size_t bytes) {
   DeviceMemory& memory = device_.memory();
-  region.bytes = std::max(size_, 2 * aligned(bytes));
+  region.bytes = std::max(size_, bytes);
   region.next = 0;
   Pages pages(region.bytes);
   // Outputs are touched as well: a launch must not be charged for the system's first visit to a page.
@@ -60,9 +60,14 @@ void OperandRegions::grow(Region& region, std::optional<DType> dtype, size_t byt
   device_.streams().synchronize({});
 }
 
-void* OperandRegions::take(std::optional<DType> dtype, size_t bytes) {
+void OperandRegions::reserve(std::optional<DType> dtype, size_t bytes) {
   Region& region = regions_[dtype];
-  if (region.bytes < std::max(size_, aligned(bytes))) grow(region, dtype, bytes);
+  const size_t room = cold_ ? 2 * bytes : bytes;  // a cold call goes on where the last one ended, around the end
+  if (region.bytes < std::max(size_, room)) grow(region, dtype, room);
+}
+
+void* OperandRegions::take(std::optional<DType> dtype, size_t bytes) {
+  Region& region = regions_.at(dtype);
   if (region.next + bytes > region.bytes) region.next = 0;
   void* at = region.data() + region.next;
   region.next += aligned(bytes);
@@ -123,6 +128,7 @@ void Meter::bind(int64_t length) {
   filled_.resize(schema_.args.size());
   bytes_.clear();
   regions_.restart();
+  std::map<std::optional<DType>, size_t> taken;
   for (const ArgSpec& arg : schema_.args) {
     Tensor tensor = describe_arg(arg, schema_, problem_.symbols);
     bytes_.push_back(tensor_bytes(tensor));
@@ -130,10 +136,11 @@ void Meter::bind(int64_t length) {
       filled_[problem_.tensors.size()] = Pages(bytes_.back());
       tensor.data = filled_[problem_.tensors.size()].data();
     } else {
-      regions_.take(region_of(arg), bytes_.back());  // the region grows here, so that no pointer taken below moves
+      taken[region_of(arg)] += aligned(bytes_.back());
     }
     problem_.tensors.push_back(tensor);
   }
+  for (const auto& [region, bytes] : taken) regions_.reserve(region, bytes);
   for (size_t i = 0; i < schema_.args.size(); ++i)
     if (!filled_[i].data()) problem_.tensors[i].data = regions_.take(region_of(schema_.args[i]), bytes_[i]);
   // Floats keep the region's values: an operation's own content matters for its result, not for its time.

@@ -21,7 +21,10 @@ namespace seqtile::autotune {
 class OperandRegions {
  public:
   OperandRegions(Device& device, bool cold);
-  /// The next `bytes` of the dtype's region, or of the outputs' (no dtype); it starts over at the end.
+  /// Room for a call that takes `bytes` of the dtype's region in all, or of the outputs' (no dtype): what it takes does
+  /// not overlap. What was taken of a region before is lost where the region grows.
+  void reserve(std::optional<DType> dtype, size_t bytes);
+  /// The next `bytes` of the region; it starts over at the end.
   void* take(std::optional<DType> dtype, size_t bytes);
   /// The next call of take() for each region starts at its beginning.
   void restart();

@@ -12,12 +12,14 @@
 #include "kernels/registry.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/matmul_backward.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
 using kernels::seqpar::ContextAttentionForward;
 using kernels::seqpar::FusedAllgatherAndLinear;
 using kernels::seqpar::FusedHandle;
+using kernels::seqpar::SequenceParallelLeadingMatmulBackward;
 
 namespace {
 
@@ -115,5 +117,28 @@ TEST_CASE("engine: a fused operation tuned on one simulated GPU is served to ran
     check_served(registry, gather_op(), target);
     check_served(registry, attention_op(), target);
   }
+  unsetenv("SEQTILE_WORKER");
+}
+
+// Outputs of one call that overlap are a race there.
+TEST_CASE("engine: a fused operation with three outputs is tuned on a simulated GPU",
+          "[autotune][engine][sim][seqpar]") {
+  setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
+  const test::TempFolder folder;
+  setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
+  const SequenceParallelLeadingMatmulBackward op{.world_size = kRanks,
+                                                 .n = 24,
+                                                 .n2 = 16,
+                                                 .k = 48,
+                                                 .accumulate = true,
+                                                 .f32_gradient = true,
+                                                 .dtype = DType::bf16,
+                                                 .fabric = "sim:sm_80"};
+  const auto store = cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);
+  const auto artifacts = cache::ArtifactDb::open(folder.file("artifacts.db"), cache::default_key_path());
+  const auto report = autotune::tune(kernels::make_registry(), {{op.workload().operation, op.workload(), 65, 72}},
+                                     "sim:sm_80", *store, *artifacts, {});
+  CHECK(report.complete);
+  CHECK(report.tunings == 1);
   unsetenv("SEQTILE_WORKER");
 }
