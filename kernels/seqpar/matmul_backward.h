@@ -57,9 +57,10 @@ struct SequenceParallelLeadingMatmulBackward {
   }
 };
 
-/// What these operations exchange, with chunks of so many rows; is it one of them?
-ExchangeShape matmul_backward_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
+/// Whether it is one of these operations.
 bool is_matmul_backward(const autotune::Workload& workload);
+/// What these operations exchange, with chunks of so many rows.
+ExchangeShape matmul_backward_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
 
 autotune::OpDef sequence_parallel_trailing_matmul_backward();
 autotune::OpDef sequence_parallel_leading_matmul_backward();

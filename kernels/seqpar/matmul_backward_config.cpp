@@ -1,10 +1,9 @@
-// kernels/seqpar/matmul_backward_config.cpp -- configurations: a tile for each of the two products, and how rows are
-// sent. SPDX-License-Identifier: Apache-2.0
+// kernels/seqpar/matmul_backward_config.cpp -- a tile for each of the two products, and how rows are sent.
+// SPDX-License-Identifier: Apache-2.0
 //
-// The products do not depend on each other, so that every tile of one need not be measured with every tile of the
-// other.
+// The products do not depend on each other: tiles of one are measured with the best one of the other alone.
 #include <algorithm>
-#include <optional>
+#include <functional>
 
 #include <fmt/format.h>
 

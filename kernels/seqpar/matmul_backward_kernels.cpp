@@ -25,31 +25,17 @@ GatherSchedule gathers_of(const Schedule& schedule) {
   return {schedule.chunk_rows, schedule.push_programs, schedule.is_interleaved};
 }
 
-/// A parameter [rows, columns] of each weight.
-std::vector<Var> for_each_weight(const Shape& s, const std::function<Var(int i)>& declare) {
+/// A parameter for each weight, of its size.
+std::vector<Var> declare_each(KernelBuilder& b, const Shape& s, const char* name, DType dtype) {
   std::vector<Var> views;
-  for (int i = 0; i < static_cast<int>(s.n.size()); ++i) views.push_back(declare(i));
+  for (size_t i = 0; i < s.n.size(); ++i)
+    views.push_back(b.view(numbered(name, static_cast<int>(i)), dtype, {s.n[i], s.k}));
   return views;
 }
 
-/// Those like the weights, in the format of the gradients.
-std::vector<Var> declare_gradients(KernelBuilder& b, const Shape& s, const char* name) {
-  return for_each_weight(s, [&](int i) {
-    return b.view(numbered(name, i), s.dw_dtype, {s.n[static_cast<size_t>(i)], s.k});
-  });
-}
-
-std::vector<Var> declare_weights(KernelBuilder& b, const Shape& s) {
-  return for_each_weight(s, [&](int i) {
-    return b.view(numbered("w", i), s.dtype, {s.n[static_cast<size_t>(i)], s.k});
-  });
-}
-
 Exchange exchange_in(KernelBuilder& b, const Protocol& protocol, const Shape& s, const Schedule& schedule,
-                     int64_t identity, const ChannelViews& channel, Var length) {
-  return {
-      b,     protocol, exchange_of(s, identity, schedule.chunk_rows), channel.block, channel.counters, channel.number,
-      length};
+                     int64_t identity, const ChannelViews& c, Var length) {
+  return {b, protocol, exchange_of(s, identity, schedule.chunk_rows), c.block, c.counters, c.number, length};
 }
 
 /// Own rows of the sums over ranks of the products of this rank's weights.
@@ -79,11 +65,11 @@ void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, 
   linear_op::Operands v;
   WgradOperands g;
   v.x = g.cut = b.view("dz", s.dtype, {kDynamic, s.n[0]});
-  v.w = declare_weights(b, s);
+  v.w = declare_each(b, s, "w", s.dtype);
   g.whole = {b.view("u", s.dtype, {kDynamic, s.k})};
-  if (s.accumulate) g.before = declare_gradients(b, s, "before");
+  if (s.accumulate) g.before = declare_each(b, s, "before", s.dw_dtype);
   v.y = {b.view("du", s.dtype, {kDynamic, s.k})};
-  g.dw = declare_gradients(b, s, "dw");
+  g.dw = declare_each(b, s, "dw", s.dw_dtype);
   const ChannelViews channel = declare_channel(b);
   Var length = b.size(v.y[0], 0);
   Exchange ex = exchange_in(b, gather_protocol(), s, schedule, identity, channel, length);
@@ -101,14 +87,14 @@ void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, 
 }
 
 void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, int64_t identity) {
-  const std::vector<Var> dy = for_each_weight(s, [&](int i) {
-    return b.view(numbered("dy", i), s.dtype, {kDynamic, s.n[static_cast<size_t>(i)]});
-  });
-  const std::vector<Var> w = declare_weights(b, s);
+  std::vector<Var> dy;
+  for (size_t i = 0; i < s.n.size(); ++i)
+    dy.push_back(b.view(numbered("dy", static_cast<int>(i)), s.dtype, {kDynamic, s.n[i]}));
+  const std::vector<Var> w = declare_each(b, s, "w", s.dtype);
   WgradOperands g{b.view("x", s.dtype, {kDynamic, s.k}), dy, {}, {}};
-  if (s.accumulate) g.before = declare_gradients(b, s, "before");
+  if (s.accumulate) g.before = declare_each(b, s, "before", s.dw_dtype);
   Var dx = b.view("dx", s.dtype, {kDynamic, s.k});
-  g.dw = declare_gradients(b, s, "dw");
+  g.dw = declare_each(b, s, "dw", s.dw_dtype);
   const ChannelViews channel = declare_channel(b);
   Var length = b.size(dy[0], 0);
   Exchange ex = exchange_in(b, gather_beside_reduce_scatter_protocol(), s, schedule, identity, channel, length);

@@ -157,8 +157,10 @@ TEST_CASE("config spaces: the default is always a member, on every target", "[ke
       {"silu_and_mul_backward", {{"n", int64_t{1536}}}},
       {"attention_backward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{512}}}},
       {"linear", {{"n", int64_t{1}}, {"k", int64_t{1}}}},
-      {"linear",
-       {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", Text("packed")}, {"panel", int64_t{16}}}}};
+      {"linear", {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", Text("packed")}, {"panel", int64_t{16}}}},
+      {"sequence_parallel_trailing_matmul_backward", {{"n", int64_t{576}}, {"k", int64_t{1}}, {"world_size", one}}},
+      {"sequence_parallel_leading_matmul_backward",
+       {{"n", int64_t{1}}, {"n2", int64_t{1536}}, {"k", int64_t{576}}, {"world_size", int64_t{16}}}}};
   for (const std::string& name : cpu_target_names())
     for (const KernelCase& test_case : cases) {
       const auto& op = library_op(test_case.operation);
