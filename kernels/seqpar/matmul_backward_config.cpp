@@ -54,14 +54,24 @@ std::vector<Ranked> ranked(std::vector<Tile> tiles, const std::function<double(c
   return result;
 }
 
+/// Tiles are for the rows of one rank. On GPUs an own tile of dx stays in registers beside one that a peer has sent.
+std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
+  constexpr int64_t kMostSums = 64;  // of a thread
+  const Shape s(w);
+  std::vector<Tile> tiles = linear_op::candidates(s.dgrad(), w.threads, rows, target);
+  const auto is_large = [](const Tile& tile) { return tile.block_m * tile.block_n > kMostSums * 32 * tile.num_warps; };
+  if (target.is_gpu() && !s.is_trailing) std::erase_if(tiles, is_large);
+  return tiles;
+}
+
 bool fit_together(const Tile& a, const Tile& b) { return a.num_warps == b.num_warps && a.num_stages == b.num_stages; }
 
-/// Each tile with the best one of the other product, the best pair first. Tiles are for the rows of one rank.
+/// Each tile with the best one of the other product, the best pair first.
 std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
   const int64_t rows = std::max<int64_t>(cdiv(length, s.world_size), 1);
-  const auto dgrad = ranked(linear_op::candidates(s.dgrad(), w.threads, rows, target),
-                            [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
+  const auto dgrad =
+      ranked(dgrad_tiles(w, rows, target), [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
   const auto wgrad = ranked(linear_wgrad_op::candidates(s.wgrad(s.depth()), w.threads, rows, target),
                             [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
   const auto partner = [](const Tile& tile, const std::vector<Ranked>& others) {
