@@ -1,5 +1,5 @@
-// autotune/engine/handle_state.h -- a prepared operation: its layout, its decisions, and the plan table that calls
-// read. SPDX-License-Identifier: Apache-2.0
+// autotune/engine/handle_state.h -- a prepared operation: its layout, its decisions, and the table that calls read.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Calls read `table_` and nothing else; everything that changes it holds `mutex_` and ends in publish(), which swaps in
 // a new table when it differs from the shown one. Plans, records and old tables live as long as the state.

@@ -352,11 +352,11 @@ std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
     std::vector<int> absent;
     for (int peer = 0; peer < world_size; ++peer)
       if (page.pids[peer].load() == 0) absent.push_back(peer);
-    return page.left.load() != 0 ? std::vector<int>{} : absent;
+    return absent;
   };
   try {
     wait_for_ranks(rank, timeout, "join", absent_ranks);
-    if (page.left.load() != 0) fail(ErrorCode::aborted, "a rank has given up joining, or has left already");
+    if (page.left.load() != 0) fail(ErrorCode::aborted, "a rank has given up joining; start all ranks anew");
   } catch (...) {
     leave(page, rank);
     throw;

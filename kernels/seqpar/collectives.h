@@ -1,5 +1,5 @@
-// kernels/seqpar/collectives.h -- all-gather, reduce-scatter, all-reduce, all-to-all, broadcast: one launch of each
-// rank. SPDX-License-Identifier: Apache-2.0
+// kernels/seqpar/collectives.h -- all-gather, reduce-scatter, all-reduce, all-to-all, broadcast: one launch a rank.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Rows of the sequence are cut over the ranks as in fused_linear.h. Sums are taken in f32, from rank 0 on, and rounded
 // once: every rank gets the same bits.

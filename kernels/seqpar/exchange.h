@@ -7,8 +7,9 @@
 //
 //   Exchange ex(b, gather_protocol(), {...}, block, length);
 //   ex.role("push", [&] { Var to = ex.target(0, peer, ...); copy; ex.publish(0, peer, chunk); });
-//   ex.role("use",  [&] { Var ok = ex.await(0, source, chunk, chunk + 1, tile); b.if_then(ok, [&] { ex.source(...) })
-//   }); ex.role_last(); ex.leave(outputs);
+//   ex.role("use", [&] { b.when(ex.await(0, source, chunk, chunk + 1, tile), [&] { ex.source(0, source, ...); }); });
+//   ex.last_role();
+//   ex.leave(outputs);
 //
 // Rows: row_layout.h says which a rank owns. A rank without rows has one empty chunk.
 #pragma once

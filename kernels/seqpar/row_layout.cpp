@@ -44,12 +44,14 @@ void fill_positions(RowLayout layout, int rank, int64_t length, int world_size, 
 }
 
 RowPlace place_of_row(RowLayout layout, int64_t position, int64_t length, int world_size) {
-  for (int rank = 0;; ++rank) {
+  for (int rank = 0; rank < world_size; ++rank) {
     const auto p = pieces(layout, rank, length, world_size);
     if (position >= p.first && position < p.first + p.num_first) return {rank, position - p.first};
     const int64_t behind = position - p.second;
     if (behind >= 0 && behind < p.num_rows - p.num_first) return {rank, p.num_first + behind};
   }
+  throw Error(ErrorCode::invalid_argument,
+              "position " + std::to_string(position) + " of " + std::to_string(length) + " rows: no rank owns it");
 }
 
 }  // namespace seqtile::kernels::seqpar
