@@ -1,0 +1,117 @@
+// examples/05_sequence_parallel_layer/sharded_layer.h -- the layer on one of P ranks: 8 launches, and 10 backward.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Between the blocks a rank has its rows of the sequence. The product at the start of a block gathers them, the one at
+// its end gives each rank the sums of its own rows; backward they do the opposite. Nothing else is sent, but for the
+// gradients of the norms' weights, to which all rows add.
+#pragma once
+#include <string>
+
+#include "jit/error.h"
+#include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/fused_linear.h"
+#include "kernels/seqpar/matmul_backward.h"
+#include "layer.h"
+
+namespace example {
+
+using namespace seqtile::kernels::seqpar;
+
+/// The operations that communicate, with this rank's sizes.
+struct FusedOps {
+  Share s;
+  std::string fabric;
+  int p = s.ranks;
+  int64_t q = s.heads() * kHeadDim, kv = s.part(kKvHeads) * kHeadDim, wide = s.part(kIntermediate), h = kHidden;
+  FusedAllgatherAndLinear qkv{.world_size = p, .n = q, .n2 = kv, .n3 = kv, .k = h, .fabric = fabric};
+  FusedLinearAndReducescatter o{.world_size = p, .n = h, .k = q, .residual = true, .norm = true, .fabric = fabric};
+  FusedAllgatherAndLinear gate_up{.world_size = p, .n = 2 * wide, .k = h, .fabric = fabric};
+  FusedLinearAndReducescatter down{.world_size = p, .n = h, .k = wide, .residual = true, .fabric = fabric};
+  SequenceParallelTrailingMatmulBackward down_backward{.world_size = p, .n = h, .k = wide, .fabric = fabric};
+  SequenceParallelLeadingMatmulBackward gate_up_backward{.world_size = p, .n = 2 * wide, .k = h, .fabric = fabric};
+  SequenceParallelTrailingMatmulBackward o_backward{.world_size = p, .n = h, .k = q, .fabric = fabric};
+  SequenceParallelLeadingMatmulBackward qkv_backward{
+      .world_size = p, .n = q, .n2 = kv, .n3 = kv, .k = h, .fabric = fabric};
+  AllReduce norm_sums{{.world_size = p, .n = 2 * h, .fabric = fabric}};
+
+  ChannelOptions options() const {
+    return channel_options(
+        {qkv.workload(), o.workload(), gate_up.workload(), down.workload(), down_backward.workload(),
+         gate_up_backward.workload(), o_backward.workload(), qkv_backward.workload(), norm_sums.workload()},
+        kMaxLength);
+  }
+};
+
+class ShardedLayer {
+ public:
+  /// Collective: every rank makes the same handles in the same order.
+  ShardedLayer(Engine& engine, Fabric& fabric)
+      : ops_{{fabric.rank(), fabric.world_size()}, fabric.kind()}, engine_(engine), channel_(fabric, ops_.options()) {}
+
+  /// a.x -> a.y; the rest of `a` is for the way back. `length`: rows of all ranks.
+  void forward(Weights& w, Activations& a, int64_t length) {
+    local_.norm(a.x, w.norms.row(0), a.normed);
+    qkv_({.x = a.normed, .w = w.q, .w2 = w.k, .w3 = w.v, .y = a.q, .y2 = a.k, .y3 = a.v}, length);
+    local_.attention(a);
+    o_({.x = a.context,
+        .w = w.o,
+        .residual = a.x,
+        .y = a.middle,
+        .norm_weight = w.norms.row(1),
+        .normed = a.middle_normed},
+       length);
+    gate_up_({.x = a.middle_normed, .w = w.gate_up, .y = a.gate_up}, length);
+    local_.gate(a);
+    down_({.x = a.gated, .w = w.down, .residual = a.middle, .y = a.y}, length);
+    check();
+  }
+
+  /// d.y -> d.x and dw, by what forward() has left in `a`.
+  void backward(Weights& w, Activations& a, Activations& d, Weights& dw, int64_t length) {
+    Matrix norms(2, kHidden);  // own rows' part of the gradients
+    down_backward_({.dz = d.y, .w = w.down, .u = a.gated, .du = d.gated, .dw = dw.down}, length);
+    local_.gate_backward(a, d);
+    gate_up_backward_({.dy = d.gate_up, .w = w.gate_up, .x = a.middle_normed, .dx = d.middle_normed, .dw = dw.gate_up},
+                      length);
+    local_.norm_backward(d.middle_normed, a.middle, d.y, w.norms.row(1), d.middle, norms.at(1, 0));
+    o_backward_({.dz = d.middle, .w = w.o, .u = a.context, .du = d.context, .dw = dw.o}, length);
+    local_.attention_backward(a, d);
+    qkv_backward_({.dy = d.q,
+                   .dy2 = d.k,
+                   .dy3 = d.v,
+                   .w = w.q,
+                   .w2 = w.k,
+                   .w3 = w.v,
+                   .x = a.normed,
+                   .dx = d.normed,
+                   .dw = dw.q,
+                   .dw2 = dw.k,
+                   .dw3 = dw.v},
+                  length);
+    local_.norm_backward(d.normed, a.x, d.middle, w.norms.row(0), d.x, norms.at(0, 0));
+    const auto as_row = [](Matrix& both) { return make_tensor(both.at(0, 0), DType::f32, {1, 2 * kHidden}); };
+    norm_sums_({.x = as_row(norms), .y = as_row(dw.norms)}, 1);
+    check();
+  }
+
+ private:
+  /// Where a peer failed or took another step, results are NaN and the record says why.
+  void check() {
+    if (const auto record = channel_.abort_record()) throw Error(ErrorCode::aborted, record->text());
+  }
+
+  const FusedOps ops_;
+  Engine& engine_;
+  Channel channel_;
+  LocalOps local_{engine_, ops_.s};
+  FusedHandle<FusedAllgatherAndLinear> qkv_{engine_, ops_.qkv, channel_}, gate_up_{engine_, ops_.gate_up, channel_};
+  FusedHandle<FusedLinearAndReducescatter> o_{engine_, ops_.o, channel_}, down_{engine_, ops_.down, channel_};
+  FusedHandle<SequenceParallelTrailingMatmulBackward> down_backward_{engine_, ops_.down_backward, channel_},
+      o_backward_{engine_, ops_.o_backward, channel_};
+  FusedHandle<SequenceParallelLeadingMatmulBackward> gate_up_backward_{engine_, ops_.gate_up_backward, channel_},
+      qkv_backward_{engine_, ops_.qkv_backward, channel_};
+  FusedHandle<AllReduce> norm_sums_{engine_, ops_.norm_sums, channel_};
+};
+
+}  // namespace example
