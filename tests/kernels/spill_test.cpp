@@ -83,8 +83,7 @@ std::string problems_of(const std::vector<Candidate>& candidates, const Target& 
   return problems;
 }
 
-/// `share`: of so many configurations one is assembled.
-void check_no_spills(const std::vector<KernelCase>& cases, size_t share) {
+void check_no_spills(const std::vector<KernelCase>& cases) {
   for (const char* name : {"sm_80", "sm_90a"}) {
     const Target target = assembled(gpu_target(name));
     if (target.cubin_arch.empty()) {
@@ -95,8 +94,6 @@ void check_no_spills(const std::vector<KernelCase>& cases, size_t share) {
     for (const KernelCase& test_case : cases)
       for (const DType dtype : {DType::bf16, DType::f32})  // f16 has bf16's instructions and registers
         add_candidates(test_case, dtype, target, candidates);
-    for (size_t i = 0; i * share < candidates.size(); ++i) candidates[i] = candidates[i * share];
-    candidates.resize((candidates.size() + share - 1) / share, candidates.front());
     INFO(name << ", " << candidates.size() << " configurations");
     std::atomic<size_t> num_assembled{0};
     CHECK(problems_of(candidates, target, num_assembled) == "");
@@ -110,7 +107,9 @@ KernelCase attention(int64_t head_dim, const char* phase) {
           {{"heads", int64_t{32}}, {"kv_heads", int64_t{8}}, {"head_dim", head_dim}, {"phase", std::string(phase)}}};
 }
 
-void check_row_kernels(size_t share) {
+}  // namespace
+
+TEST_CASE("spills: none in row kernels of Llama-3-8B's shapes", "[kernels][ptxas][slow]") {
   check_no_spills({{"rms_norm", {{"n", int64_t{4096}}}},
                    {"rms_norm", {{"n", int64_t{4096}}, {"residual", int64_t{1}}}},
                    {"layer_norm", {{"n", int64_t{4096}}}},
@@ -121,37 +120,20 @@ void check_row_kernels(size_t share) {
                    {"rms_norm_backward", {{"n", int64_t{4096}}, {"residual", int64_t{1}}}},
                    {"rms_norm", {{"n", int64_t{16384}}}},
                    {"embedding", {{"vocab", int64_t{128256}}, {"n", int64_t{4096}}}},
-                   {"rope", {{"heads", int64_t{32}}, {"kv_heads", int64_t{8}}, {"head_dim", int64_t{128}}}}},
-                  share);
+                   {"rope", {{"heads", int64_t{32}}, {"kv_heads", int64_t{8}}, {"head_dim", int64_t{128}}}}});
 }
 
-void check_linear(size_t share) {
+TEST_CASE("spills: none in linear of Llama-3-8B's shapes", "[kernels][ptxas][slow]") {
   check_no_spills(
       {{"linear", {{"n", int64_t{4096}}, {"n2", int64_t{1024}}, {"n3", int64_t{1024}}, {"k", int64_t{4096}}}},
        {"linear", {{"n", int64_t{4096}}, {"k", int64_t{14336}}, {"residual", int64_t{1}}}},
        {"linear",
-        {{"n", int64_t{14336}}, {"k", int64_t{4096}}, {"gated", int64_t{1}}, {"activation", std::string("silu")}}}},
-      share);
+        {{"n", int64_t{14336}}, {"k", int64_t{4096}}, {"gated", int64_t{1}}, {"activation", std::string("silu")}}}});
 }
 
-void check_attention(size_t share) {
+TEST_CASE("spills: none in attention", "[kernels][ptxas][slow]") {
   for (const char* phase : {"prefill", "decode"})  // extend is prefill from another row on
-    check_no_spills({attention(64, phase), attention(128, phase)}, share);
-}
-
-constexpr size_t kShare = 4;
-
-}  // namespace
-
-TEST_CASE("spills: none in row kernels of Llama-3-8B's shapes", "[kernels][ptxas][slow]") { check_row_kernels(kShare); }
-TEST_CASE("spills: none in linear of Llama-3-8B's shapes", "[kernels][ptxas][slow]") { check_linear(kShare); }
-TEST_CASE("spills: none in attention", "[kernels][ptxas][slow]") { check_attention(kShare); }
-
-// Seven minutes of a core: kernels_tests "[all_spills]"
-TEST_CASE("spills: none in any configuration", "[.][all_spills]") {
-  check_row_kernels(1);
-  check_linear(1);
-  check_attention(1);
+    check_no_spills({attention(64, phase), attention(128, phase)});
 }
 
 }  // namespace seqtile::testing

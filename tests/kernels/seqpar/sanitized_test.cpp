@@ -52,7 +52,9 @@ TEST_CASE("sanitized: seeded faults of generated code are reported", "[seqpar]")
   KernelBuilder b("store");
   b.store_scalar(b.view("x", DType::f32, {kDynamic}), {0}, 1.0);
   const auto function = b.finish();
-  CHECK_THROWS_WITH(compile(*function, cpu_target("generic"), {}, Sanitizer::thread), Catch::Contains("sanitizer"));
+  CHECK_THROWS_WITH(compile(*function, cpu_target("generic"), {}, Sanitizer::thread),
+                    Catch::Contains("which this process does not have") ||
+                        Catch::Contains("the static build has no code for sanitizers"));
 #endif
 }
 
