@@ -79,10 +79,15 @@ class Track {
     racers_[rank] = racer.get();
     barrier_.arrive_and_wait();
     racer->run("unfused");
-    racer->run("fused");
-    racer->check();
-    barrier_.arrive_and_wait();
-    differences_[rank] = racer->difference();
+    for (const std::string& method : methods_) {
+      if (method != "fused" && method != "fused_f32") continue;  // without waiting there is no result
+      racer->poison();
+      barrier_.arrive_and_wait();
+      racer->run(method);
+      racer->check();
+      barrier_.arrive_and_wait();
+      differences_[rank] = std::max(differences_[rank], racer->difference());
+    }
     std::mt19937 random(11);  // the same on all ranks
     std::vector<size_t> order(methods_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;

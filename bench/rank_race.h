@@ -23,7 +23,9 @@ class Racer {
  public:
   virtual ~Racer() = default;
   virtual void run(const std::string& method) = 0;
-  /// Between the results of "fused" and "unfused", over the size of the values.
+  /// Forgets the result of the fused methods: NaN.
+  virtual void poison() = 0;
+  /// Between the results of the fused method that ran last and of "unfused", over the size of the values.
   virtual double difference() const = 0;
   /// Errors: aborted where a rank has given up.
   virtual void check() const = 0;

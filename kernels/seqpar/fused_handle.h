@@ -50,8 +50,7 @@ class FusedHandle {
   /// Collective, between calls: takes over what the stores of the engines hold now. Errors: as before; then the plans
   /// stay as they were.
   void refresh(Engine& engine) {
-    channel_->epoch();  // waits for the launches that use the plans
-    engine.refresh();
+    refresh_on_all(engine, *channel_);
     handle_ = prepare_on_all(engine, workload_, *channel_, number_);
   }
 

@@ -70,4 +70,11 @@ Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channe
   return settled;
 }
 
+void refresh_on_all(Engine& engine, Channel& channel) {
+  fabric::agree(channel.fabric(), "FusedHandle::refresh", {}, fabric::problem_in([&] {
+                  channel.epoch();
+                  engine.refresh();
+                }));
+}
+
 }  // namespace seqtile::kernels::seqpar

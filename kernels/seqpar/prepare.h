@@ -14,4 +14,9 @@ namespace seqtile::kernels::seqpar {
 /// argument is not rank 0's; the channel or its fabric does not suit the operation), or as Engine::prepare.
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number);
 
+/// Collective: waits for the launches of the channel, which use the plans, and lets the engine take over what its
+/// stores hold now. Errors, the same on all ranks: those of Engine::refresh() and of the device on the first rank that
+/// has one.
+void refresh_on_all(Engine& engine, Channel& channel);
+
 }  // namespace seqtile::kernels::seqpar

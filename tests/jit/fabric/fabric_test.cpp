@@ -3,7 +3,11 @@
 #include "jit/fabric.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -184,6 +188,59 @@ TEST_CASE("channel: it grows, starts anew, and goes on counting", "[fabric]") {
                          require(channel.options().capacity == 8, "nothing has changed");
                        }),
               "");
+}
+
+TEST_CASE("fabric: who is in a meeting gets its texts, and nobody enters the next one behind a rank that leaves",
+          "[fabric]") {
+  for (int i = 0; i < 300; ++i) {
+    auto fabrics = make_thread_fabric(3);
+    std::vector<std::string> second(3);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        const std::string mine = std::to_string(rank);
+        second[rank] = fabrics[rank]->all_gather(mine) == std::vector<std::string>{"0", "1", "2"} ? "met" : "wrong";
+        if (rank == 0) return fabrics[0].reset();
+        try {
+          fabrics[rank]->all_gather("again");
+          second[rank] = "entered";
+        } catch (const Error& error) {
+          second[rank] += error.code() == ErrorCode::aborted ? ", refused" : error.what();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE(second == std::vector<std::string>{"met", "met, refused", "met, refused"});
+  }
+}
+
+TEST_CASE("channel: deadlines and sizes that would overflow are refused, and a growth that fails changes nothing",
+          "[fabric]") {
+  const auto fabrics = make_thread_fabric(1);
+  CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .deadline = std::chrono::nanoseconds(-1)}),
+                    Catch::Contains("a deadline of -1 ns: it may not be negative"));
+  CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .staging_bytes = INT64_MAX}),
+                    Catch::Contains("none may be negative or above"));
+  CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .flags_per_source = int64_t{1} << 59}),
+                    Catch::Contains("none may be negative or above"));
+  for (const std::string& error : on_ranks("processes", 2, [](Fabric& fabric) {
+         Channel channel(fabric, {.capacity = 8, .staging_bytes = 1024});
+         const uint64_t before = channel.staging_address();
+         std::string refusal;
+         try {
+           channel.reserve({.capacity = 16, .staging_bytes = int64_t{1} << 39});  // of one rank 1 TiB
+         } catch (const Error& thrown) {
+           refusal = thrown.what();
+         }
+         if (refusal.find("are more than this machine's") == std::string::npos)
+           throw Error(ErrorCode::wrong_result, "refused with: " + refusal);
+         if (channel.options().capacity != 8 || channel.staging_address() != before)
+           throw Error(ErrorCode::wrong_result, "the channel has changed");
+         channel.reserve({.capacity = 16, .staging_bytes = 2048});
+         if (channel.options().capacity != 16)
+           throw Error(ErrorCode::wrong_result, "the channel does not grow any more");
+         fabric.all_gather("");
+       }))
+    CHECK(error == "");
 }
 
 TEST_CASE("channel: it serves one stream", "[fabric]") {
