@@ -90,8 +90,7 @@ std::optional<std::string> ConfigSpace::refusal(const Config& config) const {
     if (reason) break;
     reason = constraint(config);
   }
-  if (!reason && parameters_.empty() && !alternatives_.empty())
-    reason = "the configuration is not in the space";
+  if (!reason && parameters_.empty() && !alternatives_.empty()) reason = "the configuration is not in the space";
   for (const ConfigSpace& space : alternatives_) {
     if (!reason) break;
     // The most specific reason is that of the alternative that has the configuration's parameters.
@@ -107,6 +106,13 @@ std::string ConfigSpace::hash() const {
   std::string all;
   for (const std::string& text : texts) (all += text) += '\n';
   return sha256_hex(all);
+}
+
+std::string form_of(const Config& config) {
+  std::string form;
+  for (const auto& [name, value] : config.values())
+    if (const auto* text = std::get_if<std::string>(&value)) form += *text + '\n';
+  return form;
 }
 
 }  // namespace seqtile::autotune

@@ -40,4 +40,7 @@ class ConfigSpace {
   std::vector<ConfigSpace> alternatives_;
 };
 
+/// Which form of its kernel a configuration is: its text parameters.
+std::string form_of(const Config& config);
+
 }  // namespace seqtile::autotune

@@ -87,6 +87,17 @@ double predicted_us(const OpDef& op, const Workload& workload, const Config& con
   return op.predict_us(workload, config, length, target);
 }
 
+namespace {
+
+/// Ranks of a fabric that share a GPU have one launch.
+int64_t ranks_in_launch(const OpDef& op, const Workload& workload) {
+  if (!op.on_rank) return 1;
+  const RankCall call = op.on_rank(workload, 0, 1);
+  return call.fabric.starts_with("virtual:") ? call.world_size : 1;
+}
+
+}  // namespace
+
 std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,
                                            const Target& target) {
   KernelBuilder builder(kernel_name(op, workload, config, target));
@@ -95,6 +106,7 @@ std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& work
     builder.schedule({{"length_sizes", ir::length_sizes_attribute(length_sizes(op.schema(workload)))}});
     for (const char* name : {"num_warps", "num_stages", "cluster"})
       if (config.values().contains(name)) builder.schedule({{name, config.get_int(name)}});
+    if (const int64_t ranks = ranks_in_launch(op, workload); ranks > 1) builder.schedule({{"ranks_in_launch", ranks}});
   }
   op.build(builder, workload, config, target);
   return builder.finish();

@@ -16,6 +16,7 @@
 #include "autotune/fields.h"
 #include "autotune/gpu_model.h"
 #include "jit/builder.h"
+#include "jit/channel.h"
 #include "jit/kernel.h"
 #include "jit/target.h"
 #include "jit/tensor.h"
@@ -97,6 +98,15 @@ struct GpuSample {
   double weight = 1;
 };
 
+/// One rank's part in a call of an operation that communicates. The channel's tensors (Channel::tensors()) are the last
+/// arguments of its schema.
+struct RankCall {
+  int world_size = 1;
+  std::string fabric;            ///< Fabric::kind()
+  ChannelOptions channel;        ///< what it needs for this call
+  std::vector<int64_t> symbols;  ///< as of OpDef::symbols, of this rank
+};
+
 struct OpDef {
   std::string name;
   int64_t version = 1;  ///< part of the source hash: bump it when the kernel's IR changes (a golden test says so)
@@ -124,6 +134,8 @@ struct OpDef {
 
   /// Run-time symbols (all but scalars included) of a representative call at `length`; absent: {length}.
   std::function<std::vector<int64_t>(const Workload&, int64_t length)> symbols;
+  /// The call of `rank` at `length`, for timing all ranks together; absent: nobody communicates.
+  std::function<RankCall(const Workload&, int rank, int64_t length)> on_rank;
   /// Fills input tensor `arg` of a problem; absent or returning false: normal random values (weights / sqrt(fan-in)).
   std::function<bool(const Problem&, size_t arg, uint64_t seed)> fill;
   /// High-precision result for some rows (dim 0) of every output: outputs[i][r * row_elements + e] for rows[r], outputs

@@ -35,6 +35,9 @@ struct MeasurePlan {
   int min_rounds = 7, max_rounds = 15;
   double limit_s = 0.4;     ///< no further round once it has passed (three are always made)
   bool stop_losers = true;  ///< the first candidate is the yardstick and is never stopped
+  /// Of an operation that communicates: all of its ranks run each candidate at once, from an aligned start, and a
+  /// round's time is that of the slowest rank. Losers run on.
+  bool on_all_ranks = false;
 };
 
 /// A small call of a candidate for the PTX machine.

@@ -20,7 +20,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1;  // a bucket, for estimates
+constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1, kRanksSeconds = 0.2;  // a bucket, for estimates
 constexpr const char* kPolicies[] = {"cold", "warm", "cold-graph", "warm-graph"};
 
 void check_options(const TuneOptions& options, const Target& target) {
@@ -37,7 +37,7 @@ void check_options(const TuneOptions& options, const Target& target) {
 bool is_done(const std::vector<Item>& items) {
   for (const Item& item : items)
     for (const BucketState& state : item.buckets)
-      if (!state.record || !state.is_resolved()) return false;
+      if (!state.record || !state.is_resolved() || awaits_ranks(item, state)) return false;
   return true;
 }
 
@@ -146,6 +146,7 @@ std::vector<TunePlanRow> plan(const Registry& registry, const std::vector<TuneRe
       row.recorded += state.record && state.is_resolved();
       if (!state.record && !predicted) row.estimated_s += kCoverageSeconds;
       if (!state.is_resolved() && !predicted) row.estimated_s += kTuneSeconds;
+      if (item.num_ranks > 0 && !state.is_raced) row.estimated_s += kRanksSeconds;
     }
     if (predicted) row.estimated_s = TuningSession::estimate_modelling(item, opened->target());
     rows.push_back(std::move(row));

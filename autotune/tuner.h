@@ -3,7 +3,8 @@
 //
 // Order of work: coverage first (the default of every bucket is compiled, verified, measured and recorded), then tuning
 // where the expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search
-// (origin merged) when the upper confidence bound of its paired regret at the bucket's probes is at most 3 %. Every
+// (origin merged) when the upper confidence bound of its paired regret at the bucket's probes is at most 3 %. The best
+// configurations of an operation that communicates are at last timed by all of its ranks together. Every
 // trial is a row in the store before the next round starts, so that a killed run goes on where it stopped.
 // docs/tuning.md has the rules.
 #pragma once
@@ -50,6 +51,7 @@ struct TuneOptions {
 struct TuneReport {
   int64_t operations = 0, buckets = 0, ranges = 0;
   int64_t tunings = 0, merges = 0, trials = 0, failed_trials = 0;
+  int64_t rank_races = 0;         ///< buckets in which all ranks timed the best configurations together
   int64_t modelled = 0;           ///< buckets that were decided without the device
   int64_t binaries = 0;           ///< distinct ones of this run's decisions that the artifact store has
   int64_t unstored_binaries = 0;  ///< that it did not take
@@ -57,7 +59,7 @@ struct TuneReport {
   double coverage_s = 0;       ///< of `seconds`, until every bucket had a record
   int64_t failed_buckets = 0;  ///< those of which no candidate works
   bool covered = false;        ///< every bucket has a record
-  bool complete = false;       ///< every bucket is tuned, merged or pinned
+  bool complete = false;  ///< every bucket is tuned, merged or pinned, and decided by all ranks where there are some
   bool interrupted = false;
 };
 

@@ -4,10 +4,13 @@
 // One round times every implementation of a case once, between two events, after the last-level cache was overwritten;
 // the medians of the rounds are printed. Inputs are random, because a GPU draws less power on zeros. The first results
 // of linear are compared with cuBLAS's before anything is timed. peers/torch_gpu.py reads the JSON and adds PyTorch.
+// Where the GPU has code of its own, the portable code of linear competes too. The host's time of a call is measured
+// beside a bare cuLaunchKernel of the same kernel. gpu_goals.h says what of all that is to be reached.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -17,9 +20,13 @@
 
 #include "autotune/engine.h"
 #include "autotune/op_def.h"
+#include "autotune/launch.h"
 #include "autotune/worker/problem.h"
+#include "bench/gpu_goals.h"
 #include "bench/peers/cublas.h"
+#include "bench/peers/cuda_launch.h"
 #include "bench/stats.h"
+#include "jit/compiler.h"
 #include "jit/error.h"
 #include "kernels/registry.h"
 
@@ -32,7 +39,7 @@ using Json = nlohmann::ordered_json;
 struct Arguments {
   std::string device = "cuda:0", filter = ".", cache, artifacts, out;
   int rounds = 15;
-  bool list = false, small = false;
+  bool list = false, list_workloads = false, small = false;
 };
 
 struct GpuCase {
@@ -125,11 +132,47 @@ class Call {
   std::vector<Tensor> tensors_;
 };
 
+/// A configuration's PTX for `target`, launched without an engine.
+class BareKernel {
+ public:
+  BareKernel(const autotune::OpDef& op, const Handle& handle, const Call& call, const Target& target)
+      : config_(op.default_config(handle.workload(), call.length(), target)),
+        binary_(compile(*autotune::build_kernel(op, handle.workload(), config_, target), target)),
+        grid_(autotune::grid_of(op.grid(handle.workload(), config_), call.symbols())) {
+    const autotune::CallLayout layout(handle.schema(), true);
+    layout.bind(call.tensors(), call.length(), call.scalars(handle), call_);
+    layout.finish(call.scalars(handle), nullptr, call_);
+  }
+  const KernelBinary& binary() const { return binary_; }
+  const Grid& grid() const { return grid_; }
+  std::span<const uint64_t> slots() const { return call_.block(); }
+
+ private:
+  autotune::Config config_;
+  KernelBinary binary_;
+  Grid grid_;
+  autotune::KernelCall call_;
+};
+
+/// The portable form's target with the facts of this GPU.
+Target portable_target(const Target& target) {
+  Target portable = gpu_target("sm_80");
+  portable.gpu = target.gpu;
+  return portable;
+}
+
+int ordinal_of(const std::string& device) {
+  const size_t colon = device.find(':');
+  return colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
+}
+
 struct Contestant {
   std::string name;
   std::function<void(Stream)> run;
   std::vector<double> us;
 };
+
+constexpr const char* kHostCase = "gpu/host_time/rms_norm_bf16_m1_n4096";
 
 class Program {
  public:
@@ -153,6 +196,16 @@ class Program {
     const autotune::Cost cost = op.cost(handle.workload(), call.symbols());
     const size_t half = static_cast<size_t>(cost.bytes_read + cost.bytes_written) / 2;
     DeviceBuffer from(device_.memory(), half), to(device_.memory(), half);
+    std::unique_ptr<BareKernel> portable;
+    std::unique_ptr<LoadedKernel> loaded;
+    if (item.operation == "linear" && device_.info().kind == "cuda" && device_.target().has_wgmma) {
+      portable = std::make_unique<BareKernel>(op, handle, call, portable_target(device_.target()));
+      loaded = device_.load(portable->binary());
+      contestants.push_back(
+          {"portable",
+           [&](Stream stream) { device_.launch(*loaded, portable->grid(), portable->slots(), stream); },
+           {}});
+    }
     if (item.operation == "linear" && cublas_) {
       contestants.push_back({"cublas",
                              [&](Stream stream) {
@@ -160,12 +213,39 @@ class Program {
                              },
                              {}});
       compare(item, contestants, output_of(handle, call));
-    } else if (cost.flops < 100 * (cost.bytes_read + cost.bytes_written)) {
+    } else if (item.operation != "linear" && cost.flops < 100 * (cost.bytes_read + cost.bytes_written)) {
       contestants.push_back(
           {"copy", [&](Stream stream) { device_.memory().copy(to.data(), from.data(), half, stream); }, {}});
     }
     time(contestants);
     return report(item, cost, contestants);
+  }
+
+  /// Host time of calls that are handed over one after the other, with room in the queue for all of them.
+  Json run_host() {
+    constexpr int kCalls = 200;
+    const autotune::OpDef& op = registry_.find("rms_norm");
+    const Handle handle = engine_->prepare(autotune::Workload{"rms_norm", DType::bf16, 1, {{"n", int64_t{4096}}}});
+    Call call(device_, op, handle, 1);
+    const BareKernel bare(op, handle, call, portable_target(device_.target()));
+    const auto launch =
+        device_.info().kind == "cuda" ? open_cuda_launch(bare.binary(), ordinal_of(arguments_.device)) : nullptr;
+    std::vector<Contestant> contestants{
+        {"seqtile", [&](Stream stream) { handle(call.tensors(), call.length(), call.scalars(handle), stream); }, {}}};
+    if (launch)
+      contestants.push_back({"launch", [&](Stream stream) { (*launch)(bare.grid(), bare.slots(), stream); }, {}});
+    for (int round = -2; round < 5 * arguments_.rounds; ++round)
+      for (Contestant& contestant : contestants) {
+        const auto start = std::chrono::steady_clock::now();
+        for (int i = 0; i < kCalls; ++i) contestant.run(stream_);
+        const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
+        device_.streams().synchronize(stream_);
+        if (round >= 0) contestant.us.push_back(us.count() / kCalls);
+      }
+    Json row{{"name", kHostCase}, {"operation", "rms_norm"}, {"length", call.length()}};
+    add_times(row, contestants);
+    if (launch) row["us_above_launch"] = median(contestants[0].us) - median(contestants[1].us);
+    return row;
   }
 
   std::string peer() const { return cublas_ ? cublas_->version() : "no cuBLAS"; }
@@ -178,7 +258,7 @@ class Program {
     throw Error(ErrorCode::internal, "an operation without an output");
   }
 
-  /// The first results of ours and the peer's. Errors: wrong_result.
+  /// The first results of ours and of the peer, which is the last. Errors: wrong_result.
   void compare(const GpuCase& item, std::vector<Contestant>& contestants, const Tensor& output) {
     std::vector<std::vector<uint16_t>> results;
     for (Contestant& contestant : contestants) {
@@ -189,12 +269,13 @@ class Program {
       results.push_back(std::move(values));
     }
     const auto real = [](uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); };
-    for (size_t i = 0; i < results[0].size(); ++i) {
-      const float ours = real(results[0][i]), theirs = real(results[1][i]);
-      if (!(std::fabs(ours - theirs) <= 0.05f + 0.02f * std::fabs(theirs)))
-        throw Error(ErrorCode::wrong_result,
-                    fmt::format("{}: element {} is {}, cuBLAS says {}", item.name, i, ours, theirs));
-    }
+    for (size_t one = 0; one + 1 < results.size(); ++one)
+      for (size_t i = 0; i < results[one].size(); ++i) {
+        const float ours = real(results[one][i]), theirs = real(results.back()[i]);
+        if (!(std::fabs(ours - theirs) <= 0.05f + 0.02f * std::fabs(theirs)))
+          throw Error(ErrorCode::wrong_result, fmt::format("{}: element {} of {} is {}, cuBLAS says {}", item.name, i,
+                                                           contestants[one].name, ours, theirs));
+      }
   }
 
   void time(std::vector<Contestant>& contestants) {
@@ -210,20 +291,30 @@ class Program {
       }
   }
 
+  static void add_times(Json& json, const std::vector<Contestant>& contestants) {
+    for (const Contestant& contestant : contestants) {
+      json["us"][contestant.name] = median(contestant.us);
+      json["p20_us"][contestant.name] = quantile(contestant.us, 0.2);
+      json["p80_us"][contestant.name] = quantile(contestant.us, 0.8);
+    }
+  }
+
   static Json report(const GpuCase& item, const autotune::Cost& cost, const std::vector<Contestant>& contestants) {
     Json json{{"name", "gpu/" + item.name}, {"operation", item.operation}, {"length", item.length}};
     for (const auto& field : item.fields.values())
       std::visit([&](const auto& value) { json["fields"][field.first] = value; }, field.second);
+    add_times(json, contestants);
     for (const Contestant& contestant : contestants) {
       const double us = median(contestant.us);
-      json["us"][contestant.name] = us;
-      json["p20_us"][contestant.name] = quantile(contestant.us, 0.2);
-      json["p80_us"][contestant.name] = quantile(contestant.us, 0.8);
       json["tflops"][contestant.name] = 1e-6 * cost.flops / us;
       json["gb_per_s"][contestant.name] = 1e-3 * (cost.bytes_read + cost.bytes_written) / us;
     }
-    if (contestants.size() > 1)
-      json["ratio_to_" + contestants[1].name] = median(contestants[1].us) / median(contestants[0].us);
+    const Json& us = json["us"];
+    for (const char* peer : {"cublas", "copy"})
+      if (us.contains(peer))
+        json[fmt::format("ratio_to_{}", peer)] = us[peer].get<double>() / us["seqtile"].get<double>();
+    if (us.contains("portable") && us.contains("cublas"))
+      json["portable_to_cublas"] = us["cublas"].get<double>() / us["portable"].get<double>();
     return json;
   }
 
@@ -236,6 +327,14 @@ class Program {
   OwnedStream stream_;
 };
 
+void print_host_row(const Json& row) {
+  std::string line = fmt::format("{:52} {:10.2f} us of the host a call", row["name"].get<std::string>(),
+                                 row["us"]["seqtile"].get<double>());
+  if (row.contains("us_above_launch"))
+    line += fmt::format("  {:.2f} us above cuLaunchKernel", row["us_above_launch"].get<double>());
+  fmt::print("{}\n", line);
+}
+
 void print_row(const Json& row) {
   std::string line = fmt::format("{:52} {:10.1f} us {:8.1f} TFLOP/s {:8.0f} GB/s", row["name"].get<std::string>(),
                                  row["us"]["seqtile"].get<double>(), row["tflops"]["seqtile"].get<double>(),
@@ -243,8 +342,18 @@ void print_row(const Json& row) {
   for (const char* peer : {"cublas", "copy"})
     if (row.contains(std::string("ratio_to_") + peer))
       line += fmt::format("  {:.2f} of {}", row[std::string("ratio_to_") + peer].get<double>(), peer);
+  if (row.contains("portable_to_cublas"))
+    line += fmt::format(", portable form {:.2f}", row["portable_to_cublas"].get<double>());
   fmt::print("{}\n", line);
   std::fflush(stdout);
+}
+
+/// The arguments of `seqtile tune` for a case.
+std::string tune_arguments(const GpuCase& item) {
+  std::string line = item.operation;
+  for (const auto& [name, value] : item.fields.values())
+    std::visit([&, &field = name](const auto& one) { line += fmt::format(" --set {}={}", field, one); }, value);
+  return line + fmt::format(" --dtype bf16 --length {}", item.length);
 }
 
 int run(const Arguments& arguments) {
@@ -252,8 +361,14 @@ int run(const Arguments& arguments) {
   std::vector<GpuCase> cases;
   for (GpuCase& item : all_cases(arguments.small))
     if (std::regex_search("gpu/" + item.name, filter)) cases.push_back(std::move(item));
+  const bool with_host = std::regex_search(kHostCase, filter);
+  if (arguments.list_workloads) {
+    for (const GpuCase& item : cases) fmt::print("{}\n", tune_arguments(item));
+    return 0;
+  }
   if (arguments.list) {
     for (const GpuCase& item : cases) fmt::print("gpu/{}\n", item.name);
+    if (with_host) fmt::print("{}\n", kHostCase);
     return 0;
   }
   Program program(arguments);
@@ -264,11 +379,18 @@ int run(const Arguments& arguments) {
     rows.push_back(program.run(item));
     print_row(rows.back());
   }
+  if (with_host) {
+    rows.push_back(program.run_host());
+    print_host_row(rows.back());
+  }
+  const Json goals = decide_goals(rows);
+  print_goals(goals);
   if (arguments.out.empty()) return 0;
   std::ofstream file(arguments.out);
   file << Json{{"device", program.device().name},
                {"peer", program.peer()},
                {"rounds", arguments.rounds},
+               {"goals", goals},
                {"benchmarks", rows}}
               .dump(1)
        << "\n";
@@ -289,6 +411,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", arguments.rounds, "Rounds (default 15)")->check(CLI::PositiveNumber);
   app.add_option("--out", arguments.out, "Write all numbers as JSON");
   app.add_flag("--list", arguments.list, "Print the names and measure nothing");
+  app.add_flag("--list-workloads", arguments.list_workloads, "Print for each case what `seqtile tune` takes for it");
   app.add_flag("--small", arguments.small, "Shapes that a simulated GPU can do");
   CLI11_PARSE(app, argc, argv);
   try {

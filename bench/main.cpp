@@ -28,6 +28,7 @@ constexpr Suite kSuites[] = {{"linear", add_linear_cases},
                              {"host", add_host_cases},
                              {"simulate", add_simulate_cases},
                              {"seqpar", add_seqpar_cases},
+                             {"seqpar_backward", add_seqpar_backward_cases},
                              {"collectives", add_collective_cases},
                              {"fabric", add_fabric_cases},
                              {"regret", add_regret_cases}};

@@ -11,18 +11,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 
-#include "bench/environment.h"
-#include "bench/operands.h"
-#include "bench/rank_race.h"
-#include "bench/stats.h"
+#include "bench/fused_race.h"
 #include "bench/suites.h"
-#include "jit/error.h"
 #include "kernels/linear.h"
-#include "kernels/seqpar/fused_handle.h"
+#include "kernels/seqpar/fused_linear.h"
 
 namespace seqtile::bench {
 namespace {
@@ -62,37 +56,6 @@ autotune::Workload fused_workload(const Shape& shape, DType transport) {
   return workload;
 }
 
-Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
-  Tensor tensor = operand.tensor();
-  tensor.data = static_cast<std::byte*>(tensor.data) + first * tensor.strides[0] * dtype_bytes(tensor.dtype);
-  tensor.sizes[0] = count;
-  return tensor;
-}
-
-/// A fused operation of one rank, with peers to wait for and without.
-class Fused {
- public:
-  Fused(const Environment& environment, Fabric& fabric, const autotune::Workload& workload, int64_t capacity)
-      : handle_(environment.prepare(workload)) {
-    waiting_ = std::make_unique<Channel>(fabric, kernels::seqpar::channel_options({workload}, capacity));
-    ChannelOptions preset = waiting_->options();
-    preset.awaits_peers = false;
-    preset_ = std::make_unique<Channel>(fabric, preset);
-  }
-  void run(bool waits, const Tensor& x, const Tensor& w, const Tensor& y, int64_t length) {
-    const auto own = (waits ? waiting_ : preset_)->tensors();
-    const Tensor tensors[] = {x, w, y, own[0], own[1], own[2]};
-    handle_.handle(tensors, length, std::array<int64_t, 1>{});
-  }
-  void check() const {
-    if (const auto record = waiting_->abort_record()) throw Error(ErrorCode::aborted, record->text());
-  }
-
- private:
-  TunedHandle handle_;
-  std::unique_ptr<Channel> waiting_, preset_;
-};
-
 class ProductRacer : public Racer {
  public:
   ProductRacer(const Environment& environment, const Shape& shape, const Meeting& meeting)
@@ -129,15 +92,7 @@ class ProductRacer : public Racer {
 
   void poison() override { fused_y_.fill_nan(); }
 
-  double difference() const override {
-    double worst = 0;
-    const Operand& plain = shape_.gathers() ? whole_ : plain_y_;
-    for (int64_t i = 0; i < fused_y_.tensor().num_elements(); i += 7) {
-      const double error = std::abs(fused_y_.value(i) - plain.value(i)) / (1 + std::abs(plain.value(i)));
-      worst = std::isnan(error) ? 1e9 : std::max(worst, error);
-    }
-    return worst;
-  }
+  double difference() const override { return largest_error(fused_y_, shape_.gathers() ? whole_ : plain_y_); }
 
   void check() const override {
     fused_.check();
@@ -145,9 +100,9 @@ class ProductRacer : public Racer {
   }
 
  private:
-  void run_fused(Fused& fused, bool waits) {
+  void run_fused(FusedContestant& fused, bool waits) {
     const Tensor x = shape_.gathers() ? rows_of(x_, shape_.first_row(rank_), shape_.own_rows(rank_)) : x_.tensor();
-    fused.run(waits, x, w_.tensor(), fused_y_.tensor(), shape_.m);
+    fused.run(waits, {x, w_.tensor(), fused_y_.tensor()}, shape_.m);
   }
 
   void run_plain(const Tensor& x) {
@@ -157,16 +112,10 @@ class ProductRacer : public Racer {
 
   ProductRacer& racer(size_t rank) { return static_cast<ProductRacer&>(*meeting_.racers[rank]); }
 
-  /// This rank's rows of `from` to all ranks' operands.
   void give(const Operand& from, Operand ProductRacer::*to) {
-    const int64_t first = shape_.first_row(rank_);
-    const Tensor own = rows_of(from, first, shape_.own_rows(rank_));
-    for (size_t peer = 0; peer < kRaceRanks; ++peer) {
-      void* there = rows_of(racer(peer).*to, first, own.sizes[0]).data;
-      if (there != own.data)
-        std::memcpy(there, own.data, static_cast<size_t>(own.num_elements() * dtype_bytes(own.dtype)));
-    }
-    meeting_.barrier.arrive_and_wait();
+    const int64_t first = shape_.first_row(rank_), count = shape_.own_rows(rank_);
+    give_rows(meeting_, rows_of(from, first, count),
+              [&](size_t rank) { return rows_of(racer(rank).*to, first, count).data; });
   }
 
   void gather() { give(x_, &ProductRacer::gathered_); }
@@ -186,7 +135,7 @@ class ProductRacer : public Racer {
   const int rank_;
   Operand x_, w_, gathered_, whole_, fused_y_, plain_y_;
   TunedHandle plain_;
-  Fused fused_, fused_f32_;
+  FusedContestant fused_, fused_f32_;
 };
 
 std::vector<Result> run_case(Environment& environment, const Shape& shape, const std::vector<std::string>& selected,
@@ -201,34 +150,33 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
   race.dtype = shape.dtype, race.m = shape.m, race.n = shape.n, race.k = shape.k;
   const bool has_gloo = std::ranges::find(selected, "gloo") != selected.end();
   std::vector<Result> results = race_ranks(race, selected, options.rounds, has_gloo ? &environment.gloo() : nullptr);
-  const auto fused = std::ranges::find(results, "fused", &Result::implementation);
-  if (fused == results.end()) return results;
-  const auto compare = [&](const char* counter, const char* method, bool is_inverse) {
-    const auto other = std::ranges::find(results, method, &Result::implementation);
-    if (other != results.end())
-      fused->counters[counter] = is_inverse ? median_ratio(*other, *fused) : median_ratio(*fused, *other);
-  };
-  compare("fused_over_gemm", "compute_lower_bound", false);
-  compare("unfused_over_fused", "unfused", true);
-  compare("gloo_over_fused", "gloo", true);
-  compare("f32_over_fused", "fused_f32", true);
-  const auto nowait = std::ranges::find(results, "fused_nowait", &Result::implementation);
-  const auto gemm = std::ranges::find(results, "compute_lower_bound", &Result::implementation);
-  if (nowait != results.end() && gemm != results.end())
-    fused->counters["nowait_over_gemm"] = median_ratio(*nowait, *gemm);
+  compare_methods(results);
   return results;
 }
 
 }  // namespace
 
 void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
+  /// wide and hidden: columns of what is gathered to, or summed from, and of the activations between the layers.
   struct Layer {
-    int64_t n, k;
+    int64_t wide, hidden;
     std::vector<int64_t> lengths;
+    const char* scenario = "";
+    bool gathers = true, sums = true;
   };
-  // llama_07B's and llama_70B's projections, and a shape that is bound by communication.
-  const Layer layers[] = {
-      {4096, 4096, {256, 512, 1024, 2048, 4096}}, {14336, 4096, {256, 1024, 4096}}, {1024, 1024, {8192}}};
+  // Plain projections, a shape that is bound by communication, and two models' layers: q, k and v, or gate and up, are
+  // one weight, and what gathers is wider than what sums.
+  const Layer layers[] = {{4096, 4096, {256, 512, 1024, 2048, 4096}},
+                          {14336, 4096, {256, 1024, 4096}},
+                          {1024, 1024, {8192}},
+                          {3 * 4096, 4096, {256, 1024}, "llama_7b_mha_", true, false},
+                          {4096, 4096, {256, 1024}, "llama_7b_mha_", false, true},
+                          {2 * 11008, 4096, {256, 1024}, "llama_7b_ffn_", true, false},
+                          {11008, 4096, {256, 1024}, "llama_7b_ffn_", false, true},
+                          {3 * 8192, 8192, {256}, "llama_70b_mha_", true, false},
+                          {8192, 8192, {256}, "llama_70b_mha_", false, true},
+                          {2 * 28672, 8192, {256}, "llama_70b_ffn_", true, false},
+                          {28672, 8192, {256}, "llama_70b_ffn_", false, true}};
   std::vector<std::string> methods = {"fused", "fused_nowait", "unfused", "compute_lower_bound", "comms_lower_bound"};
   if (environment.has_torch()) methods.push_back("gloo");
   for (const Kind kind : {Kind::gather, Kind::scatter, Kind::all_reduce})
@@ -236,11 +184,13 @@ void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
       for (const Layer& layer : layers)
         for (const int64_t m : layer.lengths) {
           const bool gathers = kind == Kind::gather;
-          const Shape shape{kind, dtype, m, gathers ? layer.n : layer.k, gathers ? layer.k : layer.n};
+          if (!(gathers ? layer.gathers : layer.sums)) continue;
+          if (*layer.scenario && dtype != DType::bf16) continue;
+          const Shape shape{kind, dtype, m, gathers ? layer.wide : layer.hidden, gathers ? layer.hidden : layer.wide};
           Case item;
           item.operation = kOperations[static_cast<int>(kind)];
           item.dtype = dtype_name(dtype);
-          item.shape = fmt::format("m{}_n{}_k{}_p{}", m, shape.n, shape.k, kRaceRanks);
+          item.shape = fmt::format("m{}_n{}_k{}_{}p{}", m, shape.n, shape.k, layer.scenario, kRaceRanks);
           item.group = m >= 1024 ? "m1024.." : "m256..512";
           const double rows = static_cast<double>(m), columns = static_cast<double>(shape.n * shape.k) / kRaceRanks;
           item.work = {2 * rows * columns, columns * static_cast<double>(dtype_bytes(dtype)), 0, dtype};

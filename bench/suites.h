@@ -16,8 +16,9 @@ void add_row_cases(std::vector<Case>& cases, Environment& environment);
 void add_host_cases(std::vector<Case>& cases, Environment& environment);
 /// Launches on the PTX machine, with and without its checks.
 void add_simulate_cases(std::vector<Case>& cases, Environment& environment);
-/// Products that communicate inside their launch; collectives.
+/// Products that communicate inside their launch, forward and backward; collectives.
 void add_seqpar_cases(std::vector<Case>& cases, Environment& environment);
+void add_seqpar_backward_cases(std::vector<Case>& cases, Environment& environment);
 void add_collective_cases(std::vector<Case>& cases, Environment& environment);
 /// A call of no rows: on one rank, and as a barrier of eight.
 void add_fabric_cases(std::vector<Case>& cases, Environment& environment);

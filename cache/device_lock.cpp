@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cache/files.h"
+#include "jit/base/descriptor.h"
 #include "jit/base/hash.h"
 #include "jit/error.h"
 

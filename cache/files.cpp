@@ -3,6 +3,7 @@
 #include "cache/files.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 

@@ -1,26 +1,9 @@
-// cache/files.h -- file descriptors with a lifetime, and the folders that lead to a file.
+// cache/files.h -- names of files, and the folders that lead to them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <unistd.h>
-
 #include <string>
 
 namespace seqtile::cache {
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
 
 /// "." for a plain name.
 std::string parent_folder(const std::string& path);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cache/files.h"
+#include "jit/base/descriptor.h"
 
 namespace seqtile::cache {
 namespace {

@@ -87,7 +87,9 @@ SELECT e.device_name AS device, w.operation, w.workload, r.lo||'..'||r.hi AS len
   CASE WHEN r.median_us > 0 AND r.default_us > 0 THEN round(r.default_us / r.median_us, 2) END AS speedup,
   r.config, r.lo, r.hi, round(r.p20_us, 2) AS p20_us, round(r.p80_us, 2) AS p80_us, r.samples,
   r.max_rel_err, r.noisy, r.sliced, r.measured_length,
-  datetime(r.created_us / 1000000, 'unixepoch') AS created_utc, r.env_id, r.workload_id
+  datetime(r.created_us / 1000000, 'unixepoch') AS created_utc, r.env_id, r.workload_id,
+  (SELECT t.detail FROM trial t WHERE t.env_id = r.env_id AND t.workload_id = r.workload_id AND
+    t.bucket_version = r.bucket_version AND t.lo = r.lo AND t.hi = r.hi AND t.config = r.config) AS detail
 FROM record r JOIN env e USING(env_id) JOIN workload w USING(workload_id)
 ORDER BY r.env_id, w.operation, r.workload_id, r.lo)",
     R"(CREATE VIEW v_coverage AS

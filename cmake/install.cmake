@@ -30,20 +30,22 @@ install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADI
 
 # Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
 set(seqtile_public_headers
-  jit/artifact_store.h jit/builder.h jit/channel.h jit/compiler.h jit/counted_launch.h jit/device.h
+  jit/artifact_store.h jit/builder.h jit/channel.h jit/compiler.h jit/counted_launch.h jit/cuda_fabric.h jit/device.h
   jit/device_profile.h jit/dtype.h jit/error.h jit/executor.h jit/fabric.h jit/gpu_facts.h jit/kernel.h jit/target.h
   jit/tensor.h jit/timeline.h jit/base/channel_block.h jit/base/timeline_block.h jit/fabric/protocol.h
   jit/ir/function.h jit/ir/ops.def jit/ir/types.h
   cache/artifact_db.h cache/check_report.h cache/tuning_store.h
-  autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h autotune/launch.h
-  autotune/op_def.h autotune/runner.h autotune/tuner.h
+  autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
+  autotune/graph_set.h autotune/launch.h autotune/op_def.h autotune/runner.h autotune/tuner.h
   kernels/activation.h kernels/attention_backward.h kernels/attention_forward.h kernels/call.h kernels/embedding.h
   kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h kernels/model.h kernels/model_ranks.h
   kernels/registry.h kernels/rms_norm.h kernels/rms_norm_backward.h kernels/rope.h kernels/row_kernel.h
   kernels/silu_and_mul.h kernels/silu_and_mul_backward.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h
   kernels/workload_reader.h kernels/seqpar/alltoall_linear.h kernels/seqpar/collectives.h
-  kernels/seqpar/context_attention.h kernels/seqpar/exchange.h kernels/seqpar/fused_handle.h
-  kernels/seqpar/fused_linear.h kernels/seqpar/matmul_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h)
+  kernels/seqpar/context_attention.h kernels/seqpar/context_attention_backward.h kernels/seqpar/exchange.h
+  kernels/seqpar/fused_handle.h
+  kernels/seqpar/fused_linear.h kernels/seqpar/linear_alltoall.h kernels/seqpar/matmul_backward.h
+  kernels/seqpar/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h)
 foreach(header IN LISTS seqtile_public_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})

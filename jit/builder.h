@@ -80,8 +80,11 @@ class KernelBuilder {
   /// Views made from here on promise that their base and rows are aligned to up to `bytes`: as far as their static row
   /// size allows. GPUs need it for wide accesses; whoever launches the kernel checks it.
   void align_rows(int bytes) { row_alignment_ = bytes; }
+  /// Whether align_rows() has been called: a kernel for GPUs.
+  bool is_for_gpu() const { return row_alignment_ > 1; }
   /// Facts about how a program is run, for example {num_warps}. {in_order}: programs start in the order of the grid,
-  /// and all that have started go on, so that one may await what an earlier one has signalled.
+  /// and all that have started go on, so that one may await what an earlier one has signalled. {ranks_in_launch}: on a
+  /// GPU as many ranks share a launch.
   void schedule(ir::Attributes attributes);
 
   // parameters, in the order of the operation's argument schema
@@ -149,7 +152,8 @@ class KernelBuilder {
   std::pair<Var, Var> argreduce(Var tile, int axis, std::string kind);
   Var scan(Var tile, int axis, std::string kind);
 
-  /// c + a b, accumulated in f32. a [m, k], b [k, n] of one dtype, c [m, n] f32.
+  /// c + a b, accumulated in f32. a [m, k], b [k, n] of one dtype, c [m, n] f32. Precision "tf32": on GPUs operands of
+  /// f32 are rounded to ten bits of mantissa.
   Var dot(Var a, Var b, Var c, std::string precision = "native");
 
   // memory

@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "jit/fabric.h"
 #include "jit/tensor.h"
@@ -23,6 +25,8 @@ struct ChannelOptions {
   std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< of a wait for a peer
   bool awaits_peers = true;  ///< false: what peers send is taken for there, for benchmarks of what waiting costs
   uint64_t first_epoch = 0;  ///< for tests of the wrap-around
+  /// What else all ranks must want alike, by name, compared first: the static arguments of its operations.
+  std::vector<std::pair<std::string, std::string>> agreed = {};
 };
 
 /// Why the launches of a channel give NaN.
@@ -33,11 +37,18 @@ struct AbortRecord {
   std::string text() const;
 };
 
+namespace fabric {
+class Outbox;
+}
+
 class Channel {
  public:
   /// Collective. Errors, on all ranks alike: invalid_argument (options that are negative or too large, or others than
   /// rank 0 has), out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  ~Channel();
 
   /// The last arguments of an operation that communicates: this rank's staging i8, its flags i64, and the control
   /// block, [channel::num_words] i64.
@@ -68,6 +79,8 @@ class Channel {
   /// Nothing where all is well. Where another rank gave up first, its record is the more telling one; the own operation
   /// is 0 where no program here has waited in vain.
   std::optional<AbortRecord> abort_record();
+  /// Errors where this rank or a peer has given up, with the record: timeout, internal, or aborted where a peer did.
+  void check();
 
  private:
   std::array<int64_t, channel::num_words> read_block();
@@ -81,6 +94,7 @@ class Channel {
   bool is_captured_ = false;
   DeviceBuffer block_;
   std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;
+  std::unique_ptr<fabric::Outbox> outbox_;  ///< where some ranks are on other nodes; goes before the memory
 };
 
 }  // namespace seqtile

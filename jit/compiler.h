@@ -36,7 +36,8 @@ Target assembled(Target target, std::string_view arch = {});
 /// and architecture.
 bool is_made_for(const KernelBinary& binary, const Target& target);
 
-/// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen 7".
+/// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen
+/// 10".
 std::string_view toolchain_version();
 /// The same with the ptxas that makes the cubins of `target`, where it does: what the bytes of a binary depend on.
 std::string toolchain_version(const Target& target);

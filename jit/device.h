@@ -113,6 +113,9 @@ class Device {
   /// thrown here or by a later synchronize(). No allocation, no lock before the hand-off. Only CPUs take a range.
   virtual void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream = {},
                       GridRange range = {}) = 0;
+  /// One launch of a kernel that ranks share (GpuLaunch::ranks_in_launch), for all of them; launch() is for the first
+  /// one alone. Errors: as launch(), unsupported where no kernel is one of that kind.
+  virtual void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream);
 };
 
 /// Memory of a device, freed with the object; the device outlives it.

@@ -17,7 +17,7 @@ enum class ErrorCode {
   compile_failed,    ///< tile IR that does not verify, or machine code that cannot be made
   out_of_resources,  ///< memory, disk or registers
   driver,            ///< a device driver refused
-  io,                ///< a file could not be read or written
+  io,                ///< a file could not be read or written, or a program did not end as it should
   timeout,           ///< a deadline passed
   aborted,           ///< interrupted by the user or by a peer
   wrong_result,      ///< a verification failed

@@ -51,8 +51,9 @@ std::vector<std::pair<std::string, std::string>> key_facts(const GpuFacts& facts
 std::string gpu_target_name(const GpuFacts& facts) {
   if (facts.compute_capability < 80)
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} has compute capability {}.{}; kernels need at least 8.0", facts.name,
-                            facts.compute_capability / 10, facts.compute_capability % 10));
+                fmt::format("{} has compute capability {}.{}; kernels need at least 8.0; take a newer GPU, the CPU, or "
+                            "a simulated GPU (sim:sm_80)",
+                            facts.name, facts.compute_capability / 10, facts.compute_capability % 10));
   return facts.compute_capability == 90 ? "sm_90a" : "sm_80";
 }
 

@@ -45,6 +45,7 @@ std::string to_text(const GpuLaunch& launch) {
               {"cluster", launch.cluster},
               {"is_persistent", launch.is_persistent},
               {"is_in_order", launch.is_in_order},
+              {"ranks_in_launch", launch.ranks_in_launch},
               {"is_cooperative", launch.is_cooperative},
               {"tensor_maps", maps},
               {"loop", launch.loop}}
@@ -61,6 +62,7 @@ std::optional<GpuLaunch> parse_gpu_launch(std::string_view text) {
     object.at("cluster").get_to(launch.cluster);
     object.at("is_persistent").get_to(launch.is_persistent);
     launch.is_in_order = object.value("is_in_order", false);
+    launch.ranks_in_launch = object.value("ranks_in_launch", 1u);
     object.at("is_cooperative").get_to(launch.is_cooperative);
     for (const json& each : object.at("tensor_maps")) {
       const auto dtype = parse_dtype(each.at("dtype").get<std::string>());
@@ -98,9 +100,42 @@ GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_
   if (all > INT32_MAX)
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} programs, {} takes at most {} in turn",
                                                          binary.symbol, all, device, INT32_MAX));
-  const uint64_t whole = std::max<uint64_t>(resident / cluster[0] * cluster[0], cluster[0]);
-  launched.blocks = {static_cast<uint32_t>(std::min(whole, all)), 1, 1};
+  const uint64_t ranks = binary.gpu.ranks_in_launch;
+  if (resident < ranks && ranks > 1)
+    throw Error(
+        ErrorCode::out_of_resources,
+        fmt::format("kernel {}: {} ranks wait for each other in one launch, {} runs {} blocks at once; use fewer "
+                    "ranks or smaller blocks",
+                    binary.symbol, ranks, device, resident));
+  const uint64_t whole = std::max<uint64_t>(resident / ranks / cluster[0] * cluster[0], cluster[0]);
+  launched.blocks = {static_cast<uint32_t>(std::min(whole, all) * ranks), 1, 1};
   return launched;
+}
+
+void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots) {
+  if (slots.size() != binary.num_slots)
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
+                                                         binary.symbol, slots.size(), binary.num_slots));
+}
+
+RankLaunch rank_launch(const KernelBinary& binary, std::span<const RankArguments> ranks, int64_t resident_blocks,
+                       std::string_view device) {
+  if (ranks.size() > binary.gpu.ranks_in_launch)
+    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: a launch of {} ranks, it is compiled for {}",
+                                                         binary.symbol, ranks.size(), binary.gpu.ranks_in_launch));
+  RankLaunch launch;
+  const size_t row = binary.num_slots + launch.grid.programs.size();
+  launch.table.resize(row * binary.gpu.ranks_in_launch);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].slots.empty()) continue;
+    check_slots(binary, ranks[rank].slots);
+    const GpuGrid own = gpu_grid(binary, ranks[rank].grid, resident_blocks, device);
+    const auto programs = std::copy(ranks[rank].slots.begin(), ranks[rank].slots.end(),
+                                    launch.table.begin() + static_cast<std::ptrdiff_t>(rank * row));
+    std::copy(own.programs.begin(), own.programs.end(), programs);
+    if (!own.is_empty() && own.blocks[0] > launch.grid.blocks[0]) launch.grid = own;
+  }
+  return launch;
 }
 
 }  // namespace seqtile

@@ -43,7 +43,7 @@ struct TensorMapFacts {
 TensorMapFacts facts_of(const TensorMapSpec& map, std::span<const uint64_t> slots);
 
 /// How a GPU launches a kernel. Parameters: the argument block's slots, of a persistent kernel the grid's three sides,
-/// then the tensor maps.
+/// then the tensor maps. Where ranks share a launch, a table of slots and sides with a row for each of them.
 struct GpuLaunch {
   uint32_t threads = 0;                         ///< of a block
   uint32_t shared_bytes = 0;                    ///< dynamic shared memory of a block
@@ -51,8 +51,9 @@ struct GpuLaunch {
   bool is_persistent = false;   ///< blocks that fit the GPU at once take the programs in turn, first along axis 0
   bool is_cooperative = false;  ///< blocks wait for each other: all of them must run at once
   std::vector<TensorMapSpec> tensor_maps;
-  std::string loop;  ///< form of the loop of products: "wgmma", or "portable: " and why; empty: there is none
+  std::string loop;          ///< form of the loop of products: "wgmma", or "portable: " and why; empty: there is none
   bool is_in_order = false;  ///< persistent programs wait for earlier ones alone: any number of blocks is enough
+  uint32_t ranks_in_launch = 1;  ///< that run side by side, each in as many neighbouring blocks as any other
   bool operator==(const GpuLaunch&) const = default;
 };
 
@@ -83,9 +84,27 @@ struct GpuGrid {
   std::array<uint64_t, 3> programs{};  ///< up to whole clusters; parameters of a persistent kernel
   bool is_empty() const { return blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0; }
 };
-/// `resident_blocks`: how many blocks run at once on `device`.
+/// `resident_blocks`: how many blocks run at once on `device`. Where ranks share the launch the blocks are those of all
+/// ranks, the programs those of one.
 /// Errors: invalid_argument for a grid that GPUs do not take, out_of_resources for blocks that wait for each other and
 /// do not run at once.
 GpuGrid gpu_grid(const KernelBinary& binary, const Grid& grid, int64_t resident_blocks, std::string_view device);
+
+/// What one of the ranks that share a launch calls the kernel with; without slots it does nothing.
+struct RankArguments {
+  Grid grid{};
+  std::span<const uint64_t> slots;
+};
+/// One launch for the ranks that share it.
+struct RankLaunch {
+  GpuGrid grid;                 ///< with blocks for the longest of them
+  std::vector<uint64_t> table;  ///< the parameters
+};
+/// `ranks`: by rank; those behind the last one do nothing. Errors: as gpu_grid(), invalid_argument for too many ranks
+/// or another number of slots.
+RankLaunch rank_launch(const KernelBinary& binary, std::span<const RankArguments> ranks, int64_t resident_blocks,
+                       std::string_view device);
+/// Errors: invalid_argument where a call does not have the kernel's slots.
+void check_slots(const KernelBinary& binary, std::span<const uint64_t> slots);
 
 }  // namespace seqtile

@@ -3,6 +3,7 @@
 #include "jit/simulation.h"
 
 #include "jit/error.h"
+#include "jit/fabric/virtual_device.h"
 #include "jit/sim/sim_device.h"
 
 #include <fmt/format.h>
@@ -14,11 +15,14 @@ constexpr const char* kClasses[] = {"integer",  "floating", "move",  "control", 
                                     "exchange", "barrier",  "async", "matrix",  "tensor"};
 static_assert(std::size(kClasses) == sim::kNumInstructionClasses);
 
-sim::SimDevice* simulator(Device& device) { return dynamic_cast<sim::SimDevice*>(&device); }
+sim::SimDevice* simulator(Device& device) { return dynamic_cast<sim::SimDevice*>(&fabric::hardware_of(device)); }
+const sim::SimDevice* simulator(const Device& device) {
+  return dynamic_cast<const sim::SimDevice*>(&fabric::hardware_of(device));
+}
 
 }  // namespace
 
-bool is_simulated(const Device& device) { return dynamic_cast<const sim::SimDevice*>(&device) != nullptr; }
+bool is_simulated(const Device& device) { return simulator(device) != nullptr; }
 
 void name_memory(Device& device, const void* pointer, const std::string& name) {
   if (auto* simulated = simulator(device)) simulated->name_memory(pointer, name);
@@ -40,14 +44,14 @@ void set_simulation(Device& device, const SimulationOptions& options) {
 }
 
 SimulationProgress simulation_progress(const Device& device) {
-  const auto* simulated = dynamic_cast<const sim::SimDevice*>(&device);
+  const auto* simulated = simulator(device);
   if (!simulated) return {};
   const sim::LaunchProgress& now = simulated->progress();
   return {now.is_running, now.ctas, now.ctas_done, now.warp_instructions};
 }
 
 SimulatedLaunch last_launch(const Device& device) {
-  const auto* simulated = dynamic_cast<const sim::SimDevice*>(&device);
+  const auto* simulated = simulator(device);
   if (!simulated)
     throw Error(ErrorCode::unsupported, fmt::format("device {} is not simulated; use sim:sm_80", device.info().name));
   const sim::LaunchResult& result = simulated->last_launch();

@@ -30,6 +30,9 @@ Shape::Shape(const Workload& w)
       causal(w.fields.get_int("causal") != 0),
       scale(w.fields.get_double("scale", 0)) {}
 
+// Of three more keys, so that among few keys no weight is far above 1.
+double usual_lse(double num_keys) { return std::log(num_keys + 3) + 0.5; }
+
 namespace {
 
 Workload normalize(const Workload& given) {
@@ -91,10 +94,6 @@ autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
           ((3 * queries * heads + 2 * keys * kv_heads) * dim * bytes + 4 * queries * heads) * batch,
           (queries * heads + 2 * keys * kv_heads) * dim * bytes * batch};
 }
-
-/// What log_sum_exp is for normal scores of deviation 1 of so many keys, so that weights add up to about 1; of three
-/// more, so that among few keys none is far above 1.
-double usual_lse(double num_keys) { return std::log(num_keys + 3) + 0.5; }
 
 void fill_lse(const Problem& p) {
   const Shape s(*p.workload);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 #include "kernels/attention_backward_shape.h"
 
@@ -20,8 +21,6 @@ using autotune::Workload;
 namespace {
 
 constexpr double kProducts = 7;
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// f32 values of a program of keys: two sums, keys and values, scores, weights, and four tiles of the other side.
 int64_t tile_values(const Shape& s, int64_t block, int64_t block_n) {
@@ -40,19 +39,31 @@ std::vector<Config> cpu_configs(const Shape& s, int64_t length, const Target& ta
   return configs;
 }
 
+struct GpuNeed {
+  int64_t values, shared_bytes;  ///< values in registers, of all threads
+};
+
 /// Registers of a GPU's threads hold the sums and the scores; of f32 operands two halves are under way as well.
-bool fits_gpu(const Workload& w, const Shape& s, int64_t block, int64_t block_n, int64_t num_warps, int64_t num_stages,
-              const Target& target) {
+GpuNeed gpu_need(const Workload& w, const Shape& s, int64_t block, int64_t block_n, int64_t num_warps,
+                 int64_t num_stages) {
   constexpr int64_t kReserved = 2048;
-  const int64_t bytes = dtype_bytes(w.dtype), threads = 32 * num_warps;
-  const int64_t most_values = w.dtype == DType::f32 ? 96 : 128;
   const int64_t sums = 2 * block * s.head_dim + 3 * block * block_n;
   const int64_t operands = w.dtype == DType::f32 ? block * s.head_dim : 0;
   // Warps that do not find 16 rows each share the columns of the scores, eight or more each: those of a tile's rows.
   const int64_t columns = 8 * num_warps / std::min(num_warps, block / 16), covered = cdiv(block_n, columns) * columns;
   const int64_t streams = 2 * num_stages * (block_n + covered) * s.head_dim;
   const int64_t shared = streams + 2 * block * (s.head_dim + std::max(covered, s.head_dim));
-  return sums + operands <= most_values * threads && shared * bytes + kReserved <= target.shared_bytes;
+  return {sums + operands, shared * dtype_bytes(w.dtype) + kReserved};
+}
+
+int64_t most_values(const Workload& w, int64_t num_warps) {
+  return (w.dtype == DType::f32 ? 96 : 128) * 32 * num_warps;
+}
+
+bool fits_gpu(const Workload& w, const Shape& s, int64_t block, int64_t block_n, int64_t num_warps, int64_t num_stages,
+              const Target& target) {
+  const GpuNeed need = gpu_need(w, s, block, block_n, num_warps, num_stages);
+  return need.values <= most_values(w, num_warps) && need.shared_bytes <= target.shared_bytes;
 }
 
 std::vector<Config> gpu_configs(const Workload& w, const Shape& s, int64_t length, const Target& target) {
@@ -67,6 +78,17 @@ std::vector<Config> gpu_configs(const Workload& w, const Shape& s, int64_t lengt
               {{"block", block}, {"block_n", block_n}, {"num_warps", num_warps}, {"num_stages", num_stages}});
         }
   return configs;
+}
+
+[[noreturn]] void refuse(const Workload& w, const Target& target) {
+  const Shape s(w);
+  const GpuNeed need = gpu_need(w, s, 16, 16, 4, 2);
+  throw Error(ErrorCode::unsupported,
+              fmt::format("attention_backward: no tile of head_dim {} in {} fits the registers and the {} bytes of "
+                          "shared memory of a block on {}: the smallest, of 16 queries and 16 keys, needs {} bytes and "
+                          "{} values in the registers of 4 warps, which hold {}; take a 16-bit dtype or the CPU",
+                          s.head_dim, dtype_name(w.dtype), target.shared_bytes, target.name, need.shared_bytes,
+                          need.values, most_values(w, 4)));
 }
 
 std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& target) {
@@ -92,11 +114,7 @@ ConfigSpace config_space(const Workload& w, int64_t length, const Target& target
 
 Config default_config(const Workload& w, int64_t length, const Target& target) {
   const std::vector<Config> configs = configs_of(w, length, target);
-  if (configs.empty())
-    throw Error(ErrorCode::unsupported,
-                fmt::format("attention_backward: no tile of head_dim {} in {} fits the registers and the {} bytes of "
-                            "shared memory of a block on {}; take a 16-bit dtype or the CPU",
-                            Shape(w).head_dim, dtype_name(w.dtype), target.shared_bytes, target.name));
+  if (configs.empty()) refuse(w, target);
   const auto us = [&](const Config& c) {
     return target.is_gpu() ? autotune::predict_us(gpu_work(w, c, length, target), target.gpu)
                            : predict_us(w, c, length, target);

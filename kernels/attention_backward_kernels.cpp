@@ -16,6 +16,50 @@ using autotune::Workload;
 
 namespace {
 
+/// Products of two tiles whose rows lie along the head, [rows of a, rows of b].
+Var row_products(KernelBuilder& b, Var a, Var other) {
+  return b.dot(a, b.trans(other), b.full({a.type().shape[0], other.type().shape[0]}, 0.0));
+}
+
+}  // namespace
+
+Var load_lse(KernelBuilder& b, Var all, Var row, int64_t rows) {
+  return b.load(all, {row}, {rows}) * std::numbers::log2e;
+}
+
+Var load_delta(KernelBuilder& b, Var out, Var row, Var dout) {
+  const auto size = dout.type().dims();
+  return b.sum(to_f32(b, dout) * to_f32(b, b.load(out, {row, 0}, {size[0], size[1]})), 1);
+}
+
+std::vector<Var> add_queries(KernelBuilder& b, const Shape& s, DType dtype, Var keys, Var values, Var q, Var dout,
+                             Var row, int64_t block_n, const QueryFacts& facts, const std::function<Var()>& visible,
+                             const std::vector<Var>& before) {
+  const int64_t block = keys.type().shape[0];
+  const auto load = [&](Var rows) { return b.load(rows, {row, 0}, {block_n, s.head_dim}); };
+  Var score = row_products(b, keys, load(q));
+  Var weight = b.unary(ir::OpKind::exp2, score * (s.scale * std::numbers::log2e) - down(b, facts.lse, block, block_n));
+  weight = b.select(visible(), weight, 0.0);
+  Var slope = weight * (row_products(b, values, load(dout)) - down(b, facts.delta, block, block_n));
+  Var dv = b.dot(to_storage(b, weight, dtype), load(dout), before[1]);
+  Var dk = b.dot(to_storage(b, slope, dtype), load(q), before[0]);
+  return {dk, dv};
+}
+
+Var add_keys(KernelBuilder& b, const Shape& s, DType dtype, Var queries, Var dout, const QueryFacts& facts, Var k,
+             Var v, Var key, int64_t block_n, const std::function<Var()>& visible, Var before) {
+  const int64_t block = queries.type().shape[0];
+  const auto load = [&](Var rows) { return b.load(rows, {key, 0}, {block_n, s.head_dim}); };
+  Var score = row_products(b, queries, load(k));
+  Var weight =
+      b.unary(ir::OpKind::exp2, score * (s.scale * std::numbers::log2e) - across(b, facts.lse, block, block_n));
+  weight = b.select(visible(), weight, 0.0);
+  Var slope = weight * (row_products(b, dout, load(v)) - across(b, facts.delta, block, block_n));
+  return b.dot(to_storage(b, slope, dtype), load(k), before);
+}
+
+namespace {
+
 /// The kernel's parameters, in schema order.
 struct Operands {
   Operands(KernelBuilder& b, const Shape& s, DType dtype);
@@ -57,25 +101,16 @@ Sequence::Sequence(KernelBuilder& b, const Operands& v, Var index) {
   offset = kv_len - q_len;
 }
 
-/// What is known of a block of queries of one head: [rows] of lse in units of log2, and of delta.
-struct QueryFacts {
-  QueryFacts(KernelBuilder& b, const Shape& s, const Operands& v, const Sequence& sequence, Var head, Var row,
-             Var dout) {
-    const int64_t rows = dout.type().shape[0];
-    Var all = b.slice(b.at(v.lse, 1, head), {sequence.q_first}, {sequence.q_len});
-    lse = b.load(all, {row}, {rows}) * std::numbers::log2e;
-    Var out = b.load(sequence.queries(b, v.out, head), {row, 0}, {rows, s.head_dim});
-    delta = b.sum(to_f32(b, dout) * to_f32(b, out), 1);
-  }
-  Var lse, delta;
-};
+QueryFacts facts_of(KernelBuilder& b, const Operands& v, const Sequence& sequence, Var head, Var row, Var dout) {
+  const int64_t rows = dout.type().shape[0];
+  QueryFacts facts;
+  Var all = b.slice(b.at(v.lse, 1, head), {sequence.q_first}, {sequence.q_len});
+  facts.lse = load_lse(b, all, row, rows);
+  facts.delta = load_delta(b, sequence.queries(b, v.out, head), row, dout);
+  return facts;
+}
 
 Var numbers_from(KernelBuilder& b, Var first, int64_t count) { return b.iota(count) + b.cast(first, DType::i32); }
-
-/// Products of two tiles whose rows lie along the head, [rows of a, rows of b].
-Var row_products(KernelBuilder& b, Var a, Var other) {
-  return b.dot(a, b.trans(other), b.full({a.type().shape[0], other.type().shape[0]}, 0.0));
-}
 
 /// One program: dk and dv of `block` keys of one key head.
 void build_keys(KernelBuilder& b, const Workload& w, const Config& config, const Operands& v,
@@ -95,21 +130,16 @@ void build_keys(KernelBuilder& b, const Workload& w, const Config& config, const
   Var zero = b.full({block, s.head_dim}, 0.0);
   const auto sums = b.for_loop(0, blocks * s.group, 1, {zero, zero}, [&](Var turn, std::vector<Var> before) {
     Var head = kv_head * s.group + turn / blocks, row = first + turn % blocks * block_n;
-    Var q_rows = sequence.queries(b, v.q, head), dout_rows = sequence.queries(b, v.dout, head);
-    const auto load = [&](Var rows) { return b.load(rows, {row, 0}, {block_n, s.head_dim}); };
-    const QueryFacts facts(b, s, v, sequence, head, row, load(dout_rows));
-
-    Var score = row_products(b, keys, load(q_rows));
-    Var weight =
-        b.unary(ir::OpKind::exp2, score * (s.scale * std::numbers::log2e) - down(b, facts.lse, block, block_n));
-    Var position = s.causal ? row + sequence.offset : row;
-    Var queries = down(b, numbers_from(b, position, block_n), block, block_n);
-    Var visible = s.causal ? key_numbers <= queries : queries < b.cast(sequence.q_len, DType::i32);
-    weight = b.select(visible, weight, 0.0);
-    Var slope = weight * (row_products(b, values, load(dout_rows)) - down(b, facts.delta, block, block_n));
-    Var dv = b.dot(to_storage(b, weight, w.dtype), load(dout_rows), before[1]);
-    Var dk = b.dot(to_storage(b, slope, w.dtype), load(q_rows), before[0]);
-    return std::vector{dk, dv};
+    Var q = sequence.queries(b, v.q, head), dout = sequence.queries(b, v.dout, head);
+    const QueryFacts facts = facts_of(b, v, sequence, head, row, b.load(dout, {row, 0}, {block_n, s.head_dim}));
+    return add_queries(
+        b, s, w.dtype, keys, values, q, dout, row, block_n, facts,
+        [&] {
+          Var position = s.causal ? row + sequence.offset : row;
+          Var queries = down(b, numbers_from(b, position, block_n), block, block_n);
+          return s.causal ? key_numbers <= queries : queries < b.cast(sequence.q_len, DType::i32);
+        },
+        before);
   });
   b.store(sequence.keys(b, v.dk, kv_head), {key, 0}, to_storage(b, sums[0] * s.scale, w.dtype));
   b.store(sequence.keys(b, v.dv, kv_head), {key, 0}, to_storage(b, sums[1], w.dtype));
@@ -125,25 +155,21 @@ void build_queries(KernelBuilder& b, const Workload& w, const Config& config, co
   Var kv_head = head / s.group;
   Var queries = b.load(sequence.queries(b, v.q, head), {row, 0}, {block, s.head_dim});
   Var dout = b.load(sequence.queries(b, v.dout, head), {row, 0}, {block, s.head_dim});
-  const QueryFacts facts(b, s, v, sequence, head, row, dout);
+  const QueryFacts facts = facts_of(b, v, sequence, head, row, dout);
   Var position = across(b, numbers_from(b, row + sequence.offset, block), block, block_n);
   Var k_rows = sequence.keys(b, v.k, kv_head), v_rows = sequence.keys(b, v.v, kv_head);
 
   Var end = sequence.kv_len;
   if (s.causal) end = b.min(end, row + sequence.offset + block);
   end = b.select(row < sequence.q_len, end, 0);
-  const auto sums =
-      b.for_loop(0, end, block_n, {b.full({block, s.head_dim}, 0.0)}, [&](Var key, std::vector<Var> before) {
-        const auto load = [&](Var rows) { return b.load(rows, {key, 0}, {block_n, s.head_dim}); };
-        Var score = row_products(b, queries, load(k_rows));
-        Var weight =
-            b.unary(ir::OpKind::exp2, score * (s.scale * std::numbers::log2e) - across(b, facts.lse, block, block_n));
-        Var keys = down(b, numbers_from(b, key, block_n), block, block_n);
-        Var visible = s.causal ? keys <= position : keys < b.cast(sequence.kv_len, DType::i32);
-        weight = b.select(visible, weight, 0.0);
-        Var slope = weight * (row_products(b, dout, load(v_rows)) - across(b, facts.delta, block, block_n));
-        return std::vector{b.dot(to_storage(b, slope, w.dtype), load(k_rows), before[0])};
-      });
+  Var zero = b.full({block, s.head_dim}, 0.0);
+  const auto sums = b.for_loop(0, end, block_n, {zero}, [&](Var key, std::vector<Var> before) {
+    const auto visible = [&] {
+      Var keys = down(b, numbers_from(b, key, block_n), block, block_n);
+      return s.causal ? keys <= position : keys < b.cast(sequence.kv_len, DType::i32);
+    };
+    return std::vector{add_keys(b, s, w.dtype, queries, dout, facts, k_rows, v_rows, key, block_n, visible, before[0])};
+  });
   b.store(sequence.queries(b, v.dq, head), {row, 0}, to_storage(b, sums[0] * s.scale, w.dtype));
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 #include "kernels/attention_shape.h"
 
@@ -18,8 +19,6 @@ namespace {
 
 constexpr int64_t kBlockM[] = {8, 16, 32, 64, 128, 256}, kBlockN[] = {32, 64, 128, 256, 512};
 constexpr int64_t kSplits[] = {1, 2, 4, 8, 16, 32};
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Bytes of a program's tiles: queries and accumulator, scores, keys and values of one block.
 int64_t tile_bytes(const Shape& s, int64_t rows, int64_t block_n) {
@@ -96,13 +95,20 @@ double predict(const Workload& w, const Shape& s, int64_t first, int64_t block_n
 /// Warps that compute a block of `rows` queries: two of Hopper's warp groups share the large ones.
 int64_t gpu_warps(int64_t rows, const Target& target) { return target.has_wgmma && rows >= 128 ? 8 : 4; }
 
+/// In registers: sums, scores, and weights of half their size.
+int64_t held_values(const Shape& s, int64_t block_m, int64_t block_n) {
+  return block_m * (s.head_dim + block_n * 3 / 2);
+}
+
+/// Hopper's copies need no registers for addresses; f32 operands are held in two halves.
+int64_t values_a_warp(DType dtype, const Target& target) {
+  return dtype == DType::f32 ? 3 * 1024 : target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
+}
+
 /// Calls visit(first parameter, block_n, num_warps) for blocks of queries or splits of keys whose tiles fit the
 /// registers of a GPU's threads.
 template <class Visit>
 void for_each_gpu_config(const Shape& s, DType dtype, int64_t length, const Target& target, const Visit& visit) {
-  // Sums, scores, and weights of half their size. Hopper's copies need no registers for addresses; f32 operands are
-  // held in two halves.
-  const int64_t values_a_warp = dtype == DType::f32 ? 3 * 1024 : target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
   for (const int64_t block_n : {32, 64, 128}) {
     if (block_n > 32 && block_n >= 2 * length) continue;
     if (s.decode) {
@@ -112,7 +118,7 @@ void for_each_gpu_config(const Shape& s, DType dtype, int64_t length, const Targ
       for (const int64_t block_m : {16, 32, 64, 128}) {
         const int64_t num_warps = gpu_warps(block_m, target);
         if ((block_m == 16 || block_m < 2 * length) &&
-            block_m * (s.head_dim + block_n * 3 / 2) <= values_a_warp * num_warps)
+            held_values(s, block_m, block_n) <= values_a_warp(dtype, target) * num_warps)
           visit(block_m, block_n, num_warps);
       }
     }
@@ -126,6 +132,17 @@ int64_t shared_bytes(const Workload& w, const Shape& s, int64_t first, int64_t b
   const int64_t operands = (rows + 2 * num_stages * block_n) * s.head_dim,
                 exchanged = rows * std::max(block_n, s.head_dim);
   return (operands + exchanged) * dtype_bytes(w.dtype) + rows * kPadding + kBarriers;
+}
+
+[[noreturn]] void refuse(const Workload& w, const Shape& s, const Target& target) {
+  constexpr int64_t kRows = 16, kBlockN = 32, kNumStages = 2;  // of the smallest tile
+  throw Error(ErrorCode::unsupported,
+              fmt::format("attention_forward: no tile of head_dim {} in {} fits the registers and the {} bytes of "
+                          "shared memory of a block on {}: the smallest, of {} queries and {} keys, needs {} bytes and "
+                          "{} values in the registers of 4 warps, which hold {}; take a 16-bit dtype or the CPU",
+                          s.head_dim, dtype_name(w.dtype), target.shared_bytes, target.name, kRows, kBlockN,
+                          shared_bytes(w, s, s.decode ? 1 : kRows, kBlockN, kNumStages), held_values(s, kRows, kBlockN),
+                          4 * values_a_warp(w.dtype, target)));
 }
 
 Config make_config(const Shape& s, int64_t first, int64_t block_n) {
@@ -157,11 +174,7 @@ Config default_config(const Workload& w, int64_t length, const Target& target) {
   const Shape s(w);
   if (target.is_gpu()) {
     const std::vector<Config> configs = config_space(w, length, target).enumerate();
-    if (configs.front().values().empty())  // of a space without a parameter
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("attention_forward: no tile of head_dim {} in {} fits the registers and the {} bytes of "
-                              "shared memory of a block on {}; take a 16-bit dtype or the CPU",
-                              s.head_dim, dtype_name(w.dtype), target.shared_bytes, target.name));
+    if (configs.front().values().empty()) refuse(w, s, target);  // a space without a parameter
     const auto us = [&](const Config& c) { return autotune::predict_us(gpu_work(w, c, length, target), target.gpu); };
     return *std::min_element(configs.begin(), configs.end(),
                              [&](const Config& a, const Config& b) { return us(a) < us(b); });

@@ -6,6 +6,7 @@
 // costs shows as the difference.
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "kernels/attention_shape.h"
 
 namespace seqtile::kernels::attention {
@@ -16,8 +17,6 @@ using autotune::GpuWork;
 using autotune::Workload;
 
 namespace {
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Keys that are there for `length`: an extending call has three cached ones for each new one.
 int64_t num_keys(const Workload& w, int64_t length) {

@@ -35,7 +35,9 @@ Shape::Shape(const Workload& w)
       transposed(w.fields.get_string("weight_layout") == "transposed"),
       panel(w.fields.get_int("panel")),
       activation(parse_activation(w.fields.get_string("activation"))),
-      dtype(w.dtype) {
+      tf32(w.fields.get_string("precision", "f32") == "tf32"),
+      dtype(w.dtype),
+      result(w.dtype) {
   for (const char* field : {"n2", "n3"})
     if (const int64_t columns = w.fields.get_int(field)) n.push_back(columns);
 }
@@ -68,6 +70,8 @@ Workload normalize(const Workload& given) {
   reader.choice("activation", {"none", "silu", "gelu", "gelu_tanh"});
   if (reader.flag("gated") && n2) reader.refuse("gated", "needs n2 = 0: both weights of a gated pair have n columns");
   if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
+  if (given.dtype == DType::f32) reader.choice("precision", {"f32", "tf32"});
+  else if (given.fields.contains("precision")) reader.refuse("precision", "needs dtype f32");
   const bool packed = reader.choice("weight_layout", {"plain", "packed", "transposed"}) == "packed";
   reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
   return reader.finish();
@@ -136,19 +140,21 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
 
 Workload Linear::workload() const {
   const int64_t columns = packed ? (panel ? panel : default_panel(host_target())) : 0;
-  return {"linear",
-          dtype,
-          threads,
-          {{"n", n},
-           {"n2", n2},
-           {"n3", n3},
-           {"k", k},
-           {"bias", int64_t{bias}},
-           {"activation", std::string(activation_name(activation))},
-           {"gated", int64_t{gated}},
-           {"residual", int64_t{residual}},
-           {"weight_layout", std::string(packed ? "packed" : "plain")},
-           {"panel", columns}}};
+  Workload w{"linear",
+             dtype,
+             threads,
+             {{"n", n},
+              {"n2", n2},
+              {"n3", n3},
+              {"k", k},
+              {"bias", int64_t{bias}},
+              {"activation", std::string(activation_name(activation))},
+              {"gated", int64_t{gated}},
+              {"residual", int64_t{residual}},
+              {"weight_layout", std::string(packed ? "packed" : "plain")},
+              {"panel", columns}}};
+  if (tf32) w.fields.set("precision", std::string("tf32"));
+  return w;
 }
 
 autotune::OpDef linear() {
@@ -187,7 +193,11 @@ autotune::OpDef linear() {
   op.gpu_samples = linear_op::gpu_samples;
   op.fill = linear_op::fill;
   op.reference = linear_op::reference;
-  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("k")); };
+  op.tolerance = [](const Workload& w, std::span<const int64_t>) {
+    auto allowed = tolerance(w.dtype, w.fields.get_int("k"));
+    if (Shape(w).tf32) allowed.absolute += kTf32Error;
+    return allowed;
+  };
   return op;
 }
 

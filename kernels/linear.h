@@ -22,6 +22,7 @@ struct Linear {
   int64_t panel = 0;      ///< columns of a packed panel; 0: default_panel() of this machine
   DType dtype = DType::f32;
   int threads = 1;
+  bool tf32 = false;  ///< f32 on GPUs: operands rounded to tf32, a third of the work
 
   /// Shapes: x [length, k]; w.. [n, k] as in nn.Linear, or [ceil(n / panel), k, panel] packed; bias.. [n]; residual and
   /// y [length, n], y2 [length, n2], y3 [length, n3]. The residual may be y itself.

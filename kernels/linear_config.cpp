@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/cdiv.h"
 #include "kernels/linear_shape.h"
 
 namespace seqtile::kernels::linear_op {
 namespace {
 
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return cdiv(a, b) * b; }
 
 /// Vector registers that the micro-kernel of `tile` needs: accumulators, operands, and a product where there is no FMA.
@@ -217,18 +217,11 @@ int64_t shared_bytes(const Shape& s, const Tile& t) {
   constexpr int64_t kPadding = 112, kBarriers = 1024;
   const int64_t bytes = dtype_bytes(s.dtype);
   return (t.block_m + t.block_n * s.weights_per_loop()) * t.kc * bytes * t.num_stages +
-         t.block_m * (t.block_n * bytes + kPadding) + kBarriers;
-}
-
-/// Whether the sums stay in registers, beside the halves of an f32 product's operands that are under way.
-bool fits_registers(const Shape& s, int64_t block_m, int64_t block_n, int64_t block_k, int64_t threads) {
-  constexpr int64_t kMostValues = 128;
-  const int64_t columns = block_n * s.weights_per_loop();
-  const int64_t operands = s.dtype == DType::f32 ? (block_m + columns) * block_k : 0;
-  return block_m * columns + operands <= kMostValues * threads;
+         t.block_m * (t.block_n * dtype_bytes(s.result) + kPadding) + kBarriers;
 }
 
 void collect_mma(const Shape& s, int64_t length, const Target& target, Collector& collector) {
+  constexpr int64_t kMostValues = 128;  // of a thread
   const int64_t cover = round_up(length, 16);
   for (const int64_t num_warps : {4, 8})
     for (const int64_t block_m : {16, 32, 64, 128})
@@ -237,8 +230,8 @@ void collect_mma(const Shape& s, int64_t length, const Target& target, Collector
           for (const int64_t num_stages : {2, 3, 4}) {
             const int64_t sums = block_m * block_n * s.weights_per_loop() / (32 * num_warps);
             if ((block_m > 16 && block_m / 2 >= cover) || sums < 4) continue;
-            if (!fits_registers(s, block_m, block_n, block_k, 32 * num_warps)) continue;
             Tile tile{"mma", block_m, block_n, 16, 8, block_k, num_warps, num_stages};
+            if (values_of_block(s, tile) > kMostValues * tile.threads()) continue;
             if (target.has_wgmma) tile.cluster = 1;
             collector.add(tile);
             if (!autotune::may_use_wgmma(target, s.dtype, block_m, num_warps) || length <= block_m) continue;
@@ -275,6 +268,12 @@ autotune::Config Tile::config() const {
     return config;
   }
   return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
+}
+
+int64_t values_of_block(const Shape& s, const Tile& t) {
+  const int64_t columns = t.block_n * s.weights_per_loop();
+  const int64_t operands = s.dtype == DType::f32 ? (t.block_m + columns) * t.kc : 0;
+  return t.block_m * columns + operands;
 }
 
 std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {

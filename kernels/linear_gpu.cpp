@@ -6,6 +6,7 @@
 // count as their simplest value: one stage, no cluster.
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "kernels/linear_shape.h"
 
 namespace seqtile::kernels::linear_op {
@@ -16,8 +17,6 @@ using autotune::GpuWork;
 using autotune::Workload;
 
 namespace {
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Parts into which warps cut a tile: square pieces read the fewest operands.
 std::pair<int64_t, int64_t> warp_grid(int64_t block_m, int64_t block_n, int64_t num_warps) {
@@ -45,7 +44,7 @@ GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& 
   work.turns = turns;
   work.uses_wgmma = autotune::may_use_wgmma(target, s.dtype, block_m, num_warps) && s.k % 16 == 0;
   work.tensor_dtype = s.dtype;
-  work.tensor_flops = 2.0 * static_cast<double>(block_m * block_n * weights * block_k) * turns;
+  work.tensor_flops = 2.0 * static_cast<double>(block_m * block_n * weights * block_k) * turns / (s.tf32 ? 3 : 1);
   const int64_t staged = (block_m + block_n * weights) * block_k * bytes;
   work.shared_bytes = work.stages * staged;
   const double sums = static_cast<double>(block_m * block_n * weights) / static_cast<double>(work.threads);

@@ -26,7 +26,8 @@ struct Shape {
   bool transposed;  ///< weights are [k, n]
   int64_t panel;    ///< columns of a packed panel
   Activation activation;
-  DType dtype;
+  bool tf32;            ///< of f32 products on GPUs: one of rounded operands, where f32 takes three
+  DType dtype, result;  ///< of the operands and of y
 
   int num_weights() const { return gated ? 2 : static_cast<int>(n.size()); }
   int64_t weight_columns(int i) const { return gated ? n[0] : n[i]; }
@@ -41,10 +42,15 @@ struct Tile {
 
   static Tile from(const autotune::Config& config);
   autotune::Config config() const;
+  bool is_of_gpu() const { return form == "mma"; }
+  int64_t threads() const { return 32 * num_warps; }  ///< of a GPU's block
 };
 
 /// Nothing when `tile` fits registers, caches and layout, else the reason.
 std::optional<std::string> refusal(const Shape& shape, const Tile& tile, int threads, const Target& target);
+/// GPUs: what the threads of a block hold in registers, the sums and the halves of an f32 product's operands that are
+/// under way.
+int64_t values_of_block(const Shape& shape, const Tile& tile);
 /// Every tile worth measuring for lengths near `length`.
 std::vector<Tile> candidates(const Shape& shape, int threads, int64_t length, const Target& target);
 /// Microseconds, for ranking; of a GPU by gpu_work().

@@ -64,7 +64,8 @@ std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const
       0, s.k, t.kc, std::move(sums),
       [&](Var kk, std::vector<Var> sums) {
         Var x = b.load(v.x, {row, kk}, {t.block_m, t.kc});
-        for (size_t i = 0; i < sums.size(); ++i) sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], first, kk), sums[i]);
+        for (size_t i = 0; i < sums.size(); ++i)
+          sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], first, kk), sums[i], s.tf32 ? "tf32" : "native");
         return sums;
       },
       schedule);

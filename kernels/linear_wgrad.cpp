@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/base/cdiv.h"
 #include "kernels/linear_wgrad_tile.h"
 #include "kernels/row_kernel.h"
 #include "kernels/tensor_values.h"
@@ -29,8 +30,6 @@ using linear_wgrad_op::Gradient;
 namespace {
 
 enum Arg { kDy, kX, kBefore };  // dw is the last
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Gradient gradient_of(const Workload& w) {
   return {w.fields.get_int("n"), w.fields.get_int("k"), w.fields.get_int("accumulate") != 0, w.dtype,
@@ -67,7 +66,7 @@ Config default_config(const Workload& w, int64_t length, const Target& target) {
   return std::ranges::min(tiles, {}, predict).config();
 }
 
-void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
+void build(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
   const Gradient s = gradient_of(w);
   const linear_op::Tile t = linear_op::Tile::from(config);
   Var dy = b.view("dy", w.dtype, {kDynamic, s.n}), x = b.view("x", w.dtype, {kDynamic, s.k}), before;
@@ -75,8 +74,12 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var dw = b.view("dw", s.dw_dtype, {s.n, s.k});
 
   Var row = b.program_id(0) * t.block_m, column = b.program_id(1) * t.block_n;
-  Var sum = linear_wgrad_op::add_products(b, t, dy, x, row, column, b.full({t.block_m, t.block_n}, 0.0));
-  if (s.accumulate) sum = sum + to_f32(b, b.load(before, {row, column}, {t.block_m, t.block_n}));
+  const auto there = [&] { return to_f32(b, b.load(before, {row, column}, {t.block_m, t.block_n})); };
+  // A GPU's registers do not hold the sums beside what is there: they start from it.
+  const bool starts_from_before = s.accumulate && target.is_gpu();
+  Var start = starts_from_before ? there() : b.full({t.block_m, t.block_n}, 0.0);
+  Var sum = linear_wgrad_op::add_products(b, t, dy, x, row, column, start);
+  if (s.accumulate && !starts_from_before) sum = sum + there();
   b.store(dw, {row, column}, to_storage(b, sum, s.dw_dtype));
 }
 
@@ -156,6 +159,7 @@ Workload LinearWgrad::workload() const {
 
 autotune::OpDef linear_wgrad() {
   autotune::OpDef op;
+  op.version = 2;
   op.name = "linear_wgrad";
   op.summary = "dy^T x, the gradient of a linear layer's weight, added to what is there if wanted";
   op.normalize = normalize;

@@ -5,11 +5,20 @@
 namespace seqtile::kernels::linear_wgrad_op {
 
 linear_op::Shape product(const Gradient& g, int64_t length) {
-  return linear_op::Shape::transposed_product(g.dtype, g.k, length, g.accumulate);
+  linear_op::Shape shape = linear_op::Shape::transposed_product(g.dtype, g.k, length, g.accumulate);
+  shape.result = g.dw_dtype;
+  return shape;
 }
 
 std::vector<linear_op::Tile> candidates(const Gradient& g, int threads, int64_t length, const Target& target) {
-  return linear_op::candidates(product(g, length), threads, g.n, target);
+  std::vector<linear_op::Tile> tiles = linear_op::candidates(product(g, length), threads, g.n, target);
+  // Sums that start from what is there leave the portable loop no registers to load far ahead.
+  constexpr int64_t kMostSums = 128, kMostStages = 3;  // of a thread
+  std::erase_if(tiles, [&](const linear_op::Tile& tile) {
+    return target.is_gpu() && !target.has_wgmma && g.accumulate && tile.num_stages > kMostStages &&
+           tile.block_m * tile.block_n >= kMostSums * tile.threads();
+  });
+  return tiles;
 }
 
 double predict_us(const Gradient& g, const linear_op::Tile& tile, int threads, int64_t length, const Target& target) {

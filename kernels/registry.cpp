@@ -14,8 +14,11 @@
 #include "kernels/seqpar/alltoall_linear.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
+#include "kernels/seqpar/context_attention_backward.h"
 #include "kernels/seqpar/fused_linear.h"
+#include "kernels/seqpar/linear_alltoall.h"
 #include "kernels/seqpar/matmul_backward.h"
+#include "kernels/seqpar/norm_backward.h"
 #include "kernels/silu_and_mul.h"
 #include "kernels/silu_and_mul_backward.h"
 #include "kernels/softmax.h"
@@ -39,10 +42,13 @@ autotune::Registry make_registry() {
   registry.add(seqpar::fused_allgather_and_linear());
   registry.add(seqpar::fused_linear_and_reducescatter());
   registry.add(seqpar::linear_and_allreduce());
+  registry.add(seqpar::fused_linear_and_alltoall());
   registry.add(seqpar::fused_alltoall_and_linear());
   registry.add(seqpar::context_attention_forward());
+  registry.add(seqpar::context_attention_backward());
   registry.add(seqpar::sequence_parallel_trailing_matmul_backward());
   registry.add(seqpar::sequence_parallel_leading_matmul_backward());
+  registry.add(seqpar::sequence_parallel_rms_norm_backward());
   registry.add(seqpar::all_gather());
   registry.add(seqpar::reduce_scatter());
   registry.add(seqpar::all_reduce());

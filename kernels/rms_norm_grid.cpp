@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 
 namespace seqtile::kernels::rms_norm_grid {
@@ -19,8 +20,6 @@ using autotune::Workload;
 namespace {
 
 constexpr int64_t kMembers = 16, kTiles = 4;  // f32 tiles of a row: dy, x, dx and the terms
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Values of a program's tiles that each thread of a GPU holds.
 int64_t values_a_thread(int64_t n, int64_t rows, int64_t num_warps) { return cdiv(rows * n * kTiles, 32 * num_warps); }

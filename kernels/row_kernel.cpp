@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 
 namespace seqtile::kernels {
@@ -19,8 +20,6 @@ using autotune::Workload;
 namespace {
 
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 128};
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Rows of a program: no more than the bucket has, and no larger a tile than half of the second-level cache.
 bool is_legal(int64_t rows, int64_t tile_columns, int64_t length, const Target& target) {
@@ -92,8 +91,9 @@ struct RowModel {
     const std::vector<Config> configs = gpu_configs(tile_columns(w), length);
     if (configs.empty())
       throw Error(ErrorCode::unsupported,
-                  fmt::format("{}: a row has {} values to keep in registers, 1024 threads hold {}; take the CPU",
-                              w.operation, tile_columns(w), 1024 * kMostValues));
+                  fmt::format("{} {}: with its results a row is {} values to keep in registers, the 1024 threads of a "
+                              "block hold {}; take the CPU",
+                              w.operation, w.fields.json(), tile_columns(w), 1024 * kMostValues));
     const auto us = [&](const Config& config) { return predict_us(gpu_work(w, config, length), target.gpu); };
     return *std::min_element(configs.begin(), configs.end(),
                              [&](const Config& a, const Config& b) { return us(a) < us(b); });

@@ -20,15 +20,21 @@ using autotune::Workload;
 
 namespace {
 
+int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// Columns of a program. Rows of wide models are cut into equal parts, so that a GPU's threads hold what they compute
-/// with in registers: six values of a column.
+/// with in registers: six values of a column. Where that is not possible parts are smaller, as threads then test and
+/// address each element for itself, and the last one is shorter.
 int64_t block_columns(const Workload& w) {
-  constexpr int64_t kMost = 4096, kAligned = 8;
-  const int64_t n = w.fields.get_int("n");
-  for (int64_t parts = (n + kMost - 1) / kMost; parts <= n / kAligned; ++parts)
+  constexpr int64_t kMost = 4096, kMostParts = 2, kMostOfUnequal = 1024, kAligned = 8;
+  const int64_t n = w.fields.get_int("n"), fewest = cdiv(n, kMost);
+  for (int64_t parts = fewest; parts <= kMostParts * fewest; ++parts)
     if (n % (parts * kAligned) == 0) return n / parts;
-  return n;
+  if (n <= kMostOfUnequal) return n;
+  return cdiv(cdiv(n, cdiv(n, kMostOfUnequal)), kAligned) * kAligned;
 }
+
+int64_t num_blocks(const Workload& w) { return cdiv(w.fields.get_int("n"), block_columns(w)); }
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
@@ -50,13 +56,14 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   Var gradient = b.view("dy", w.dtype, {kDynamic, n}), x = b.view("x", w.dtype, {kDynamic, 2 * n});
   Var dx = b.view("dx", w.dtype, {kDynamic, 2 * n});
 
-  Var row = b.program_id(0) * rows, left = b.program_id(1) * columns, right = left + n;
-  Var dy = to_f32(b, b.load(gradient, {row, left}, {rows, columns}));
-  Var gate = to_f32(b, b.load(x, {row, left}, {rows, columns}));
-  Var up = to_f32(b, b.load(x, {row, right}, {rows, columns}));
+  // Views of a half, so that the last part ends where the half does.
+  const auto half = [&](Var view, int64_t first) { return b.slice(view, {0, first}, {b.size(view, 0), n}); };
+  Var row = b.program_id(0) * rows, column = b.program_id(1) * columns;
+  const auto load = [&](Var view) { return to_f32(b, b.load(view, {row, column}, {rows, columns})); };
+  Var dy = load(gradient), gate = load(half(x, 0)), up = load(half(x, n));
   Var s = b.sigmoid(gate), slope = s * (1.0 + gate * (1.0 - s));
-  b.store(dx, {row, left}, to_storage(b, dy * up * slope, w.dtype));
-  b.store(dx, {row, right}, to_storage(b, dy * gate * s, w.dtype));
+  b.store(half(dx, 0), {row, column}, to_storage(b, dy * up * slope, w.dtype));
+  b.store(half(dx, n), {row, column}, to_storage(b, dy * gate * s, w.dtype));
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
@@ -85,6 +92,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
 
 autotune::OpDef silu_and_mul_backward() {
   autotune::OpDef op;
+  op.version = 2;
   op.name = "silu_and_mul_backward";
   op.summary = "gradients of both halves of silu(left half) * right half";
   op.normalize = normalize;
@@ -92,12 +100,11 @@ autotune::OpDef silu_and_mul_backward() {
   define_row_kernel(
       op, [](const Workload& w) { return block_columns(w) * 3; }, cost);
   op.grid = [](const Workload& w, const Config& config) {
-    return std::array<SizeExpr, 3>{SizeExpr{1, {{0, config.get_int("rows")}}},
-                                   SizeExpr{w.fields.get_int("n") / block_columns(w)}};
+    return std::array<SizeExpr, 3>{SizeExpr{1, {{0, config.get_int("rows")}}}, SizeExpr{num_blocks(w)}};
   };
   op.gpu_work = [of_rows = op.gpu_work](const Workload& w, const Config& config, int64_t length, const Target& target) {
     autotune::GpuWork work = of_rows(w, config, length, target);
-    const double parts = static_cast<double>(w.fields.get_int("n") / block_columns(w));
+    const double parts = static_cast<double>(num_blocks(w));
     work.programs *= parts, work.l2_bytes /= parts;
     return work;
   };

@@ -10,12 +10,23 @@ import unittest
 TOPS = ["jit", "cache", "autotune", "kernels", "tools", "bench"]
 
 
+def is_first_in_its_source(root, header):
+    """Whether a source of the same name begins with it: then whatever compiles the source has shown it already."""
+    source = os.path.join(root, header[:-2] + ".cpp")
+    if not os.path.exists(source):
+        return False
+    with open(source, encoding="utf-8") as file:
+        first = next((line for line in file if line.startswith("#include")), "")
+    return first.strip() == f'#include "{header}"'
+
+
 def headers(root):
     for top in TOPS:
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in sorted(names):
-                if name.endswith(".h"):
-                    yield os.path.relpath(os.path.join(folder, name), root)
+                header = os.path.relpath(os.path.join(folder, name), root)
+                if name.endswith(".h") and not is_first_in_its_source(root, header):
+                    yield header
 
 
 def compile_alone(root, compiler, folders, header):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # gpu_check.sh [FOLDER [DEVICE]]: leaves logs and gpu_check.json in FOLDER (default: gpu_check), checks cuda:0 or
-# another GPU. At most 8 minutes. Exit code: 0 when all sections passed, 1 when one did not, 2 for a broken package, 3
+# another GPU. At most 10 minutes. Exit code: 0 when all sections passed, 1 when one did not, 2 for a broken package, 3
 # where there is no GPU to check.
 set -uo pipefail
 
@@ -80,12 +80,25 @@ export -f tune
 export bin device model
 section tuning 90 bash -c tune
 tail -n 1 "$out/tuning.log" | grep '^{' >"$out/tuning.json"
+# The shapes that are timed beside others, each for the length at which it is.
+tune_timed() {
+  local arguments code workloads
+  workloads=$("$bin/seqtile_gpu_bench" --list-workloads) || return
+  while read -r -a arguments; do
+    "$bin/seqtile" tune "${arguments[@]}" --device "$device" --budget 4s
+    code=$?
+    ((code > 1)) && return $code
+  done <<<"$workloads"
+  return 0
+}
+export -f tune_timed
+section shapes 110 bash -c tune_timed
 section bench 120 "$bin/seqtile_gpu_bench" --device "$device" --rounds 11 --out "$out/bench.json"
 if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && [[ -s $out/bench.json ]]; then
   section torch 70 python3 "$bin/torch_gpu.py" "$out/bench.json"
 fi
 
-grep --no-filename 'us .*GB/s\|seqtile is' "$out"/bench.log "$out"/torch.log 2>/dev/null
+grep --no-filename 'us .*GB/s\|seqtile is\|us of the host\|^goal: ' "$out"/bench.log "$out"/torch.log 2>/dev/null
 passed=true
 ((status)) && passed=false
 {

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# tools/setup.sh -- installs what is missing, builds, and then tests or demonstrates: setup.sh build|test|demo
+# tools/setup.sh -- installs what is missing, builds, and then tests or demonstrates: setup.sh build|test|test-all|demo
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-  echo "usage: tools/setup.sh build|test|demo
-  build   installs missing packages, configures and builds Release into build/release
-  test    build, then all tests
-  demo    build, then prewarm, prove and replay a real request trace (needs about 3 more minutes)"
+  echo "usage: tools/setup.sh build|test|test-all|demo
+  build     installs missing packages, configures and builds Release into build/release
+  test      build, then the tests but for the slow ones (a quarter of an hour on two cores)
+  test-all  build, then all tests: every combination of operations, ranks and devices (two hours)
+  demo      build, then prewarm, prove and replay a real request trace (needs about 3 more minutes)"
 }
 
 packages=(build-essential cmake ninja-build pkg-config python3 sqlite3 llvm-19-dev zlib1g-dev libzstd-dev
@@ -49,9 +50,10 @@ build() {
   cmake --build --preset release --parallel "$(nproc)" --target "${1:-all}"
 }
 
+# run_tests CTEST_ARGUMENT...
 run_tests() {
   build
-  ctest --test-dir build/release --parallel 2 --output-on-failure
+  ctest --test-dir build/release --parallel 2 --output-on-failure "$@"
 }
 
 # step FILE COMMAND...: shows the command, runs it, keeps its last line (the JSON object) in FILE and prints the others.
@@ -94,7 +96,8 @@ demo() {
 
 case "${1:-}" in
   build) build ;;
-  test) run_tests ;;
+  test) run_tests --label-exclude slow ;;
+  test-all) run_tests ;;
   demo) demo ;;
   -h | --help | help) usage ;;
   *) usage >&2; exit 2 ;;

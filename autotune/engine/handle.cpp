@@ -170,8 +170,14 @@ void Handle::State::refuse_miss(int64_t length) const {
 }
 
 std::string Handle::State::miss_reason(int64_t length) const {
-  if (base_) return base_->entry(length).plan ? "its plans are fixed, without this length" : base_->miss_reason(length);
   const Bucket bucket = autotune::bucket(length);
+  if (base_) {
+    if (base_->entry(length).answer != Answer::hit) return base_->miss_reason(length);
+    return fmt::format(
+        "bucket {} has a record, but these plans are fixed (where ranks share them: to those that rank 0 "
+        "had), without it",
+        bucket_text(bucket));
+  }
   std::lock_guard lock(mutex_);
   const int top = top_recorded();
   if (top >= 0) {

@@ -1,5 +1,5 @@
-// autotune/engine/launch_plan.h -- what answers a bucket: a loaded kernel with its grid and workspaces; and the table
-// of them. SPDX-License-Identifier: Apache-2.0
+// autotune/engine/launch_plan.h -- what answers a bucket: a kernel with grid and workspaces; and their table.
+// SPDX-License-Identifier: Apache-2.0
 //
 // A LaunchPlan is one configuration made ready; the lengths of a bucket share it and so may many buckets. PlanTable
 // maps every bucket of the ladder (293 up to 2^40) to a plan by one array access. Both are immutable once a handle

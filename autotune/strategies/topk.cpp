@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Models compare sizes of one form of a kernel better than forms with each other, so that the first two of every form
-// (the text parameters) are among them.
+// are among them.
 // The one from the rest is drawn at random by the seed, so that a wrong model cannot hide a good form for ever: over
 // the buckets of an operation the draws cover the space.
 #include <map>
 #include <set>
 #include <utility>
 
+#include "autotune/config_space.h"
 #include "autotune/strategies/strategies.h"
 
 namespace seqtile::autotune {
@@ -45,12 +46,6 @@ class TopK final : public RememberingStrategy {
       if (taken[form_of(ranked_[i])]++ < kOfEachForm) top.insert(i);
     for (size_t i = 0; i < ranked_.size() && top.size() < kTop; ++i) top.insert(i);
     return top;
-  }
-  static std::string form_of(const Config& config) {
-    std::string form;
-    for (const auto& [name, value] : config.values())
-      if (const auto* text = std::get_if<std::string>(&value)) form += *text + '\n';
-    return form;
   }
 
   int64_t seed_;

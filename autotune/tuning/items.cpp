@@ -45,6 +45,7 @@ std::vector<Item> make_items(const Registry& registry, const std::vector<TuneReq
     }
     Item item{request.label, &op, std::move(workload), {}, {}};
     item.key = make_key(op, item.workload, device, policy);
+    item.num_ranks = ranks_to_race(op, item.workload, device);
     add_buckets(item, request.lo, request.hi);
     items.push_back(std::move(item));
   }
@@ -63,6 +64,8 @@ void load_records(std::vector<Item>& items, const Target& target, cache::TuningS
         else if (record.origin == Origin::tuned || is_modelled)
           state.outdated = record.space_hash != item.op->config_space(item.workload, state.bucket.hi, target).hash();
         else state.outdated = record.origin == Origin::fallback && evidence != Evidence::predicted;
+        if (item.num_ranks > 0)
+          state.is_raced = is_chosen_by_ranks(record, store.trials(item.key, kBucketVersion, record.lo, record.hi));
         state.record = std::move(record);
         break;
       }

@@ -261,15 +261,11 @@ bool TuningSession::choose_compiling(Item& item, Modelled& modelled) {
   }
 }
 
-/// One line a reason, whatever kernels and numbers it names: what one kernel is refused for, many are.
+/// One line a reason.
 void TuningSession::warn_refused(const Item& item, const Config& config, const Verdict& verdict) {
-  const size_t at = verdict.detail.starts_with("kernel ") ? verdict.detail.find(": ") : std::string::npos;
-  const std::string reason = at == std::string::npos ? verdict.detail : verdict.detail.substr(at + 2);
-  std::string distinct = verdict.outcome + reason;
-  std::erase_if(distinct, [](char c) { return '0' <= c && c <= '9'; });
-  if (refusals_.insert(distinct).second)
-    log_line(LogLevel::warning,
-             fmt::format("{} is left out: {} {}: {}", item.op->name, config.json(), verdict.outcome, reason));
+  if (refusals_.add(config, verdict))
+    log_line(LogLevel::warning, fmt::format("{} is left out: {} {}: {}", item.op->name, config.json(), verdict.outcome,
+                                            detail_of(verdict)));
 }
 
 /// One line for all buckets without a candidate.

@@ -22,10 +22,10 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kMargin = 0.01, kAlpha = 0.01, kSecondAlpha = 0.003, kClear = 0.07;
+constexpr double kAlpha = 0.01, kClear = 0.07;
 constexpr size_t kFinalists = 2;
 constexpr double kFinalistSpread = 0.03;  // the second is let in up to this far behind the first
-constexpr int kFirstRounds = 5, kFinalRounds = 7, kClearRounds = 3, kMoreRounds = 8;
+constexpr int kFirstRounds = 5, kClearRounds = 3;
 
 int64_t bucket_seed(int64_t seed, const Item& item, const Bucket& bucket) {
   uint64_t mixed = static_cast<uint64_t>(seed);
@@ -55,7 +55,7 @@ struct TuningSession::Measured {
   std::map<std::string, cache::TrialRow> known;  ///< trials of earlier runs
   std::set<std::string> tried;
   double max_rel_err = 0;  ///< of the finalists
-  std::string reasons;     ///< of all failures, for people
+  Refusals refusals;       ///< all failures, for people
 };
 
 /// What was chosen without the device competes as the first of the candidates; the yardstick is the default, measured
@@ -147,7 +147,7 @@ bool TuningSession::search_batches(Item& item, BucketState& state, const RankedS
 void TuningSession::measure_batch(Item& item, BucketState& state, std::vector<Config> batch, int rounds,
                                   Measured& measured) {
   const auto fail = [&](const Config& config, const Verdict& verdict) {
-    measured.reasons += fmt::format("; {}: {}, {}", config.json(), verdict.outcome, verdict.detail);
+    measured.refusals.add(config, verdict);
     if (measured.tried.insert(config.hash()).second) note_trial(item, make_trial(state.bucket, config, verdict));
     measured.found.erase(config.hash());
   };
@@ -199,7 +199,7 @@ std::vector<TuningSession::Found> TuningSession::pick_finalists(Item& item, Buck
       finalists.push_back(found);
       continue;
     }
-    measured.reasons += fmt::format("; {}: {}, {}", found.config.json(), verdict.outcome, verdict.detail);
+    measured.refusals.add(found.config, verdict);
     --report_.trials;  // its trial is there already
     note_trial(item, make_trial(state.bucket, found.config, verdict, found.us));
   }
@@ -234,14 +234,9 @@ const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, cons
   }
   const std::set<int64_t> probes{bucket.lo + (bucket.hi - bucket.lo) / 2, bucket.lo};
   auto ratios = race_finalists(racing, probes, clear ? kClearRounds : kFinalRounds);
-  const auto bound_of = [&](size_t f) {
-    const bool few = ratios[f].size() < kFinalRounds;
-    return few ? quantile(ratios[f], 1)
-               : median_upper_bound(ratios[f], ratios[f].size() == kFinalRounds ? kAlpha : kSecondAlpha);
-  };
   bool undecided = false;  // faster in the middle, but one disturbed round is enough to miss the bound
   for (size_t f = 0; f < finalists.size(); ++f)
-    undecided |= bound_of(f) > 1 - kMargin && median(ratios[f]) < 1 - 2 * kMargin;
+    undecided |= final_bound(ratios[f]) > 1 - kMargin && median(ratios[f]) < 1 - 2 * kMargin;
   if (undecided) {
     const auto more = race_finalists(racing, probes, kMoreRounds);
     for (size_t f = 0; f < ratios.size(); ++f) ratios[f].insert(ratios[f].end(), more[f].begin(), more[f].end());
@@ -249,7 +244,7 @@ const TuningSession::Found* TuningSession::run_finals(const Bucket& bucket, cons
   const Found* winner = nullptr;
   double best = 0;
   for (size_t f = 0; f < finalists.size(); ++f) {
-    if (bound_of(f) > 1 - kMargin) continue;
+    if (final_bound(ratios[f]) > 1 - kMargin) continue;
     const double relative = std::sqrt(finalists[f].relative * median(ratios[f]));
     const bool better = !winner || relative < best * (1 - kMargin) ||
                         (relative < best * (1 + kMargin) && finalists[f].config.hash() < winner->config.hash());
@@ -264,7 +259,8 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
   const auto finalists = pick_finalists(item, state, measured);
   if (finalists.empty() && !measured.has_incumbent) {
     state.failed = true;
-    log_line(LogLevel::warning, describe(item, state.bucket) + ": no candidate works" + measured.reasons);
+    log_line(LogLevel::warning, fmt::format("{}: no candidate works: {}; the view v_quarantine has each of them",
+                                            describe(item, state.bucket), measured.refusals.text()));
     return;
   }
   const Found* winner = nullptr;

@@ -35,12 +35,14 @@ TuneReport TuningSession::run() {
   report_.coverage_s = runner_.now_s() - start_s_;
   if (evidence_ != Evidence::predicted) tune_all();
   flush();
+  if (evidence_ == Evidence::measured) race_all_ranks();
+  flush();
   report_.covered = report_.complete = true;
   for (const Item& item : items_)
     for (const BucketState& state : item.buckets) {
       if (!state.record) report_.covered = false;
       report_.failed_buckets += state.failed && !state.record;
-      if (!state.record || !state.is_resolved()) report_.complete = false;
+      if (!state.record || !state.is_resolved() || awaits_ranks(item, state)) report_.complete = false;
     }
   report_.ranges = count_ranges(items_);
   report_.seconds = runner_.now_s() - start_s_;
@@ -66,7 +68,11 @@ void TuningSession::report_progress(const std::string& activity, bool always) {
   last_progress_s_ = now;
   TuneProgress progress{activity, 0, 2 * report_.buckets, report_.trials, now - start_s_, 0};
   for (const Item& item : items_)
-    for (const BucketState& state : item.buckets) progress.done += (state.record || state.failed) + state.is_resolved();
+    for (const BucketState& state : item.buckets) {
+      progress.done += (state.record || state.failed) + state.is_resolved();
+      progress.total += item.num_ranks > 0;
+      progress.done += item.num_ranks > 0 && state.is_resolved() && !awaits_ranks(item, state);
+    }
   if (progress.done > 0)
     progress.left_s =
         progress.elapsed_s * static_cast<double>(progress.total - progress.done) / static_cast<double>(progress.done);
@@ -112,15 +118,16 @@ void TuningSession::keep(const Item& item, const Config& config) {
   ++(runner_.keep(config) ? report_.binaries : report_.unstored_binaries);
 }
 
-void TuningSession::publish(Item& item, BucketState& state, cache::Record record) {
+void TuningSession::publish(Item& item, BucketState& state, cache::Record record, const std::string& by) {
   const bool is_default = record.origin == cache::Origin::fallback;
   cache::Record stored = record;
   if (evidence_ == Evidence::simulated && !is_default) stored.origin = cache::Origin::modelled;
-  pending_lines_.push_back(fmt::format("{} {} {:.1f} us {}", describe(item, state.bucket),
-                                       cache::origin_name(stored.origin), stored.median_us, stored.config_json));
+  pending_lines_.push_back(fmt::format("{} {} {:.1f} us {}{}", describe(item, state.bucket),
+                                       cache::origin_name(stored.origin), stored.median_us, stored.config_json, by));
   pending_records_.push_back({item.key, std::move(stored)});
   state.record = std::move(record);
   state.outdated = is_default;
+  state.is_raced = false;
   if (pending_records_.size() >= kFlushRows || runner_.now_s() - last_flush_s_ > kFlushSeconds) flush();
 }
 

@@ -3,8 +3,9 @@
 //
 // The session decides and records; all work on candidates goes through a Runner, so that tests drive it with a fake one
 // on a fake clock. Order: coverage.cpp (the default everywhere), then schedule.cpp picks buckets for search.cpp (a
-// search among candidates) and merge.cpp (a neighbour's winner on probation). For a GPU that is not here modelling.cpp
-// takes the place of all of these. docs/tuning.md has the rules.
+// search among candidates) and merge.cpp (a neighbour's winner on probation); of operations that communicate all ranks
+// then time the best ones together (rank_finals.cpp). For a GPU that is not here modelling.cpp takes the place of all
+// of these. docs/tuning.md has the rules.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "autotune/runner.h"
 #include "autotune/tuner.h"
+#include "autotune/tuning/refusals.h"
 
 namespace seqtile::autotune {
 
@@ -36,6 +38,7 @@ struct BucketState {
   std::optional<cache::Record> record;
   bool failed = false;    ///< no candidate works
   bool outdated = false;  ///< the record is not the last word: untuned, of another space, modelled and now measurable
+  bool is_raced = false;  ///< all ranks have decided, where the item has ranks
 
   bool is_resolved() const { return failed || (record && !outdated); }
 };
@@ -47,6 +50,7 @@ struct Item {
   Workload workload;
   cache::TuningKey key;
   std::vector<BucketState> buckets;
+  int num_ranks = 0;  ///< that time the best configurations together; 0: it does not communicate, or not here
 
   int64_t max_length() const { return buckets.back().bucket.hi; }
 };
@@ -66,6 +70,12 @@ void load_records(std::vector<Item>& items, const Target& target, cache::TuningS
                   Evidence evidence = Evidence::measured);
 /// Errors: invalid_argument when the default is not in the space.
 RankedSpace rank_space(const Item& item, int64_t length, const Target& target);
+/// Whether all ranks shall still decide the bucket.
+bool awaits_ranks(const Item& item, const BucketState& state);
+/// Whether the trials of the record's bucket say that all ranks have chosen its configuration.
+bool is_chosen_by_ranks(const cache::Record& record, const std::vector<cache::TrialRow>& trials);
+/// The ranks that can time the operation together on such a device, 0 where none can.
+int ranks_to_race(const OpDef& op, const Workload& workload, const DeviceInfo& device);
 /// Runs of adjacent buckets with one configuration.
 int64_t count_ranges(const std::vector<Item>& items);
 
@@ -119,6 +129,18 @@ class TuningSession {
   const Found* run_finals(const Bucket& bucket, const Config& yardstick, const std::vector<Found>& finalists);
   void decide(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
 
+  struct RankLane;  // rank_finals.cpp
+  void race_all_ranks();
+  void settle_range(Item& item, size_t first, size_t last);
+  void race_bucket(Item& item, BucketState& state);
+  std::vector<RankLane> line_up_ranks(const Item& item, const BucketState& state,
+                                      const std::map<std::string, cache::TrialRow>& trials);
+  bool time_on_ranks(const Item& item, const BucketState& state, std::vector<RankLane>& lanes, int rounds);
+  size_t pick_on_ranks(const Item& item, const BucketState& state, std::vector<RankLane>& lanes);
+  void publish_raced(Item& item, BucketState& state, const std::vector<RankLane>& lanes, size_t winner,
+                     std::map<std::string, cache::TrialRow>& trials);
+  void note_rank_failure(const Item& item, const BucketState& state, const Config& config, const Verdict& verdict);
+
   void begin(Item& item) { runner_.begin(*item.op, item.workload, item.max_length()); }
   Verdict compile_and_check(const Config& config);
   bool is_over();  ///< budget spent or interrupted
@@ -126,7 +148,8 @@ class TuningSession {
 
   void note_trial(const Item& item, cache::TrialRow row);
   void keep(const Item& item, const Config& config);
-  void publish(Item& item, BucketState& state, cache::Record record);
+  /// `by`: behind the line of progress.
+  void publish(Item& item, BucketState& state, cache::Record record, const std::string& by = "");
   void flush();
 
   std::vector<Item> items_;
@@ -139,7 +162,7 @@ class TuningSession {
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
 
   std::set<std::string> kept_;      ///< binaries that the artifact store was given, by workload and configuration
-  std::set<std::string> refusals_;  ///< reasons for which candidates did not compile
+  Refusals refusals_;  ///< of candidates that did not compile
 
   // Rows that wait for the next transaction.
   std::vector<cache::KeyedRecord> pending_records_;

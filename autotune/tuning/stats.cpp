@@ -33,6 +33,11 @@ double median_upper_bound(std::vector<double> values, double alpha) {
   return values[k - 1];
 }
 
+double final_bound(const std::vector<double>& ratios) {
+  if (ratios.size() < kFinalRounds) return quantile(ratios, 1);
+  return median_upper_bound(ratios, ratios.size() == kFinalRounds ? 0.01 : 0.003);
+}
+
 std::vector<double> paired_ratios(std::span<const double> a, std::span<const double> b) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(a[i] / b[i]);

@@ -37,10 +37,15 @@ int spawn(const std::string& program, int socket, int shared, pid_t& pid) {
   // A descriptor duplicated onto itself loses its close-on-exec flag in the child only.
   posix_spawn_file_actions_adddup2(&actions, socket, socket);
   posix_spawn_file_actions_adddup2(&actions, shared, shared);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // what the worker starts is killed with it
+  posix_spawnattr_setpgroup(&attributes, 0);
   std::string flag = kWorkerFlag, socket_text = std::to_string(socket), shared_text = std::to_string(shared);
   std::string name = program;
   char* argv[] = {name.data(), flag.data(), socket_text.data(), shared_text.data(), nullptr};
-  const int failed = posix_spawn(&pid, program.c_str(), &actions, nullptr, argv, environ);
+  const int failed = posix_spawn(&pid, program.c_str(), &actions, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return failed;
 }
@@ -118,7 +123,7 @@ void WorkerProcess::end(bool crashed) {
       if (reaped == 0) usleep(1000);
     }
     if (reaped <= 0) {
-      kill(pid_, SIGKILL);
+      kill(-pid_, SIGKILL);
       while (waitpid(pid_, &state, 0) < 0 && errno == EINTR) {
       }
     }

@@ -75,6 +75,8 @@ void ProcessRunner::begin(const OpDef& op, const Workload& workload, int64_t max
   max_length_ = max_length;
   current_ = &entries_[op.name + workload.json()];
   loaded_.clear();
+  longest_check_s_ = 0;
+  checked_length_ = 0;
   measurer_needs_problem_ = true;
   compiler_needs_problem_.assign(compilers_.size(), true);
 }
@@ -242,8 +244,11 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   WorkerProcess& worker = measurer();
   const Json request{
       {"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}, {"max_work", max_work}};
-  const double limit =
-      longest_check_s_ > 0 ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
+  // What short calls took says nothing of longer ones: these also fill and read more memory.
+  int64_t longest = 0;
+  for (const Json& probe : request["probes"]) longest = std::max(longest, probe[0].get<int64_t>());
+  const bool is_known = longest <= checked_length_;
+  const double limit = is_known ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
   const double start = now_s();
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limit);
@@ -252,7 +257,10 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   const bool is_lost = Json::parse(reply.line).value("lost", false);
   if (verdict.outcome == "oob_write" || is_lost)
     measurer_.reset();  // it may have written elsewhere too: the next one starts clean
-  if (verdict.ok()) longest_check_s_ = std::max(longest_check_s_, now_s() - start);
+  if (verdict.ok()) {
+    longest_check_s_ = std::max(longest_check_s_, now_s() - start);
+    checked_length_ = std::max(checked_length_, longest);
+  }
   if (verdict.outcome == "error")  // the operation's own functions failed, not the candidate
     throw Error(ErrorCode::invalid_argument, "operation " + workload_.operation + ": " + verdict.detail);
   return verdict;
@@ -310,9 +318,12 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
                        {"min_rounds", plan.min_rounds},
                        {"max_rounds", plan.max_rounds},
                        {"limit_s", plan.limit_s},
-                       {"stop_losers", plan.stop_losers}};
+                       {"stop_losers", plan.stop_losers},
+                       {"on_all_ranks", plan.on_all_ranks},
+                       {"deadline_s", limits_.measure_s / 4 + plan.limit_s}};
     Message reply;
-    const auto status = worker.ask(text(request), {}, reply, limits_.measure_s + plan.limit_s);
+    const double limit_s = limits_.measure_s + (plan.on_all_ranks ? 2 : 1) * plan.limit_s;
+    const auto status = worker.ask(text(request), {}, reply, limit_s);
     const auto culprit = [&] {
       const int64_t at = std::clamp<int64_t>(worker.current(), 0, static_cast<int64_t>(ids.size()) - 1);
       return positions[static_cast<size_t>(at)];
@@ -327,7 +338,8 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
       measurer_.reset();
       continue;
     }
-    if (json.at("outcome") == "oom" && target_.is_gpu()) {  // operands and workspaces do not fit: not for ever
+    if (json.at("outcome") == "oom" &&
+        (target_.is_gpu() || plan.on_all_ranks)) {  // operands and workspaces do not fit: not for ever
       for (const size_t position : positions) result[position] = {verdict_of(json), {}};
       return result;
     }

@@ -80,8 +80,9 @@ class ProcessRunner final : public Runner {
   std::vector<char> compiler_needs_problem_;  ///< flags; each is written by one thread
   Slot measurer_;
   bool measurer_needs_problem_ = true;
-  double longest_check_s_ = 0;
-  std::set<int64_t> loaded_;  ///< ids that the measuring process holds
+  double longest_check_s_ = 0;  ///< of those that were right
+  int64_t checked_length_ = 0;  ///< the longest call among them
+  std::set<int64_t> loaded_;    ///< ids that the measuring process holds
 };
 
 }  // namespace seqtile::autotune

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "autotune/worker/count.h"
+#include "autotune/worker/rank_race.h"
 #include "jit/base/env.h"
 #include "jit/compiler.h"
 #include "jit/device_profile.h"
@@ -36,6 +37,14 @@ const char* outcome_of(ErrorCode code) {
 Workload read_workload(const nlohmann::json& request) {
   return {request.at("operation"), *parse_dtype(request.at("dtype").get<std::string>()), request.at("threads"),
           Fields::parse(request.at("fields").get<std::string>())};
+}
+
+nlohmann::json describe(const std::vector<Series>& series) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Series& one : series)
+    list.push_back(
+        {{"outcome", one.verdict.outcome}, {"detail", one.verdict.detail}, {"us", one.us}, {"sliced", one.sliced}});
+  return {{"outcome", "ok"}, {"series", list}};
 }
 
 /// Bytes of address space in use.
@@ -171,18 +180,28 @@ nlohmann::json WorkerServer::check(const Json& request) {
 }
 
 nlohmann::json WorkerServer::measure(const Json& request) {
+  std::vector<const LoadedCandidate*> candidates;
+  for (const int64_t id : request.at("ids")) candidates.push_back(&state_->candidates.at(id));
+  const MeasurePlan plan{request.at("length"),  request.at("min_rounds"),  request.at("max_rounds"),
+                         request.at("limit_s"), request.at("stop_losers"), request.at("on_all_ranks")};
+  if (plan.on_all_ranks) return race(candidates, plan, request.at("deadline_s"));
   if (!state_->meter)
     state_->meter =
         std::make_unique<Meter>(*state_->op, state_->workload, device(), *regions_, state_->policy.ends_with("-graph"));
-  std::vector<const LoadedCandidate*> candidates;
-  for (const int64_t id : request.at("ids")) candidates.push_back(&state_->candidates.at(id));
-  const MeasurePlan plan{request.at("length"), request.at("min_rounds"), request.at("max_rounds"),
-                         request.at("limit_s"), request.at("stop_losers")};
-  Json series = Json::array();
-  for (const Series& one : state_->meter->measure(candidates, plan, current_))
-    series.push_back(
-        {{"outcome", one.verdict.outcome}, {"detail", one.verdict.detail}, {"us", one.us}, {"sliced", one.sliced}});
-  return {{"outcome", "ok"}, {"series", series}};
+  return describe(state_->meter->measure(candidates, plan, current_));
+}
+
+/// A candidate that lets ranks wait in vain, or ends one of them, is to blame as one that ends the worker is.
+nlohmann::json WorkerServer::race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan,
+                                  double deadline_s) {
+  const bool is_cold = state_->policy.starts_with("cold");
+  try {
+    return describe(race_ranks({*state_->op, state_->workload, candidates, plan, is_cold, deadline_s}, current_));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::out_of_resources) throw;
+    return {
+        {"outcome", error.code() == ErrorCode::timeout ? "hang" : "crash"}, {"detail", error.what()}, {"lost", true}};
+  }
 }
 
 }  // namespace seqtile::autotune

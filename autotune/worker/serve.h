@@ -44,6 +44,7 @@ class WorkerServer {
   Json load(const Json& request, std::vector<std::byte> code);
   Json check(const Json& request);
   Json measure(const Json& request);
+  Json race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan, double deadline_s);
   /// The current workload's; opened only where candidates are run, not where they are compiled.
   Device& device();
   void limit_memory(uint64_t headroom);

@@ -1,17 +1,17 @@
-// examples/05_sequence_parallel_layer/sharded_layer.h -- the layer on one of P ranks: 8 launches, and 10 backward.
+// examples/05_sequence_parallel_layer/sharded_layer.h -- the layer on one of P ranks: 8 launches, and 9 backward.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Between the blocks a rank has its rows of the sequence. The product at the start of a block gathers them, the one at
 // its end gives each rank the sums of its own rows; backward they do the opposite. Nothing else is sent, but for the
-// gradients of the norms' weights, to which all rows add.
+// gradients of the norms' weights, to which all rows add: by the launch that computes them.
 #pragma once
 #include <string>
 
 #include "jit/error.h"
-#include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/seqpar/matmul_backward.h"
+#include "kernels/seqpar/norm_backward.h"
 #include "layer.h"
 
 namespace example {
@@ -33,12 +33,12 @@ struct FusedOps {
   SequenceParallelTrailingMatmulBackward o_backward{.world_size = p, .n = h, .k = q, .fabric = fabric};
   SequenceParallelLeadingMatmulBackward qkv_backward{
       .world_size = p, .n = q, .n2 = kv, .n3 = kv, .k = h, .fabric = fabric};
-  AllReduce norm_sums{{.world_size = p, .n = 2 * h, .fabric = fabric}};
+  SequenceParallelRmsNormBackward norm_backward{.world_size = p, .n = h, .residual = true, .fabric = fabric};
 
   ChannelOptions options() const {
     return channel_options(
         {qkv.workload(), o.workload(), gate_up.workload(), down.workload(), down_backward.workload(),
-         gate_up_backward.workload(), o_backward.workload(), qkv_backward.workload(), norm_sums.workload()},
+         gate_up_backward.workload(), o_backward.workload(), qkv_backward.workload(), norm_backward.workload()},
         kMaxLength);
   }
 };
@@ -69,12 +69,11 @@ class ShardedLayer {
 
   /// d.y -> d.x and dw, by what forward() has left in `a`.
   void backward(Weights& w, Activations& a, Activations& d, Weights& dw, int64_t length) {
-    Matrix norms(2, kHidden);  // own rows' part of the gradients
     down_backward_({.dz = d.y, .w = w.down, .u = a.gated, .du = d.gated, .dw = dw.down}, length);
     local_.gate_backward(a, d);
     gate_up_backward_({.dy = d.gate_up, .w = w.gate_up, .x = a.middle_normed, .dx = d.middle_normed, .dw = dw.gate_up},
                       length);
-    local_.norm_backward(d.middle_normed, a.middle, d.y, w.norms.row(1), d.middle, norms.at(1, 0));
+    norm_backward(d.middle_normed, a.middle, d.y, w.norms.row(1), d.middle, dw.norms.row(1), length);
     o_backward_({.dz = d.middle, .w = w.o, .u = a.context, .du = d.context, .dw = dw.o}, length);
     local_.attention_backward(a, d);
     qkv_backward_({.dy = d.q,
@@ -89,13 +88,15 @@ class ShardedLayer {
                    .dw2 = dw.k,
                    .dw3 = dw.v},
                   length);
-    local_.norm_backward(d.normed, a.x, d.middle, w.norms.row(0), d.x, norms.at(0, 0));
-    const auto as_row = [](Matrix& both) { return make_tensor(both.at(0, 0), DType::f32, {1, 2 * kHidden}); };
-    norm_sums_({.x = as_row(norms), .y = as_row(dw.norms)}, 1);
+    norm_backward(d.normed, a.x, d.middle, w.norms.row(0), d.x, dw.norms.row(0), length);
     check();
   }
 
  private:
+  /// `beside`: the gradient that reaches x not through the norm. dweight is that of all rows.
+  void norm_backward(Matrix& dy, Matrix& x, Matrix& beside, Tensor weight, Matrix& dx, Tensor dweight, int64_t length) {
+    norm_backward_({.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = dweight}, length);
+  }
   /// Where a peer failed or took another step, results are NaN and the record says why.
   void check() {
     if (const auto record = channel_.abort_record()) throw Error(ErrorCode::aborted, record->text());
@@ -111,7 +112,7 @@ class ShardedLayer {
       o_backward_{engine_, ops_.o_backward, channel_};
   FusedHandle<SequenceParallelLeadingMatmulBackward> gate_up_backward_{engine_, ops_.gate_up_backward, channel_},
       qkv_backward_{engine_, ops_.qkv_backward, channel_};
-  FusedHandle<AllReduce> norm_sums_{engine_, ops_.norm_sums, channel_};
+  FusedHandle<SequenceParallelRmsNormBackward> norm_backward_{engine_, ops_.norm_backward, channel_};
 };
 
 }  // namespace example

@@ -26,6 +26,9 @@ enum Word : int64_t {
   wait_function,        ///< CPUs: the address of a WaitFunction
   wait_context,         ///< and of what it needs to know about the peers
   record,               ///< kRecordWords: why the channel was aborted
+  remote_ranks = 17,    ///< CPUs: a bit for each rank that is on another node
+  outbox,               ///< the address of what goes to these, where there are any: jit/base/outbox_block.h
+  outbox_entries,       ///< how many fit in there
   clock_function = 20,  ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
   timeline,             ///< the address of the events of one, or 0: jit/base/timeline_block.h
   timeline_events,      ///< how many fit in there

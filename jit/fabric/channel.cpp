@@ -9,6 +9,7 @@
 
 #include "jit/error.h"
 #include "jit/fabric/agreement.h"
+#include "jit/fabric/node_fabric.h"
 
 namespace seqtile {
 namespace {
@@ -21,24 +22,28 @@ std::vector<int64_t> initial_flags(size_t bytes, uint64_t epoch) {
 }
 
 fabric::Wishes wishes_of(const ChannelOptions& options) {
-  return {{"capacity", std::to_string(options.capacity)},
-          {"staging_bytes", std::to_string(options.staging_bytes)},
-          {"flags_per_source", std::to_string(options.flags_per_source)}};
+  fabric::Wishes wishes = options.agreed;
+  wishes.emplace_back("capacity", std::to_string(options.capacity));
+  wishes.emplace_back("staging_bytes", std::to_string(options.staging_bytes));
+  wishes.emplace_back("flags_per_source", std::to_string(options.flags_per_source));
+  return wishes;
 }
 
 std::optional<Error> problem_of(const ChannelOptions& options) {
-  constexpr int64_t kMost = int64_t{1} << 40;  // rows, bytes and flags: sums and products of them stay numbers
+  static constexpr int64_t kMost = int64_t{1} << 40;  // rows, bytes and flags: sums and products of them stay numbers
   const auto is_possible = [](int64_t value, int64_t least) { return value >= least && value <= kMost; };
   if (options.deadline.count() < 0)
     return Error(ErrorCode::invalid_argument,
                  fmt::format("a channel with a deadline of {} ns: it may not be negative", options.deadline.count()));
-  if (is_possible(options.capacity, 0) && is_possible(options.staging_bytes, 0) &&
-      is_possible(options.flags_per_source, 1))
-    return std::nullopt;
-  return Error(ErrorCode::invalid_argument,
-               fmt::format("a channel for {} rows with {} bytes of staging and {} flags of each rank: none may be "
-                           "negative or above {}, one flag is needed",
-                           options.capacity, options.staging_bytes, options.flags_per_source, kMost));
+  const auto refusal = [](const char* what, int64_t value, int64_t least) {
+    return Error(ErrorCode::invalid_argument,
+                 fmt::format("a channel with {} {}: from {} to {} are possible; give it another capacity", value, what,
+                             least, kMost));
+  };
+  if (!is_possible(options.capacity, 0)) return refusal("rows", options.capacity, 0);
+  if (!is_possible(options.staging_bytes, 0)) return refusal("bytes of staging", options.staging_bytes, 0);
+  if (!is_possible(options.flags_per_source, 1)) return refusal("flags of each rank", options.flags_per_source, 1);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -50,6 +55,8 @@ Channel::Channel(Fabric& fabric, const ChannelOptions& options)
   fabric::agree(fabric, "a channel", wishes, problem_of(options));
   renew_memory(options, options.first_epoch);
 }
+
+Channel::~Channel() = default;
 
 void Channel::reserve(const ChannelOptions& least) {
   uint64_t done = 0;
@@ -90,6 +97,7 @@ void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
   auto staging = fabric_.allocate(static_cast<size_t>(std::max<int64_t>(2 * parity_bytes, 256)));
   auto flags_of_all = fabric_.allocate(num_flags * channel::kFlagBytes);
   auto abort_words = fabric_.allocate(channel::kFlagBytes);
+  outbox_.reset();
   options_ = options;
   staging_ = std::move(staging), flags_ = std::move(flags_of_all), abort_ = std::move(abort_words);
 
@@ -102,6 +110,12 @@ void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
   block[channel::flags_per_source] = options_.flags_per_source;
   block[channel::wait_function] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_function()));
   block[channel::wait_context] = static_cast<int64_t>(reinterpret_cast<intptr_t>(fabric_.wait_context()));
+  if (options_.awaits_peers) outbox_ = fabric::open_outbox(fabric_, *staging_, *flags_, *abort_);
+  if (outbox_) {
+    block[channel::remote_ranks] = outbox_->remote_ranks();
+    block[channel::outbox] = static_cast<int64_t>(outbox_->address());
+    block[channel::outbox_entries] = outbox_->num_entries();
+  }
   for (int peer = 0; peer < world_size; ++peer) {
     int64_t* words = &block[channel::peers + channel::num_peer_words * peer];
     words[channel::staging_address] = static_cast<int64_t>(staging_->address(peer));
@@ -168,6 +182,13 @@ std::optional<AbortRecord> Channel::abort_record() {
                      words[channel::tile],
                      words[channel::expected],
                      words[channel::seen]};
+}
+
+void Channel::check() {
+  const auto record = abort_record();
+  if (!record) return;
+  const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
+  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal, record->text());
 }
 
 std::string AbortRecord::text() const {

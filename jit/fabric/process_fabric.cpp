@@ -7,9 +7,7 @@
 // pages stand behind it, each for those that outlive the ranks of the one before. Then follow the symmetric buffers,
 // the parts of all ranks side by side, mapped by each rank where it likes.
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -17,25 +15,29 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "jit/base/descriptor.h"
 #include "jit/error.h"
 #include "jit/fabric.h"
 #include "jit/fabric/agreement.h"
 #include "jit/fabric/meeting.h"
+#include "jit/fabric/node_fabric.h"
+#include "jit/fabric/process_memory.h"
+#include "jit/fabric/process_watch.h"
 #include "jit/fabric/wait.h"
 
 #include <fmt/format.h>
 
 namespace seqtile {
+
+using fabric::fail, fabric::FileMemory, fabric::kPage, fabric::Mapping, fabric::ProcessWatch, fabric::system_reason;
+
 namespace {
 
 constexpr uint64_t kMagic = 0x32'62'61'66'65'71'73;  // "sqefab2": tells a file of another kind or version
 constexpr size_t kTextBytes = 4096;
-constexpr size_t kPage = 4096;
 
 /// What one rank brings to a meeting: a part of its text, and the size of all of it.
 struct Slot {
@@ -60,72 +62,7 @@ constexpr size_t kMeetingBytes = (sizeof(MeetingPage) + kPage - 1) / kPage * kPa
 constexpr int kNumPages = 16;  ///< what no rank touches takes no memory
 constexpr size_t kFirstBuffer = kNumPages * kMeetingBytes;
 
-[[noreturn]] void fail(ErrorCode code, const std::string& what) { throw Error(code, "process fabric: " + what); }
-
-std::string system_reason() { return std::strerror(errno); }
-
-/// A descriptor that is closed with the object.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-/// A shared mapping of a part of the file.
-class Mapping {
- public:
-  Mapping(int fd, size_t offset, size_t bytes) : bytes_(bytes) {
-    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-    if (data_ == MAP_FAILED)
-      fail(ErrorCode::out_of_resources, fmt::format("cannot map {} bytes: {}", bytes, system_reason()));
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(data_, bytes_); }
-  void* data() const { return data_; }
-
- private:
-  void* data_;
-  size_t bytes_;
-};
-
-class FileMemory final : public SymmetricMemory {
- public:
-  FileMemory(std::shared_ptr<Descriptor> file, int rank, int world_size, size_t offset, size_t stride, size_t bytes)
-      : FileMemory(std::make_unique<Mapping>(file->get(), offset, stride * static_cast<size_t>(world_size)), world_size,
-                   stride, bytes) {
-    file_ = std::move(file), own_offset_ = offset + stride * static_cast<size_t>(rank), stride_ = stride;
-  }
-  /// The own part goes back to the system; where a peer still stores there, its page comes anew.
-  ~FileMemory() override {
-    fallocate(file_->get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(own_offset_),
-              static_cast<off_t>(stride_));
-  }
-
- private:
-  FileMemory(std::unique_ptr<Mapping> mapping, int world_size, size_t stride, size_t bytes)
-      : SymmetricMemory(addresses_in(*mapping, world_size, stride), bytes), mapping_(std::move(mapping)) {}
-
-  static std::vector<uint64_t> addresses_in(const Mapping& mapping, int world_size, size_t stride) {
-    std::vector<uint64_t> addresses;
-    for (int rank = 0; rank < world_size; ++rank)
-      addresses.push_back(reinterpret_cast<uint64_t>(mapping.data()) + stride * static_cast<size_t>(rank));
-    return addresses;
-  }
-
-  std::unique_ptr<Mapping> mapping_;
-  std::shared_ptr<Descriptor> file_;  ///< the buffer may outlive its fabric
-  size_t own_offset_ = 0, stride_ = 0;
-};
+void leave(MeetingPage& page, int rank) { page.left.fetch_or(uint32_t{1} << rank); }
 
 using Clock = std::chrono::steady_clock;
 using Timeout = std::chrono::nanoseconds;
@@ -149,67 +86,21 @@ void wait_for_ranks(int rank, Timeout timeout, const char* what, const std::func
                      std::chrono::duration<double>(timeout).count(), list_of(missing), what));
 }
 
-/// The peers, by descriptors that become readable when a process ends. One that has ended before is dead. One that has
-/// given its fabric up and then ended may have sent all that is waited for: others may still have to send theirs.
-class ProcessWatch final : public fabric::PeerWatch {
- public:
-  ProcessWatch(const std::vector<pid_t>& pids, int own, const std::atomic<uint32_t>& left) : left_(left) {
-    for (size_t rank = 0; rank < pids.size(); ++rank) {
-      if (static_cast<int>(rank) == own) {
-        polled_.push_back({-1, 0, 0});  // which poll() skips
-        continue;
-      }
-      const auto fd = static_cast<int>(syscall(SYS_pidfd_open, pids[rank], 0));
-      if (fd < 0 && errno != ESRCH)
-        fail(ErrorCode::out_of_resources, fmt::format("cannot watch process {}: {}", pids[rank], system_reason()));
-      descriptors_.emplace_back(fd);
-      polled_.push_back({fd, POLLIN, 0});
-      if (fd < 0) ended_ |= uint32_t{1} << rank;
-    }
-  }
-  bool has_dead_peer() const noexcept override {
-    std::array<pollfd, channel::kMaxRanks> now;
-    std::copy(polled_.begin(), polled_.end(), now.begin());
-    uint32_t ended = ended_;
-    if (poll(now.data(), polled_.size(), 0) > 0)
-      for (size_t rank = 0; rank < polled_.size(); ++rank) ended |= (now[rank].revents != 0 ? uint32_t{1} : 0) << rank;
-    if (ended == 0) return false;
-    if ((ended & ~left_.load()) != 0) return true;
-    int64_t first = 0;
-    const int64_t time = Clock::now().time_since_epoch().count();
-    if (first_seen_.compare_exchange_strong(first, time)) return false;
-    return time - first > std::chrono::duration_cast<Clock::duration>(kGrace).count();
-  }
-  bool is_dead(int rank) const {
-    pollfd one = polled_[static_cast<size_t>(rank)];
-    return (ended_ >> rank & 1) != 0 || poll(&one, 1, 0) > 0;
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kGrace{500};
-
-  std::vector<Descriptor> descriptors_;
-  std::vector<pollfd> polled_;
-  const std::atomic<uint32_t>& left_;
-  mutable std::atomic<int64_t> first_seen_{0};  ///< when a peer was first seen to have left and ended
-  uint32_t ended_ = 0;                          ///< before they could be watched: a bit for each
-};
-
 class ProcessFabric final : public Fabric {
  public:
   /// A rank of the processes that meet on page `page_number`; buffers lie from `first_buffer` on.
-  ProcessFabric(Descriptor file, int page_number, int rank, std::vector<pid_t> pids, std::shared_ptr<Device> device,
-                size_t first_buffer)
-      : file_(std::make_shared<Descriptor>(std::move(file))),
+  ProcessFabric(std::shared_ptr<fabric::SharedFile> file, int page_number, int rank, std::vector<pid_t> pids,
+                std::shared_ptr<Device> device, size_t first_buffer)
+      : file_(std::move(file)),
         page_number_(page_number),
         rank_(rank),
         pids_(std::move(pids)),
         device_(std::move(device)),
-        page_(file_->get(), static_cast<size_t>(page_number) * kMeetingBytes, kMeetingBytes),
+        page_(file_->descriptor.get(), static_cast<size_t>(page_number) * kMeetingBytes, kMeetingBytes),
         watch_(pids_, rank, page().left),
         next_offset_(first_buffer) {}
 
-  ~ProcessFabric() override { page().left.fetch_or(uint32_t{1} << rank_); }
+  ~ProcessFabric() override { leave(page(), rank_); }
 
   int rank() const override { return rank_; }
   int world_size() const override { return static_cast<int>(pids_.size()); }
@@ -225,8 +116,7 @@ class ProcessFabric final : public Fabric {
       Slot(&slots)[channel::kMaxRanks] = page().slots[num_meetings_ & 1];
       Slot& own = slots[rank_];
       own.total_bytes = mine.size();
-      const std::string_view part = mine.substr(std::min(done, mine.size()), kTextBytes);
-      std::memcpy(own.part, part.data(), part.size());
+      mine.copy(own.part, kTextBytes, std::min(done, mine.size()));
       meet();
       for (size_t rank = 0; rank < all.size(); ++rank) {
         const size_t total = slots[rank].total_bytes;
@@ -269,25 +159,19 @@ class ProcessFabric final : public Fabric {
       pids.push_back(pids_[static_cast<size_t>(old)]);
       offset = std::max<size_t>(offset, page().leaving[old].load());
     }
-    return std::make_unique<ProcessFabric>(duplicate(file_->get()), page_number_ + 1, rank, std::move(pids), device_,
-                                           offset);
-  }
-
-  static Descriptor duplicate(int fd) {
-    Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    if (copy.get() < 0) fail(ErrorCode::invalid_argument, fmt::format("descriptor {}: {}", fd, system_reason()));
-    return copy;
+    return std::make_unique<ProcessFabric>(file_, page_number_ + 1, rank, std::move(pids), device_, offset);
   }
 
  private:
   /// The file takes memory page by page as ranks write: too large a one would end them in the middle of a launch.
   void grow_file(size_t end) const {
     const size_t most = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    if (end > most)
+    const size_t all = file_->held_bytes + (end - next_offset_);
+    if (all > most)
       fail(ErrorCode::out_of_resources,
-           fmt::format("{} bytes of shared memory are more than this machine's {}; lower the channels' capacity", end,
+           fmt::format("{} bytes of shared memory are more than this machine's {}; lower the channels' capacity", all,
                        most));
-    if (ftruncate(file_->get(), static_cast<off_t>(end)) != 0)
+    if (ftruncate(file_->descriptor.get(), static_cast<off_t>(end)) != 0)
       fail(ErrorCode::out_of_resources, fmt::format("no {} bytes of shared memory: {}", end, system_reason()));
   }
 
@@ -309,17 +193,23 @@ class ProcessFabric final : public Fabric {
 
   void meet() {
     const uint64_t count = ++num_meetings_;
+    const auto start = Clock::now();
     page().meetings[rank_].value.store(count, std::memory_order_release);
     for (int peer = 0; peer < world_size(); ++peer) {
       const auto& theirs = page().meetings[peer].value;
       const auto has_come = [&] { return theirs.load(std::memory_order_acquire) >= count; };
-      if (!fabric::wait_until([&] { return has_come() || has_left(peer); }, &watch_))
+      const auto is_over = [&] { return has_come() || has_left(peer) || Clock::now() - start > patience(); };
+      if (!fabric::wait_until(is_over, &watch_))
         fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, and a rank has died", rank_, peer));
-      if (!has_come()) fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, which has left", rank_, peer));
+      if (has_come()) continue;
+      if (has_left(peer))
+        fail(ErrorCode::aborted, fmt::format("rank {} waits for rank {}, which has left", rank_, peer));
+      leave(page(), rank_);  // whoever comes still is told
+      fail(ErrorCode::timeout, fabric::waited_in_vain(rank_, {peer}, patience()));
     }
   }
 
-  std::shared_ptr<Descriptor> file_;
+  std::shared_ptr<fabric::SharedFile> file_;
   const int page_number_, rank_;
   const std::vector<pid_t> pids_;
   std::shared_ptr<Device> device_;  ///< goes on with the survivors
@@ -329,6 +219,12 @@ class ProcessFabric final : public Fabric {
   size_t next_offset_;
 };
 
+Descriptor duplicate(int fd) {
+  Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (copy.get() < 0) fail(ErrorCode::invalid_argument, fmt::format("descriptor {}: {}", fd, system_reason()));
+  return copy;
+}
+
 /// Errors: invalid_argument.
 void check_is_world(int fd) {
   uint64_t magic = 0;
@@ -336,8 +232,6 @@ void check_is_world(int fd) {
   if (!is_large || pread(fd, &magic, sizeof(magic), 0) != sizeof(magic) || magic != kMagic)
     fail(ErrorCode::invalid_argument, "the descriptor is not a file of this version's fabric");
 }
-
-void leave(MeetingPage& page, int rank) { page.left.fetch_or(uint32_t{1} << rank); }
 
 /// Enters a rank; the processes of all when all are there.
 std::vector<pid_t> join(MeetingPage& page, int rank, Timeout timeout) {
@@ -381,14 +275,13 @@ int make_process_world(int world_size) {
 }
 
 std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads, Timeout timeout) {
-  Descriptor file = ProcessFabric::duplicate(fd);
-  check_is_world(file.get());
-  const Mapping world(file.get(), 0, kMeetingBytes);
+  const auto file = std::make_shared<fabric::SharedFile>(duplicate(fd));
+  check_is_world(file->descriptor.get());
+  const Mapping world(file->descriptor.get(), 0, kMeetingBytes);
   auto device = make_cpu_device(num_threads);
   auto pids = join(*static_cast<MeetingPage*>(world.data()), rank, timeout);
   try {
-    auto fabric =
-        std::make_unique<ProcessFabric>(std::move(file), 0, rank, std::move(pids), std::move(device), kFirstBuffer);
+    auto fabric = std::make_unique<ProcessFabric>(file, 0, rank, std::move(pids), std::move(device), kFirstBuffer);
     fabric->all_gather("");  // all watch each other before one can end
     return fabric;
   } catch (...) {
@@ -398,6 +291,9 @@ std::unique_ptr<Fabric> join_process_fabric(int fd, int rank, int num_threads, T
 }
 
 std::unique_ptr<Fabric> survivors_of(Fabric& fabric, Timeout timeout) {
+  if (fabric::has_several_nodes(fabric))
+    throw Error(ErrorCode::unsupported,
+                "ranks of several nodes do not go on without one that has died; start all anew");
   if (auto* processes = dynamic_cast<ProcessFabric*>(&fabric)) return processes->survivors(timeout);
   throw Error(ErrorCode::unsupported,
               fmt::format("ranks of kind {} do not die alone; Channel::reset() serves all of them", fabric.kind()));

@@ -34,7 +34,9 @@ class SimFabric final : public Fabric {
   int world_size() const override { return static_cast<int>(ranks_->devices.size()); }
   std::string kind() const override { return "sim:" + own().target().name; }
   Device& device() override { return own(); }
-  std::vector<std::string> all_gather(std::string_view mine) override { return ranks_->meeting.meet(rank_, mine); }
+  std::vector<std::string> all_gather(std::string_view mine) override {
+    return ranks_->meeting.meet(rank_, mine, patience());
+  }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
     void* data = nullptr;

@@ -38,7 +38,9 @@ class ThreadFabric final : public Fabric {
   int world_size() const override { return world_size_; }
   std::string kind() const override { return "threads"; }
   Device& device() override { return *device_; }
-  std::vector<std::string> all_gather(std::string_view mine) override { return meeting_->meet(rank_, mine); }
+  std::vector<std::string> all_gather(std::string_view mine) override {
+    return meeting_->meet(rank_, mine, patience());
+  }
   channel::WaitFunction wait_function() const override { return fabric::wait_for_flag; }
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {

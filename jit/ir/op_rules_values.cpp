@@ -175,7 +175,7 @@ void OpRules::check_reduce() const {
 
 void OpRules::check_dot() const {
   const Type &a = operand(0), &b = operand(1), &c = operand(2);
-  choice("precision", {"native", "tf32", "tf32x3"});
+  choice("precision", {"native", "tf32"});
   for (size_t i = 0; i < 3; ++i)
     require(operand(i).is_tile() && operand(i).rank == 2, "the operands are not tiles of rank 2",
             {{"a", a}, {"b", b}, {"c", c}});

@@ -69,6 +69,14 @@ void Cohort::note_access(Warp& warp, const Instruction& i, const Place& place, u
   }
 }
 
+/// After the data has moved.
+void Cohort::tell_watcher(const Warp& warp, const Instruction& i, const Place& place, bool is_write) const {
+  if (place.space != PtxSpace::global || !warp.last_region->watcher) return;
+  warp.last_region->watcher({warp.grid->device, cta_of(warp).linear, warp.grid->num_ctas(),
+                             place.address - warp.last_region->address(), is_write, i.order, i.scope,
+                             read_element(place.at, i.width)});
+}
+
 /// The releases that an access of this place learns of or adds to; null where the space has none.
 std::vector<ReleasedMessage>* Cohort::messages_at(const Place& place) {
   if (!races()) return nullptr;
@@ -98,6 +106,7 @@ void Cohort::load(Warp& warp, const Instruction& i, uint32_t mask) {
       if (i.is_wide) wide_lanes(warp, operands[k])[lane] = value;
       else lanes(warp, operands[k])[lane] = static_cast<uint32_t>(value);
     }
+    if (place.at != refused_) tell_watcher(warp, i, place, false);
     if (is_strong)
       if (auto* messages = messages_at(place)) synchronise(warp, *messages, i.order, i.scope, true, false);
   }
@@ -126,6 +135,7 @@ void Cohort::store(Warp& warp, const Instruction& i, uint32_t mask) {
     note_access(warp, i, place, bytes, site, true);
     for (uint32_t k = 0; k < i.vector; ++k)
       write_element(place.at + k * i.width, i.width, value_of(warp, i, 1 + k, lane));
+    tell_watcher(warp, i, place, true);
     const bool ends_a_chain = place.space == PtxSpace::global && races() && warp.last_region->has_strong;
     if (is_strong || ends_a_chain)
       if (auto* messages = messages_at(place)) synchronise(warp, *messages, i.order, i.scope, false, true);
@@ -177,6 +187,7 @@ void Cohort::atomic(Warp& warp, const Instruction& i, uint32_t mask) {
       if (i.is_wide) wide_lanes(warp, operands[k])[lane] = old;
       else lanes(warp, operands[k])[lane] = static_cast<uint32_t>(old);
     }
+    tell_watcher(warp, i, place, true);
     if (auto* messages = messages_at(place)) synchronise(warp, *messages, i.order, i.scope, true, true);
     if (context_.options.profile && place.space == PtxSpace::global) count_sectors(place.address, bytes);
   }

@@ -52,8 +52,7 @@ std::byte* Cohort::unwatched(Warp& warp, const Instruction& i, uint32_t slot, ui
     const Region& region = *warp.last_region;
     const bool is_reachable = region.device == warp.grid->device || region.is_peer_visible;
     const bool is_kept = region.is_constant || region.poisoned != nullptr || region.writers != nullptr;
-    if (!is_reachable || (is_write && is_kept))
-      return nullptr;
+    if (!is_reachable || region.watcher || (is_write && is_kept)) return nullptr;
     window = {region.begin, region.address(), region.bytes};
   }
   const uint64_t bytes = uint64_t{i.width} * i.vector;

@@ -133,6 +133,7 @@ class Cohort {
   };
   void note_access(Warp& warp, const Instruction& i, const Place& place, uint32_t bytes, const Site& site,
                    bool is_write);
+  void tell_watcher(const Warp& warp, const Instruction& i, const Place& place, bool is_write) const;
   std::vector<ReleasedMessage>* messages_at(const Place& place);
   void check_same_values(Warp& warp, const Instruction& i, uint32_t mask);
   void count_traffic(PtxSpace space, const uint64_t* addresses, uint32_t mask, uint32_t bytes);

@@ -122,7 +122,9 @@ class Decoder {
       shapes.push_back(
           {operands_.register_bytes(operand), static_cast<int>(operand.elements.size()), operand.is_negated});
     const auto form = resolve_scalar(opcode, shapes);
-    if (!form) fail("the machine does not know the form " + std::string(current_->opcode));
+    if (!form)
+      fail(fmt::format("the machine does not know the form {}; write it in one that docs/ptx_machine.md names",
+                       current_->opcode));
     const auto hidden = static_cast<size_t>(std::count(form->operands.begin(), form->operands.end(), 'c'));
     if (form->operands.size() - hidden != flat.size())
       fail(fmt::format("{} operands, {} are expected", flat.size(), form->operands.size() - hidden));

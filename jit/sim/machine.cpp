@@ -65,6 +65,8 @@ class GridRun {
         grid_(grid),
         ctas_per_item_(grid.shape.cooperative ? grid.num_ctas() : grid.cluster_size()) {}
 
+  /// What the clock reads at the end.
+  uint64_t end_ns() const { return end_ns_; }
   Counters run(Executor* executor) {
     const int64_t items = grid_.num_ctas() / ctas_per_item_;
     context_.is_parallel = executor != nullptr && executor->num_workers() > 1 && items > 1;
@@ -88,6 +90,7 @@ class GridRun {
       }
       const std::lock_guard lock(mutex_);
       counters_.add(cohort.counters());
+      end_ns_ = std::max(end_ns_, cohort.time_ns());
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
@@ -109,6 +112,7 @@ class GridRun {
   const int ctas_per_item_;
   std::mutex mutex_;
   Counters counters_;
+  uint64_t end_ns_ = 0;
   std::exception_ptr error_;
 };
 
@@ -139,7 +143,7 @@ struct Machine::State {
   MemoryMap memory;
   LaunchProgress progress;
   uint32_t next_cohort = 1;
-  uint64_t clock_ns = 1000;  ///< goes on from launch to launch where devices run at the same time
+  uint64_t clock_ns = 1000;  ///< goes on from launch to launch
 
   /// Module variables are global memory while the kernel runs.
   void map_globals(const Program& program, int device) {
@@ -172,6 +176,13 @@ void Machine::rename(const void* pointer, std::string name) {
   if (Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer))) region->name = std::move(name);
 }
 
+void Machine::watch(const void* pointer, Watcher watcher) {
+  Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer));
+  if (region == nullptr || region->begin != pointer)
+    throw Error(ErrorCode::invalid_argument, "watch: no registered memory begins there");
+  region->watcher = std::move(watcher);
+}
+
 void Machine::poison(const void* pointer, uint64_t bytes) {
   Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer));
   if (region == nullptr || reinterpret_cast<uint64_t>(pointer) + bytes > region->end())
@@ -201,7 +212,9 @@ LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, s
   context.start_ns = state_->clock_ns;
   state_->next_cohort += static_cast<uint32_t>(grid.num_ctas());
   LaunchResult result;
-  result.counters = GridRun(context, grid).run(options.executor);
+  GridRun run(context, grid);
+  result.counters = run.run(options.executor);
+  state_->clock_ns = run.end_ns();
   state_->unmap_globals(program);
   result.num_reports = sink.total();
   result.reports = sink.take();

@@ -90,6 +90,10 @@ class Machine {
   void unregister_memory(const void* pointer);
   /// What reports call the memory that was registered at `pointer`.
   void rename(const void* pointer, std::string name);
+  /// From now on `watcher` is told of every load, store and atomic operation that kernels make in the memory that was
+  /// registered at `pointer`, behind it and in their order; not of asynchronous copies. A grid whose clusters run on
+  /// several threads calls it from all of them. Errors: invalid_argument.
+  void watch(const void* pointer, Watcher watcher);
   /// Marks bytes as never written: reading them is reported until a kernel writes them.
   void poison(const void* pointer, uint64_t bytes);
   void unpoison(const void* pointer, uint64_t bytes);

@@ -7,9 +7,12 @@
 #pragma once
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "jit/sim/program.h"
 
 namespace seqtile::sim {
 
@@ -30,6 +33,18 @@ struct LastWriter {
   int line = 0, cta = 0, warp = 0, lane = 0;
 };
 
+/// What a lane of a kernel has done to watched memory.
+struct WatchedAccess {
+  int device;         ///< whose kernel
+  int cta, num_ctas;  ///< which of the grid's
+  uint64_t offset;    ///< from where the memory begins
+  bool is_write;
+  Order order;
+  Scope scope;
+  uint64_t value;  ///< loaded or stored; the first element of a vector
+};
+using Watcher = std::function<void(const WatchedAccess&)>;
+
 struct Region {
   std::string name;
   std::byte* begin = nullptr;
@@ -38,6 +53,7 @@ struct Region {
   bool is_peer_visible = false, is_constant = false;
   std::unique_ptr<uint8_t[]> poisoned;    ///< one byte a byte, null: nothing is poisoned
   std::unique_ptr<LastWriter[]> writers;  ///< one per 4 bytes, null: not recorded
+  Watcher watcher;                        ///< null: nobody watches
   struct Free {
     void operator()(void* p) const;
   };

@@ -1,21 +1,16 @@
 // jit/sim/ptx_parser.cpp -- reads PTX text into a PtxModule; see ptx_module.h.
 // SPDX-License-Identifier: Apache-2.0
-//
-// Inline assembly prints its instructions inside `{ }` with registers and labels of their own, so names are looked up
-// from the innermost scope outwards. A label may be used before it stands: uses are patched at the kernel's end.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <initializer_list>
-#include <unordered_map>
 #include <utility>
 
+#include "jit/sim/ptx_declarations.h"
 #include "jit/sim/ptx_lexer.h"
 #include "jit/sim/ptx_module.h"
+#include "jit/sim/ptx_scopes.h"
 
 namespace seqtile::sim {
 namespace {
@@ -23,9 +18,8 @@ namespace {
 // ptx_ops.def has forms up to this version: bulk loads into shared::cta came with it.
 constexpr int kNewestMajor = 8, kNewestMinor = 6;
 constexpr std::string_view kTargets = "sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a";
-constexpr size_t kMaxRegisters = 1'000'000;              ///< of a kernel
-constexpr int kMaxDepth = 4;                             ///< of braces and brackets in an operand
-constexpr int64_t kMaxVariableBytes = int64_t{1} << 32;  ///< beyond what any space of a device holds
+constexpr size_t kMaxRegisters = 1'000'000;  ///< of a kernel
+constexpr int kMaxDepth = 4;                 ///< of braces and brackets in an operand
 constexpr int64_t kMaxParamBytes = 32764;
 constexpr std::string_view kHeader = "begin the text with .version 8.0, .target sm_80 and .address_size 64";
 
@@ -33,24 +27,7 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> wo
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-struct RegisterRange {
-  uint32_t first = 0;
-  int count = -1;  ///< -1: a single register without a number
-};
-
-struct Scope {
-  int parent = -1;
-  std::unordered_map<std::string_view, RegisterRange> registers;
-  std::unordered_map<std::string_view, uint32_t> labels;
-};
-
 constexpr const char* kNoCalls = "functions and calls are not supported; inline them";
-
-struct LabelUse {
-  size_t instruction, operand;
-  int scope;
-  std::string_view name;
-};
 
 class Parser {
  public:
@@ -128,9 +105,9 @@ class Parser {
     else if (word == ".global") parsed.space = PtxSpace::global;
     else if (word == ".const") parsed.space = PtxSpace::constant;
     else return false;
-    declarator(parsed);
+    read_declarator(lexer_, parsed);
     if (&into == &module_.variables) check_new(parsed, into);
-    if (lexer_.accept('=')) initializer(parsed);
+    if (lexer_.accept('=')) read_initializer(lexer_, parsed);
     lexer_.expect(';');
     into.push_back(std::move(parsed));
     return true;
@@ -142,71 +119,12 @@ class Parser {
         PtxLexer::fail_at(lexer_.line(), fmt::format("'{}' is declared twice", variable.name));
   }
 
-  /// `.align 16 .b8 name[128]`, shared by parameters and variables.
-  void declarator(PtxVariable& variable) {
-    std::string_view word = lexer_.directive();
-    variable.align = 0;
-    while (word == ".align" || word == ".ptr" || word == ".global" || word == ".shared") {
-      if (word == ".align") variable.align = alignment();
-      word = lexer_.directive();
-    }
-    variable.type = word.empty() ? PtxType::none : parse_ptx_type(word.substr(1));
-    if (variable.type == PtxType::none) unknown_type(word, "a type");
-    // `.param .u64 .ptr .global .align 16 name`: facts about the pointer, not about the parameter
-    for (word = lexer_.directive(); !word.empty(); word = lexer_.directive())
-      if (word == ".align") alignment();
-    if (variable.align == 0) variable.align = ptx_type_bytes(variable.type);
-    variable.name = lexer_.identifier("a name");
-    variable.bytes = ptx_type_bytes(variable.type);
-    while (lexer_.accept('[')) {
-      const int line = lexer_.line();
-      const int64_t count = lexer_.at(']') ? 0 : lexer_.integer("a size");
-      if (count < 0 || (variable.bytes > 0 && count > kMaxVariableBytes / variable.bytes))
-        PtxLexer::fail_at(line, fmt::format("'{}' has {} elements of {} bytes; at most {} bytes are possible",
-                                            variable.name, count, variable.bytes, kMaxVariableBytes));
-      variable.bytes *= count;
-      lexer_.expect(']');
-    }
-  }
-
-  [[noreturn]] void unknown_type(std::string_view word, const char* expected) {
-    if (word.empty()) lexer_.fail(expected);
-    PtxLexer::fail_at(lexer_.line(), fmt::format("expected {}, found '{}'", expected, word));
-  }
-
-  int64_t alignment() {
-    const int line = lexer_.line();
-    const int64_t align = lexer_.integer("an alignment");
-    if (align < 1 || align > 1 << 20 || (align & (align - 1)) != 0)
-      PtxLexer::fail_at(line, fmt::format(".align {}: a power of two, at most {}, is needed", align, 1 << 20));
-    return align;
-  }
-
-  void initializer(PtxVariable& variable) {
-    const int element_bytes = ptx_type_bytes(variable.type);
-    const auto append = [&] {
-      if (static_cast<int64_t>(variable.initial.size()) + element_bytes > variable.bytes)
-        PtxLexer::fail_at(lexer_.line(),
-                          fmt::format("more values than the {} bytes of '{}' hold", variable.bytes, variable.name));
-      const uint64_t bits = immediate().bits;
-      for (int i = 0; i < element_bytes; ++i) variable.initial.push_back(static_cast<uint8_t>(bits >> (8 * i)));
-    };
-    if (lexer_.accept('{')) {
-      do append();
-      while (lexer_.accept(','));
-      lexer_.expect('}');
-    } else {
-      append();
-    }
-  }
-
   void kernel() {
     if (module_.target_line == 0 || module_.version.empty())
       PtxLexer::fail_at(lexer_.line(), fmt::format("a kernel stands before {}; {}",
                                                    module_.version.empty() ? ".version" : ".target", kHeader));
     kernel_ = PtxKernel();
-    scopes_.clear();
-    uses_.clear();
+    names_ = PtxScopes();
     const int line = lexer_.line();
     kernel_.name = lexer_.identifier("the kernel's name");
     if (module_.find(kernel_.name) != nullptr)
@@ -218,10 +136,9 @@ class Parser {
     }
     while (!lexer_.at('{')) performance_directive();
     lexer_.expect('{');
-    scopes_.emplace_back();
-    scope_ = 0;
-    while (scope_ >= 0) statement();
-    resolve_labels();
+    names_.open();
+    while (names_.is_inside()) statement();
+    names_.resolve_labels(kernel_.instructions);
     module_.kernels.push_back(std::move(kernel_));
   }
 
@@ -229,7 +146,7 @@ class Parser {
     if (lexer_.directive() != ".param") lexer_.fail(".param");
     PtxVariable param;
     param.space = PtxSpace::param;
-    declarator(param);
+    read_declarator(lexer_, param);
     check_new(param, kernel_.params);
     param.offset = (kernel_.param_bytes + param.align - 1) / param.align * param.align;
     kernel_.param_bytes = param.offset + param.bytes;
@@ -268,10 +185,9 @@ class Parser {
   void statement() {
     if (lexer_.at_end()) lexer_.fail("'}'");
     if (lexer_.accept('{')) {
-      scopes_.push_back({scope_, {}, {}});
-      scope_ = static_cast<int>(scopes_.size()) - 1;
+      names_.open();
     } else if (lexer_.accept('}')) {
-      scope_ = scopes_[scope_].parent;
+      names_.close();
     } else if (lexer_.at('.')) {
       body_directive(lexer_.directive());
     } else if (!lexer_.accept(';')) {
@@ -292,43 +208,27 @@ class Parser {
 
   void registers() {
     const std::string_view word = lexer_.directive();
-    const PtxType type = word.empty() ? PtxType::none : parse_ptx_type(word.substr(1));
-    if (type == PtxType::none) unknown_type(word, "a register type");
+    const PtxType type = read_type(lexer_, word, "a register type");
     do {
       const int line = lexer_.line();
       const std::string_view name = lexer_.identifier("a register's name");
-      RegisterRange range{static_cast<uint32_t>(kernel_.registers.size()), -1};
+      const auto first = static_cast<uint32_t>(kernel_.registers.size());
+      int count = -1;
       if (lexer_.accept('<')) {
-        range.count = static_cast<int>(lexer_.integer("a number of registers"));
-        if (range.count < 0 || static_cast<size_t>(range.count) > kMaxRegisters)
-          PtxLexer::fail_at(line, fmt::format("{}<{}>: 0 to {} registers", name, range.count, kMaxRegisters));
+        count = static_cast<int>(lexer_.integer("a number of registers"));
+        if (count < 0 || static_cast<size_t>(count) > kMaxRegisters)
+          PtxLexer::fail_at(line, fmt::format("{}<{}>: 0 to {} registers", name, count, kMaxRegisters));
         lexer_.expect('>');
-        for (int i = 0; i < range.count; ++i) kernel_.registers.push_back({name, i, type});
+        for (int i = 0; i < count; ++i) kernel_.registers.push_back({name, i, type});
       } else {
         kernel_.registers.push_back({name, -1, type});
       }
-      if (!scopes_[scope_].registers.emplace(name, range).second)
-        PtxLexer::fail_at(line, fmt::format("register '{}' is declared twice", name));
+      names_.add_registers(name, first, count, line);
       if (kernel_.registers.size() > kMaxRegisters)
         PtxLexer::fail_at(line,
                           fmt::format("kernel '{}' declares more than {} registers", kernel_.name, kMaxRegisters));
     } while (lexer_.accept(','));
     lexer_.expect(';');
-  }
-
-  int find_register(std::string_view name) const {
-    size_t digits = name.size();
-    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
-    for (int s = scope_; s >= 0; s = scopes_[s].parent) {
-      if (const auto found = scopes_[s].registers.find(name); found != scopes_[s].registers.end())
-        if (found->second.count < 0) return static_cast<int>(found->second.first);
-      if (digits == name.size() || name.size() - digits > 7) continue;
-      const auto found = scopes_[s].registers.find(name.substr(0, digits));
-      if (found == scopes_[s].registers.end()) continue;
-      const int number = std::atoi(std::string(name.substr(digits)).c_str());
-      if (number < found->second.count) return static_cast<int>(found->second.first) + number;
-    }
-    return -1;
   }
 
   void labelled_or_instruction() {
@@ -337,7 +237,7 @@ class Parser {
     if (lexer_.accept('@')) {
       parsed.is_guard_negated = lexer_.accept('!');
       const std::string_view name = lexer_.identifier("a predicate");
-      parsed.guard = find_register(name);
+      parsed.guard = names_.find_register(name);
       if (parsed.guard < 0 || kernel_.registers[parsed.guard].type != PtxType::pred)
         PtxLexer::fail_at(parsed.line, "guard '" + std::string(name) + "' is not a predicate register");
     } else if (lexer_.at('$') || lexer_.at('_')) {
@@ -360,44 +260,13 @@ class Parser {
   }
 
   void add_label(std::string_view label) {
-    if (!scopes_[scope_].labels.emplace(label, static_cast<uint32_t>(kernel_.instructions.size())).second)
-      PtxLexer::fail_at(lexer_.line(), "label '" + std::string(label) + "' stands twice");
-  }
-
-  PtxOperand immediate() {
-    PtxOperand parsed;
-    parsed.kind = PtxOperand::Kind::immediate;
-    const int line = lexer_.line();
-    std::string text(lexer_.number_text());
-    const bool is_decimal = lexer_.peek() == '.';
-    if (is_decimal && lexer_.accept('.')) text += "." + std::string(lexer_.number_text());
-    const char form = text.size() > 1 && text[0] == '0' ? text[1] : '\0';
-    char* end = nullptr;
-    errno = 0;
-    if (is_decimal) {
-      parsed.bits = std::bit_cast<uint64_t>(std::strtod(text.c_str(), &end));
-      parsed.is_double = true;
-    } else if ((form == 'f' || form == 'F') && text.size() == 10) {
-      parsed.bits = std::strtoull(text.c_str() + 2, &end, 16);
-      parsed.is_float = true;
-    } else if ((form == 'd' || form == 'D') && text.size() == 18) {
-      parsed.bits = std::strtoull(text.c_str() + 2, &end, 16);
-      parsed.is_double = true;
-    } else if (text[0] == '-') {
-      parsed.bits = static_cast<uint64_t>(std::strtoll(text.c_str(), &end, 0));
-    } else {
-      parsed.bits = std::strtoull(text.c_str(), &end, 0);
-    }
-    if (*end == 'U') ++end;
-    if (*end != '\0') PtxLexer::fail_at(line, "expected a number, found '" + text + "'");
-    if (errno == ERANGE) PtxLexer::fail_at(line, text + " does not fit 64 bits");
-    return parsed;
+    names_.add_label(label, static_cast<uint32_t>(kernel_.instructions.size()), lexer_.line());
   }
 
   PtxOperand operand(size_t position, int depth) {
     PtxOperand parsed;
     if (depth > kMaxDepth) PtxLexer::fail_at(lexer_.line(), "braces stand too deep in an operand");
-    if (lexer_.at_digit()) return immediate();
+    if (lexer_.at_digit()) return read_immediate(lexer_);
     if (lexer_.accept('{')) {
       parsed.kind = PtxOperand::Kind::vector;
       do parsed.elements.push_back(operand(position, depth + 1));
@@ -433,7 +302,7 @@ class Parser {
     const std::string_view name = lexer_.dotted_identifier("an operand");
     parsed.text = name;
     if (name == "_") return;
-    if (const int reg = find_register(name); reg >= 0) {
+    if (const int reg = names_.find_register(name); reg >= 0) {
       parsed.kind = PtxOperand::Kind::reg;
       parsed.reg = static_cast<uint32_t>(reg);
     } else if (name[0] == '%') {
@@ -443,7 +312,7 @@ class Parser {
     } else {
       if (name.find('.') != std::string_view::npos) PtxLexer::fail_at(line, "unknown name '" + std::string(name) + "'");
       parsed.kind = PtxOperand::Kind::label;
-      uses_.push_back({kernel_.instructions.size(), position, scope_, name});
+      names_.note_use(name, kernel_.instructions.size(), position);
     }
   }
 
@@ -454,26 +323,10 @@ class Parser {
     return false;
   }
 
-  void resolve_labels() {
-    for (const LabelUse& use : uses_) {
-      PtxInstruction& instruction = kernel_.instructions[use.instruction];
-      PtxOperand* operand = use.operand < instruction.operands.size() ? &instruction.operands[use.operand] : nullptr;
-      int s = use.scope;
-      while (s >= 0 && !scopes_[s].labels.contains(use.name)) s = scopes_[s].parent;
-      if (s < 0)
-        PtxLexer::fail_at(instruction.line, fmt::format("unknown name '{}': no register, variable or label", use.name));
-      if (operand == nullptr || operand->kind != PtxOperand::Kind::label)
-        PtxLexer::fail_at(instruction.line, fmt::format("label '{}' stands where a value is expected", use.name));
-      operand->target = scopes_[s].labels.at(operand->text);
-    }
-  }
-
   PtxLexer lexer_;
   PtxModule module_;
   PtxKernel kernel_;
-  std::vector<Scope> scopes_;
-  int scope_ = -1;
-  std::vector<LabelUse> uses_;
+  PtxScopes names_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// jit/sim/scalar_carry.cpp -- additions with carry, dp4a, saturating additions: the integer forms with a state or a
-// lane of their own. SPDX-License-Identifier: Apache-2.0
+// jit/sim/scalar_carry.cpp -- carries, dp4a, saturation: the integer forms with a state or lane of their own.
+// SPDX-License-Identifier: Apache-2.0
 //
 // The condition code is a register that no text names: letter 'c'. Operands are d[, carry out], a, b[, c][, carry in].
 #include <algorithm>

@@ -44,6 +44,7 @@ class PtxDevice final : public SimDevice {
   std::unique_ptr<LoadedKernel> load(KernelBinary binary) override;
   void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
               GridRange range) override;
+  void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) override;
   void name_memory(const void* pointer, std::string name) override { memory_.name(pointer, std::move(name)); }
   void register_memory(std::string name, std::span<std::byte> memory) override;
   void forget_memory() override;
@@ -54,6 +55,7 @@ class PtxDevice final : public SimDevice {
   const LaunchResult& last_launch() const override { return last_; }
 
  private:
+  void submit(const SimKernel& kernel, const GpuGrid& grid, std::vector<std::byte> parameters, Stream stream);
   void run(const SimKernel& kernel, const Launch& launch);
 
   Target target_;
@@ -141,16 +143,31 @@ void PtxDevice::launch(const LoadedKernel& kernel, const Grid& grid, std::span<c
   const KernelBinary& binary = loaded.binary();
   if (range.first != 0 || range.count >= 0)
     throw Error(ErrorCode::unsupported, "a part of a grid cannot be launched on sim:" + target_.name);
-  if (slots.size() != binary.num_slots)
-    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
-                                                         binary.symbol, slots.size(), binary.num_slots));
+  if (binary.gpu.ranks_in_launch > 1) {
+    const RankArguments alone{grid, slots};
+    return launch_ranks(kernel, {&alone, 1}, stream);
+  }
+  check_slots(binary, slots);
   const GpuGrid launched = gpu_grid(binary, grid, resident_blocks(binary, target_), "sim:" + target_.name);
-  if (launched.is_empty()) return;
-  streams_.add(stream, {[this, &loaded,
-                         launch = Launch{&loaded.program(), shape_of(binary, launched),
-                                         parameters(binary, slots, launched)}] {
+  submit(loaded, launched, launched.is_empty() ? std::vector<std::byte>() : parameters(binary, slots, launched),
+         stream);
+}
+
+void PtxDevice::launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) {
+  const auto& loaded = static_cast<const SimKernel&>(kernel);
+  const KernelBinary& binary = loaded.binary();
+  const int64_t resident = resident_blocks(binary, target_) * binary.gpu.ranks_in_launch;
+  const RankLaunch launch = rank_launch(binary, ranks, resident, "sim:" + target_.name);
+  const auto* table = reinterpret_cast<const std::byte*>(launch.table.data());
+  submit(loaded, launch.grid, {table, table + launch.table.size() * sizeof(uint64_t)}, stream);
+}
+
+void PtxDevice::submit(const SimKernel& kernel, const GpuGrid& grid, std::vector<std::byte> parameters, Stream stream) {
+  if (grid.is_empty()) return;
+  streams_.add(stream, {[this, &kernel,
+                         launch = Launch{&kernel.program(), shape_of(kernel.binary(), grid), std::move(parameters)}] {
                           if (world_->is_shared()) world_->add(index_, launch);
-                          else run(loaded, launch);
+                          else run(kernel, launch);
                         },
                         true});
 }

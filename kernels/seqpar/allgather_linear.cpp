@@ -10,6 +10,25 @@
 
 namespace seqtile::kernels::seqpar {
 
+GatherOrder gather_order(const autotune::Config& config) {
+  const std::string order = config.get_string("order");
+  return order == "serial"       ? GatherOrder::serial
+         : order == "interleave" ? GatherOrder::interleave
+                                 : GatherOrder::rotate;
+}
+
+void add_gather_schedules(const autotune::Config& tiles, std::vector<autotune::Config>& configs) {
+  for (const char* order : {"rotate", "interleave", "serial"})
+    for (const int64_t chunk_rows : {256, 64}) {
+      if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
+      autotune::Config config = tiles;
+      config.set("chunk_rows", chunk_rows);
+      config.set("push_programs", int64_t{1});
+      config.set("order", std::string(order));
+      configs.push_back(std::move(config));
+    }
+}
+
 GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape,
                                  const linear_op::Tile& tile, const GatherSchedule& schedule, int world_size,
                                  linear_op::Operands operands, Var length)
@@ -30,11 +49,21 @@ void GatheredProduct::push(Var program) {
   });
 }
 
+/// i1: all chunks of all peers have come.
+Var GatheredProduct::await_rows_of_all(Var tile) {
+  Var good = b_.compare(Compare::eq, tile, tile), none = b_.constant(DType::i64, int64_t{0});
+  return b_.for_loop(0, world_size_ - 1, 1, {good}, [&](Var i, std::vector<Var> before) {
+    Var source = ex_.peer(i);
+    Var come = ex_.await(0, source, none, ex_.num_chunks(0, ex_.rank(), source), tile);
+    return std::vector{b_.logical_and(before[0], come)};
+  })[0];
+}
+
 void GatheredProduct::compute(Var tile) {
   // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
   const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
   Var turn, row_block, column_block;
-  if (schedule_.is_interleaved) {
+  if (schedule_.order != GatherOrder::rotate) {
     turn = tile % world_size_;
     row_block = tile / world_size_ % row_blocks_;
     column_block = tile / (row_blocks_ * world_size_);
@@ -47,14 +76,21 @@ void GatheredProduct::compute(Var tile) {
   Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source), row = row_block * t_.block_m;
   Var is_own = b_.compare(Compare::eq, turn, 0);
   Var column = v.choose(b_, s_, column_block, t_.block_n);
-  Var first = row / schedule_.chunk_rows;
-  Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
-  Var good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+  Var good;
+  if (schedule_.order == GatherOrder::serial) {
+    good = await_rows_of_all(tile);
+  } else {
+    Var first = row / schedule_.chunk_rows;
+    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+  }
   b_.when(b_.logical_and(good, row < rows), [&] {
     v.x = b_.select(is_own, b_.slice(v.x, {0, 0}, {rows, s_.k}), ex_.source(0, source, rows));
+    const std::vector<Var> sums = linear_op::multiply(b_, s_, t_, v, row, column);
+    Var owner = (ex_.rank() + turn) % world_size_;  // again, as is all that would be kept beside the sums
     for (Var* view : {&v.y[0], &v.residual})
-      if (view->value()) *view = b_.slice(*view, {ex_.first_row(source), 0}, {rows, b_.size(*view, 1)});
-    linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+      if (view->value()) *view = b_.slice(*view, {ex_.first_row(owner), 0}, {ex_.num_rows(owner), b_.size(*view, 1)});
+    linear_op::store_result(b_, s_, v, row, column, sums);
   });
 }
 

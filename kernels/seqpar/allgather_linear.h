@@ -6,12 +6,24 @@
 
 namespace seqtile::kernels::seqpar {
 
+/// In which order a launch computes its tiles.
+enum class GatherOrder : uint8_t {
+  rotate,      ///< rank after rank, own rows first
+  interleave,  ///< those of all ranks in turn
+  serial       ///< the same, and none before all rows of all ranks have come: communicate, then compute
+};
+/// Of a configuration: its parameter "order".
+GatherOrder gather_order(const autotune::Config& config);
+
 /// How a launch communicates, beside the tile of its products.
 struct GatherSchedule {
-  int64_t chunk_rows = 256;     ///< rows that one flag stands for
-  int64_t push_programs = 1;    ///< that send; as many as there are chunks: all send before anyone computes
-  bool is_interleaved = false;  ///< tiles of all ranks in turn, instead of rank after rank
+  int64_t chunk_rows = 256;   ///< rows that one flag stands for
+  int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone computes
+  GatherOrder order = GatherOrder::rotate;
 };
+
+/// Appends the configuration with every order and size of chunks, the default first.
+void add_gather_schedules(const autotune::Config& tiles, std::vector<autotune::Config>& configs);
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
@@ -33,6 +45,7 @@ class GatheredProduct {
   void compute(Var tile);
 
  private:
+  Var await_rows_of_all(Var tile);
   KernelBuilder& b_;
   Exchange& ex_;
   const linear_op::Shape& s_;

@@ -7,9 +7,14 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "jit/error.h"
 #include "kernels/linear_tile.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/heads.h"
+#include "kernels/seqpar/product_tiles.h"
+#include "kernels/seqpar/rank_call.h"
 #include "kernels/seqpar/transfer.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
@@ -81,10 +86,21 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
   return std::max<int64_t>(1, most_rows(RowLayout::contiguous, length, world_size_of(w)));
 }
 
-std::vector<Config> schedules_of(const Config& tile) {
+std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
+  const Shape shape(product_of(w));
+  return with_room(linear_op::candidates(shape, w.threads, rows_of_rank(w, length), portable(target)), shape,
+                   shape.residual);
+}
+
+double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+  return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, rows_of_rank(w, length),
+                               portable(target));
+}
+
+std::vector<Config> schedules_of(const Tile& tile) {
   std::vector<Config> configs;
   for (const int64_t chunk_rows : {256, 64}) {
-    Config config = tile;
+    Config config = tile.config();
     config.set("chunk_rows", chunk_rows);
     config.set("push_programs", int64_t{1});
     configs.push_back(std::move(config));
@@ -92,20 +108,25 @@ std::vector<Config> schedules_of(const Config& tile) {
   return configs;
 }
 
-Config default_tile(const Workload& w, int64_t length, const Target& target) {
-  return plain().default_config(product_of(w), rows_of_rank(w, length), target);
-}
-
-/// Every tile with the first schedule, and the default tile with all of them.
+/// The best tile with all schedules, first, and every other one with the first schedule.
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
+  std::vector<Tile> tiles = tiles_for(w, length, target);
+  std::ranges::stable_sort(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
   autotune::ConfigSpace space;
-  const Config best = default_tile(w, length, target);
-  for (const Config& tile : plain().config_space(product_of(w), rows_of_rank(w, length), target).enumerate()) {
-    std::vector<Config> configs = schedules_of(tile);
-    if (tile != best) configs.resize(1);
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    std::vector<Config> configs = schedules_of(tiles[i]);
+    if (i > 0) configs.resize(1);
     for (Config& config : configs) space.add(std::move(config));
   }
   return space;
+}
+
+Config default_of(const Workload& w, int64_t length, const Target& target) {
+  const std::vector<Tile> tiles = tiles_for(w, length, target);
+  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
+  const auto best =
+      std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
+  return schedules_of(best).front();
 }
 
 // --- the kernel
@@ -125,9 +146,6 @@ class Builder {
             b.size(v_.x, 0)) {}
 
   void build() {
-    Var rows = ex_.num_rows(ex_.rank());
-    for (Var* view : {&v_.y[0], &v_.residual})
-      if (view->value()) *view = b_.slice(*view, {0, 0}, {rows, s_.n[0]});
     Var row_blocks = b_.cdiv(b_.size(v_.x, 0), world_size_ * t_.block_m);
     Var tiles = row_blocks * linear_op::column_blocks(s_, t_.block_n);
     Var id = b_.program_id(0), tile = id - schedule_.push_programs;
@@ -135,10 +153,10 @@ class Builder {
         id < schedule_.push_programs, [&] { ex_.role("produce", [&] { push(id); }); },
         [&] {
           b_.when(
-              tile < tiles, [&] { ex_.role("sum", [&] { compute(tile, row_blocks, rows); }); },
+              tile < tiles, [&] { ex_.role("sum", [&] { compute(tile, row_blocks); }); },
               [&] { b_.when(b_.compare(Compare::eq, tile, tiles), [&] { ex_.last_role(); }); });
         });
-    ex_.leave({v_.y[0]});
+    ex_.leave({own_rows_of(v_.y[0])});
   }
 
  private:
@@ -148,6 +166,8 @@ class Builder {
     return shape;
   }
 
+  Var own_rows_of(Var view) { return b_.slice(view, {0, 0}, {ex_.num_rows(ex_.rank()), s_.n[0]}); }
+
   void push(Var program) {
     push_rows(b_, ex_, world_size_, program, schedule_, [&](Var peer) {
       Var rows = b_.slice(v_.x, {ex_.first_row(peer), 0}, {ex_.num_rows(peer), heads_.columns(b_, ex_.rank())});
@@ -155,10 +175,10 @@ class Builder {
     });
   }
 
-  void compute(Var tile, Var row_blocks, Var rows) {
+  void compute(Var tile, Var row_blocks) {
     // Tiles of one block of columns follow each other: its weights stay in the cache.
     Var row = tile % row_blocks * t_.block_m, column = tile / row_blocks * t_.block_n;
-    Var first = row / schedule_.chunk_rows;
+    Var rows = ex_.num_rows(ex_.rank()), first = row / schedule_.chunk_rows;
     Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
     Var good = b_.for_loop(0, world_size_, 1, {row < rows}, [&](Var i, std::vector<Var> before) {
       return b_.if_then(
@@ -167,7 +187,10 @@ class Builder {
     b_.when(good, [&] {
       linear_op::Operands v = v_;
       v.x = ex_.source(0, ex_.rank(), rows);
-      linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+      const std::vector<Var> sums = linear_op::multiply(b_, s_, t_, v, row, column);
+      for (Var* view : {&v.y[0], &v.residual})
+        if (view->value()) *view = own_rows_of(*view);
+      linear_op::store_result(b_, s_, v, row, column, sums);
     });
   }
 
@@ -205,7 +228,9 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
 }  // namespace
 
 ExchangeShape alltoall_linear_exchange(const Workload& w, int64_t chunk_rows) {
-  return {world_size_of(w), 0, {{PhaseShape::Rows::shared, w.dtype, Heads(w).all_columns(), chunk_rows}}};
+  PhaseShape phase{PhaseShape::Rows::shared, w.dtype, Heads(w).all_columns(), chunk_rows};
+  phase.column_group = Heads(w).head_dim;
+  return {world_size_of(w), 0, {phase}};
 }
 
 Workload FusedAlltoallAndLinear::workload() const {
@@ -224,15 +249,15 @@ Workload FusedAlltoallAndLinear::workload() const {
 
 autotune::OpDef fused_alltoall_and_linear() {
   autotune::OpDef op;
+  op.version = 3;
   op.name = kName;
   op.summary = "own rows of x w^T from own heads of all rows, in one launch of each rank";
   op.normalize = normalize;
   op.schema = schema_of;
   op.symbols = symbols;
+  add_rank_call(op);
   op.config_space = space_of;
-  op.default_config = [](const Workload& w, int64_t length, const Target& target) {
-    return schedules_of(default_tile(w, length, target)).front();
-  };
+  op.default_config = default_of;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { Builder(b, w, c).build(); };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     const Tile t = Tile::from(c);
@@ -245,9 +270,7 @@ autotune::OpDef fused_alltoall_and_linear() {
   op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
     return {{"counters", DType::i32, {1}}};
   };
-  op.predict_us = [](const Workload& w, const Config& c, int64_t length, const Target& target) {
-    return plain().predict_us(product_of(w), c, rows_of_rank(w, length), target);
-  };
+  op.predict_us = predict_us;
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
     return fill_channel_arg(p, arg, alltoall_linear_exchange(*p.workload), longest_rank(*p.workload), seed);
   };

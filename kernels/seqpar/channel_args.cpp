@@ -104,10 +104,11 @@ void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& sha
   symbols.push_back((2 * 2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
 }
 
-ChannelViews declare_channel(KernelBuilder& b) {
+ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& workspaces) {
   b.view("staging", DType::i8, {kDynamic});
   b.view("flags", DType::i64, {kDynamic});
   Var block = b.view("channel", DType::i64, {channel::num_words});
+  if (workspaces) workspaces();
   Var counters = b.view("counters", DType::i32, {kDynamic});
   return {block, counters, b.scalar("number")};
 }
@@ -122,28 +123,25 @@ bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& s
   return true;
 }
 
-namespace {
-
-/// Rows [0, rows) of a segment.
-Tensor staged_segment(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t rows,
-                      int parity) {
+Tensor staged_rows(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t rows, int parity,
+                   std::optional<DType> as) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
   const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
   const int64_t offset = parity * staging_bytes(shape, problem.symbols[0]) + first + segment;
-  return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, what.dtype, {rows, what.columns});
+  const DType dtype = as.value_or(what.dtype);
+  return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, dtype,
+                     {rows, what.columns * dtype_bytes(what.dtype) / dtype_bytes(dtype)});
 }
 
-}  // namespace
-
 std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {
-  return read_row(staged_segment(problem, shape, phase, source, row + 1, 0), row);
+  return read_row(staged_rows(problem, shape, phase, source, row + 1, 0), row);
 }
 
 void write_staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row,
                       const std::vector<double>& values) {
   for (int parity = 0; parity < 2; ++parity) {
-    const Tensor segment = staged_segment(problem, shape, phase, source, row + 1, parity);
+    const Tensor segment = staged_rows(problem, shape, phase, source, row + 1, parity);
     for (size_t i = 0; i < values.size(); ++i)
       write_element(segment, row * segment.sizes[1] + static_cast<int64_t>(i), values[i]);
   }

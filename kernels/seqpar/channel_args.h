@@ -6,6 +6,9 @@
 // tuned by one process alone they are made up: what goes to peers ends in one place that nobody reads, what they would
 // send is there already, and no peer is awaited.
 #pragma once
+#include <functional>
+#include <optional>
+
 #include "autotune/op_def.h"
 #include "kernels/seqpar/exchange.h"
 
@@ -26,13 +29,18 @@ struct ChannelViews {
   Var block, counters, number;
 };
 /// The kernel's parameters for them, all of them: the counters are the last workspace, the number the only scalar.
-ChannelViews declare_channel(KernelBuilder& b);
+/// `workspaces` declares those before the counters.
+ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& workspaces = nullptr);
 
 /// Fills such an argument for a call on one process; false for any other argument. `rank`: whose call it is.
 bool fill_channel_arg(const autotune::Problem& problem, size_t arg, const ExchangeShape& shape, int rank,
                       uint64_t seed);
 
-/// Row `row` of the segment of `source` in the staging of a problem that fill_channel_arg() has filled.
+/// Rows [0, rows) of the segment of `source` in the staging of a problem that fill_channel_arg() has filled. `as`: read
+/// as elements of another format.
+Tensor staged_rows(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t rows,
+                   int parity, std::optional<DType> as = {});
+/// Row `row` of the segment of `source`, of parity 0.
 std::vector<double> staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source,
                                int64_t row);
 /// Both parities get the row.

@@ -11,6 +11,7 @@
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/heads.h"
+#include "kernels/seqpar/rank_call.h"
 #include "kernels/seqpar/reduction.h"
 #include "kernels/seqpar/transfer.h"
 #include "kernels/tensor_values.h"
@@ -275,12 +276,13 @@ void move_reference(const Problem& p, std::span<const int64_t> rows, std::vector
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 3;
+  op.version = 5;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
   op.schema = schema_of;
   op.symbols = symbols;
+  add_rank_call(op);
   op.predict_us = predict_us;
   op.config_space = [](const Workload& w, int64_t length, const Target& target) {
     autotune::ConfigSpace space;

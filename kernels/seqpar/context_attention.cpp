@@ -3,12 +3,11 @@
 #include "kernels/seqpar/context_attention.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/attention_forward.h"
-#include "kernels/row_kernel.h"
 #include "kernels/seqpar/context_attention_kernel.h"
-#include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/context_op.h"
+#include "kernels/seqpar/rank_call.h"
 #include "kernels/tensor_values.h"
 
 namespace seqtile::kernels::seqpar {
@@ -30,28 +29,7 @@ const autotune::OpDef& plain() {
 }
 
 /// What every rank computes, as if it had all keys.
-Workload attention_of(const Workload& w) {
-  Workload attention{plain().name, w.dtype, w.threads, {{"phase", std::string("prefill")}}};
-  for (const char* name : {"heads", "kv_heads", "head_dim", "causal", "scale"})
-    if (const auto found = w.fields.values().find(name); found != w.fields.values().end())
-      attention.fields.set(name, found->second);
-  return plain().normalize(attention);
-}
-
-Workload normalize(const Workload& given) {
-  const autotune::Fields attention = attention_of(given).fields;
-  WorkloadReader reader(given);
-  read_rank_fields(reader);
-  reader.choice("layout", {"contiguous", "zigzag"});
-  reader.flag("lse");
-  for (const char* name : {"heads", "kv_heads", "head_dim"}) reader.required(name, 1, kMaxFeatures);
-  reader.flag("causal");
-  reader.number("scale", 0, 0, 1e3);
-  Workload result = reader.finish();
-  for (const char* name : {"heads", "kv_heads", "head_dim", "causal", "scale"})
-    result.fields.set(name, attention.values().at(name));
-  return result;
-}
+Workload attention_of(const Workload& w) { return plain_workload(plain(), w); }
 
 ContextShape shape_of(const Workload& w, int64_t identity = 0) {
   return {attention::Shape(attention_of(w)),
@@ -63,12 +41,21 @@ ContextShape shape_of(const Workload& w, int64_t identity = 0) {
 }
 
 ContextSchedule schedule_of(const Config& c) {
-  return {c.get_int("block_m"), c.get_int("block_n"), {c.get_int("chunk_rows"), c.get_int("push_programs")}};
+  return {c.get_int("block_m"), c.get_int("block_n"), context_schedule(c)};
 }
 
-/// A rank's rows of what is known of the whole sequence.
-int64_t rows_of_rank(const Workload& w, int64_t length) {
-  return std::max<int64_t>(1, most_rows(layout_of(w), length, world_size_of(w)));
+/// Beside what they know of the ranks, which on Hopper takes fewer registers where it is the same in all threads of a
+/// block, threads hold the sums, scores and weights of a tile; of f32 also the halves of keys and values.
+bool leaves_room(const Workload& w, const Config& tile, const Target& target) {
+  const int64_t most_values = target.has_wgmma ? 112 : 96;  // of a thread
+  const int64_t head_dim = w.fields.get_int("head_dim"), block_n = tile.get_int("block_n");
+  if (w.dtype == DType::f32 && target.has_wgmma && block_n * head_dim >= 8192) return false;
+  return tile.get_int("block_m") * (head_dim + block_n * 3 / 2) <= most_values * 32 * tile.get_int("num_warps");
+}
+
+const ContextTiles& tiles() {
+  static const ContextTiles tiles{plain(), leaves_room};
+  return tiles;
 }
 
 Schema schema_of(const Workload& w) {
@@ -80,71 +67,16 @@ Schema schema_of(const Workload& w) {
   schema.args.push_back({"v", ArgRole::input, w.dtype, {"own_rows", kv_columns}});
   schema.args.push_back({"out", ArgRole::output, w.dtype, {"own_rows", columns}});
   if (w.fields.get_int("lse")) schema.args.push_back({"lse", ArgRole::output, DType::f32, {"own_rows", s.heads}});
-  // No other tensor has the rows of all ranks. Nothing but its size is read.
-  schema.args.push_back({"sequence", ArgRole::input, DType::i8, {"length"}});
+  add_sequence_arg(schema);
   schema.symbols.push_back("own_rows");
   add_channel_args(schema);
   return schema;
-}
-
-// --- configurations: the tiles of attention to a rank's rows, and how they communicate
-
-/// Keys come from several ranks' memory, which no tensor map covers: Hopper takes the portable loop's tiles.
-Target portable(Target target) {
-  target.has_wgmma = false;
-  return target;
-}
-
-std::vector<Config> schedules_of(const Config& tile, const Target& target, int threads) {
-  const std::vector<int64_t> push_programs = target.is_gpu() ? std::vector<int64_t>{8, 1}
-                                             : threads > 1   ? std::vector<int64_t>{threads, 1}
-                                                             : std::vector<int64_t>{1};
-  const int64_t block_n = tile.get_int("block_n");
-  std::vector<Config> configs;
-  for (const int64_t chunk_rows : {256, 64})
-    for (const int64_t programs : push_programs) {
-      Config config = tile;
-      config.set("chunk_rows", (chunk_rows + block_n - 1) / block_n * block_n);
-      config.set("push_programs", programs);
-      configs.push_back(std::move(config));
-    }
-  return configs;
-}
-
-Config default_tile(const Workload& w, int64_t length, const Target& target) {
-  return plain().default_config(attention_of(w), rows_of_rank(w, length), portable(target));
-}
-
-/// Every tile with the first schedule, and the default tile with all of them.
-autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
-  autotune::ConfigSpace space;
-  const Config best = default_tile(w, length, target);
-  for (const Config& tile :
-       plain().config_space(attention_of(w), rows_of_rank(w, length), portable(target)).enumerate()) {
-    std::vector<Config> configs = schedules_of(tile, target, w.threads);
-    if (tile != best) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
-  }
-  return space;
-}
-
-double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  return autotune::predicted_us(plain(), attention_of(w), config, length, portable(target)) / world_size_of(w);
 }
 
 // --- the call that is measured and verified: that of the longest rank
 
 std::vector<int64_t> symbols(const Workload& w, int64_t length) {
   return symbols_of(w, length, true, context_attention_exchange(w));
-}
-
-bool fill(const Problem& p, size_t arg, uint64_t seed) {
-  const Workload& w = *p.workload;
-  if (p.schema->args[arg].name == "sequence") {
-    std::memset(p.tensors[arg].data, 0, static_cast<size_t>(p.tensors[arg].sizes[0]));
-    return true;
-  }
-  return fill_channel_arg(p, arg, context_attention_exchange(w), longest_rank(w), seed);
 }
 
 /// Keys or values of one head in the order of the sequence, [length, head_dim].
@@ -187,9 +119,6 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
   }
 }
 
-/// Of attention to as many keys.
-std::vector<int64_t> plain_symbols(int64_t length) { return {length, length, length, 1}; }
-
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
   autotune::Cost cost = plain().cost(attention_of(w), plain_symbols(symbols[0]));
   const double share = 1.0 / world_size_of(w);
@@ -216,21 +145,27 @@ Workload ContextAttentionForward::workload() const {
 }
 
 Call ContextAttentionForward::pack(const Args& a, int64_t length) {
-  static char any;  // nobody reads it
-  const Tensor sequence = make_tensor(&any, DType::i8, {length});
+  const Tensor sequence = sequence_tensor(length);
   return Call(length, {&a.q, &a.k, &a.v, &a.out, &a.lse, &sequence});
 }
 
 autotune::OpDef context_attention_forward() {
   autotune::OpDef op;
+  op.version = 3;
   op.name = kName;
   op.summary = "own rows of softmax(q k^T) v over the keys of all ranks, in one launch of each";
-  op.normalize = normalize;
+  op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {"lse"}); };
   op.schema = schema_of;
   op.symbols = symbols;
-  op.config_space = space_of;
+  add_rank_call(op);
+  op.config_space = [](const Workload& w, int64_t length, const Target& target) {
+    return context_space(tiles(), w, length, target);
+  };
   op.default_config = [](const Workload& w, int64_t length, const Target& target) {
-    return schedules_of(default_tile(w, length, target), target, w.threads).front();
+    return context_default(tiles(), w, length, target);
+  };
+  op.predict_us = [](const Workload& w, const Config& c, int64_t length, const Target& target) {
+    return context_predicted_us(plain(), w, c, length, target);
   };
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_context_attention(b, shape_of(w, identity_of(w, c)), schedule_of(c));
@@ -241,8 +176,9 @@ autotune::OpDef context_attention_forward() {
   op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
     return {{"counters", DType::i32, {1}}};
   };
-  op.predict_us = predict_us;
-  op.fill = fill;
+  op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
+    return fill_context_arg(p, arg, context_attention_exchange(*p.workload), seed);
+  };
   op.reference = reference;
   op.cost = cost;
   op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {

@@ -8,6 +8,7 @@
 
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/sequence_rows.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -40,6 +41,7 @@ class Builder {
         v_(b, shape),
         channel_(declare_channel(b)),
         length_(b.size(v_.sequence, 0)),
+        rows_(b, shape.layout, shape.world_size, length_),
         ex_(b, gather_protocol(), context_exchange(shape, schedule.transfer.chunk_rows), channel_.block,
             channel_.counters, channel_.number, length_) {}
 
@@ -71,56 +73,38 @@ class Builder {
     });
   }
 
-  /// Some queries of one head.
+  /// Some queries of one head, from a row on.
   struct Queries {
-    Var tile, kv_head, last, positions;  ///< position of the last one; of all [block_m], i32
+    Var head, row, last, positions;  ///< position of the last one; of all [block_m], i32
   };
 
   void compute(Var tile, Var row_blocks) {
     // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
     Var head = tile / row_blocks, row = (row_blocks - 1 - tile % row_blocks) * schedule_.block_m;
-    const RowPieces<Var> own = pieces(ex_.rank());
+    const RowPieces<Var> own = rows_.of(ex_.rank());
     b_.when(row < own.num_rows, [&] {
       Queries queries;
-      queries.tile = b_.load(head_of(v_.q, own.num_rows, head), {row, 0}, {schedule_.block_m, a_.head_dim});
-      queries.kv_head = head / a_.group;
-      queries.last = position(own, b_.min(row + schedule_.block_m, own.num_rows) - 1);
-      queries.positions = position(in_i32(own), b_.iota(schedule_.block_m) + b_.cast(row, DType::i32));
+      queries.head = head, queries.row = row;
+      queries.last = rows_.position(own, b_.min(row + schedule_.block_m, own.num_rows) - 1);
+      queries.positions = rows_.position(rows_.in_i32(own), b_.iota(schedule_.block_m) + b_.cast(row, DType::i32));
       const Running nothing(b_, schedule_.block_m, a_.head_dim);
       const Running seen(b_.for_loop(0, s_.world_size, 1, nothing.carried(), [&](Var turn, const auto& carried) {
         return after_rank(queries, turn, tile, Running(carried)).carried();
       }));
-      Var out = head_of(v_.out, own.num_rows, head);
+      Var rows = ex_.num_rows(ex_.rank()), out = head_of(v_.out, rows, head);
       b_.store(out, {row, 0}, to_storage(b_, attention::normalized(b_, seen), s_.dtype));
-      if (s_.has_lse)
-        b_.store(rows_of(v_.lse, own.num_rows), {row, head}, b_.expand(attention::log_sum_exp(b_, seen), 1));
+      if (s_.has_lse) b_.store(rows_of(v_.lse, rows), {row, head}, b_.expand(attention::log_sum_exp(b_, seen), 1));
     });
   }
 
-  RowPieces<Var> pieces(Var rank) { return pieces_of(s_.layout, rank, length_, s_.world_size); }
-  RowPieces<Var> in_i32(const RowPieces<Var>& p) {
-    const auto cast = [&](Var value) { return b_.cast(value, DType::i32); };
-    Var first = cast(p.first), num_first = cast(p.num_first), second = cast(p.second);
-    return {first, num_first, second, cast(p.num_rows)};
-  }
-  /// Where a rank's row, or a tile of them, stands in the sequence.
-  Var position(const RowPieces<Var>& p, Var row) {
-    if (s_.layout == RowLayout::contiguous) return row + p.first;
-    return b_.select(row < p.num_first, row + p.first, row + (p.second - p.num_first));
-  }
   /// How many of a rank's keys, its first ones, a query at `position` sees.
-  Var num_seen(const RowPieces<Var>& p, Var position) {
-    if (!a_.causal) return p.num_rows;
-    const auto within = [&](Var first, Var count) { return b_.max(b_.min(position - (first - 1), count), 0); };
-    Var seen = within(p.first, p.num_first);
-    return s_.layout == RowLayout::contiguous ? seen : seen + within(p.second, p.num_rows - p.num_first);
-  }
+  Var num_seen(const RowPieces<Var>& p, Var position) { return a_.causal ? rows_.num_until(p, position) : p.num_rows; }
 
   /// Of one rank its keys up to the last one that a query of the tile sees.
   Running after_rank(const Queries& queries, Var turn, Var tile, const Running& before) {
     Var source = (ex_.rank() + turn) % s_.world_size, is_own = b_.compare(Compare::eq, turn, 0);
-    const RowPieces<Var> p = pieces(source);
-    Var end = num_seen(p, queries.last), seen = num_seen(in_i32(p), queries.positions);
+    const RowPieces<Var> p = rows_.of(source);
+    Var end = num_seen(p, queries.last), seen = num_seen(rows_.in_i32(p), queries.positions);
     const auto visible = [&](Var first_key) {
       Var key = attention::column_numbers(b_, first_key, schedule_.block_m, schedule_.block_n);
       return key < (a_.causal ? across(b_, seen, schedule_.block_m, schedule_.block_n) : seen);
@@ -130,8 +114,11 @@ class Builder {
     return Running(b_.for_loop(0, end, step, before.carried(), [&](Var first, const auto& carried) {
       Var chunk = first / chunk_rows, last = b_.min(first + step, end);
       Var has_come = ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), tile);
-      const Keys keys = keys_of(source, is_own, p.num_rows, queries.kv_head);
-      return attention::attend(b_, a_, keys, queries.tile, first, b_.select(has_come, last, first), schedule_.block_n,
+      const Keys keys = keys_of(source, is_own, p.num_rows, queries.head / a_.group);
+      // Not once before all loops: what would stay in registers through them is not far.
+      Var q = head_of(v_.q, ex_.num_rows(ex_.rank()), queries.head);
+      Var tile_of_q = b_.load(q, {queries.row, 0}, {schedule_.block_m, a_.head_dim});
+      return attention::attend(b_, a_, keys, tile_of_q, first, b_.select(has_come, last, first), schedule_.block_n,
                                visible, Running(carried))
           .carried();
     }));
@@ -151,6 +138,7 @@ class Builder {
   Operands v_;
   ChannelViews channel_;
   Var length_;
+  const SequenceRows rows_;
   Exchange ex_;
 };
 

@@ -14,6 +14,7 @@
 // Rows: row_layout.h says which a rank owns. A rank without rows has one empty chunk.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,13 +34,15 @@ struct PhaseShape {
     of_owner,   ///< the share of the rank that receives
     all,        ///< those of all ranks; segments have at most `most_rows`
     of_root,    ///< those of all ranks, which only `root` sends: there is one segment
-    shared      ///< the share of the rank that receives, in one segment: each source writes columns of its own
+    shared,     ///< the share of the rank that receives, in one segment: each source writes columns of its own
+    fixed       ///< `most_rows`, whatever the length is
   } rows;
   DType dtype;
   int64_t columns;
   int64_t chunk_rows;     ///< rows that one flag stands for
   int64_t most_rows = 0;  ///< 0: as many as the channel's capacity
   int root = 0;
+  int64_t column_group = 0;  ///< shared: sources have whole groups of so many columns, by the floor rule
 };
 
 struct ExchangeShape {
@@ -63,7 +66,8 @@ class Exchange {
   Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
            Var length);
 
-  Var rank() const { return rank_; }
+  /// Read again each time, as is all of this kind: what stays in memory does not take registers beside a product.
+  Var rank();
   /// Rank + 1 + i, around.
   Var peer(Var i);
   /// Of the contiguous layout.
@@ -85,14 +89,14 @@ class Exchange {
   /// Awaits all flags of all peers.
   void last_role();
 
-  /// This rank's segment of the peer's staging: [rows, columns].
-  Var target(int phase, Var peer, Var rows);
+  /// This rank's segment of the peer's staging: [rows, columns]. `as`: with rows read as elements of another format.
+  Var target(int phase, Var peer, Var rows, std::optional<DType> as = {});
   /// Stores what this program has written to the peer before, then the flag of the chunk.
   void publish(int phase, Var peer, Var chunk);
   /// i1: all flags of the source's chunks [first, last) have come. Else the channel is aborted.
   Var await(int phase, Var source, Var first, Var last, Var tile);
-  /// The source's segment of the own staging: [rows, columns]. Only where await() returned true.
-  Var source(int phase, Var source, Var rows);
+  /// The source's segment of the own staging, likewise. Only where await() returned true.
+  Var source(int phase, Var source, Var rows, std::optional<DType> as = {});
   /// Ends every program. The last one of the launch ends the epoch, and fills the outputs with NaN where the channel is
   /// aborted.
   void leave(const std::vector<Var>& outputs);
@@ -100,11 +104,18 @@ class Exchange {
  private:
   const PhaseShape& shape_of(int phase) const { return shape_.phases[shape_.first_phase + phase]; }
   Var word(int64_t index);
+  Var epoch(), parity();
+  /// What a flag of this launch holds.
+  Var expected();
   Var most_rows(Var length);
   Var room(const PhaseShape& phase);
   Var peer_word(Var peer, int64_t which);
-  Var segment(int phase, Var owner, Var source, Var rows);
+  Var segment_address(int phase, std::optional<Var> owner, Var source);
+  Var segment(int phase, Var owner, Var source, Var rows, std::optional<DType> as);
+  Var first_flag(int phase, Var source, Var per_source);
+  Var flags_per_phase(Var per_source);
   Var flag(int phase, Var owner, Var source);
+  void hand_over(int phase, Var peer, Var chunk);
   Var abort_word(Var rank);
   Var wait_for_flag(int phase, Var source, Var chunk, Var tile);
   void raise(Var kind, Var peer, Var tile, Var seen);
@@ -116,7 +127,7 @@ class Exchange {
   KernelBuilder& b_;
   const Protocol& protocol_;
   const ExchangeShape shape_;
-  Var block_, counters_, length_, identity_, rank_, epoch_, parity_, expected_;
+  Var block_, counters_, length_, identity_;
   PeerSteps noted_;
   int64_t role_ = 0;  ///< that is being built: timeline::role_word()
 };

@@ -8,15 +8,21 @@
 #include "kernels/seqpar/alltoall_linear.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
+#include "kernels/seqpar/context_attention_backward.h"
 #include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/linear_alltoall.h"
 #include "kernels/seqpar/matmul_backward.h"
+#include "kernels/seqpar/norm_backward.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
 
 ExchangeShape exchange_of(const autotune::Workload& workload) {
   if (workload.operation == "context_attention_forward") return context_attention_exchange(workload);
+  if (workload.operation == "context_attention_backward") return context_backward_exchange(workload);
   if (workload.operation == "fused_alltoall_and_linear") return alltoall_linear_exchange(workload);
+  if (workload.operation == "fused_linear_and_alltoall") return linear_alltoall_exchange(workload);
+  if (workload.operation == "sequence_parallel_rms_norm_backward") return norm_backward_exchange(workload);
   if (is_matmul_backward(workload)) return matmul_backward_exchange(workload);
   return workload.fields.contains("k") ? linear_exchange(workload) : collective_exchange(workload);
 }
@@ -28,6 +34,7 @@ ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity)
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
 void check_length(const Channel& channel, const char* what, int64_t length) {
+  if (length < 0) refuse(fmt::format("{} {} is negative; a rank without rows takes part with 0", what, length));
   if (length > channel.options().capacity)
     refuse(fmt::format("{} {} is above the channel's capacity {}; Channel::reserve() more", what, length,
                        channel.options().capacity));
@@ -46,22 +53,37 @@ void for_each_cut(const Handle& handle, std::span<const Tensor> tensors, size_t 
 void check_columns(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
                    std::span<const Tensor> tensors) {
   const int rank = channel.fabric().rank();
-  for_each_cut(handle, tensors, 1, "own_columns", [&](const std::string& name, int64_t columns) {
-    if (const int64_t owned = own_columns(workload, rank); columns != owned)
-      refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", name, rank,
-                         channel.fabric().world_size(), owned, columns));
-  });
+  for (const bool of_keys : {false, true}) {
+    const char* symbol = of_keys ? "own_kv_columns" : "own_columns";
+    for_each_cut(handle, tensors, 1, symbol, [&](const std::string& name, int64_t columns) {
+      if (const int64_t owned = owned_columns(workload, rank, of_keys); columns != owned)
+        refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", name, rank,
+                           channel.fabric().world_size(), owned, columns));
+    });
+  }
 }
 
 }  // namespace
 
+int64_t owned_columns(const autotune::Workload& workload, int rank, bool of_keys) {
+  if (workload.operation == "fused_linear_and_alltoall") return own_head_columns(workload, rank, of_keys);
+  return own_columns(workload, rank);
+}
+
 ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity) {
   ChannelOptions options;
   options.capacity = capacity;
+  int number = 0;
   for (const autotune::Workload& operation : operations) {
     const ChannelNeeds needs = channel_needs(operation, capacity);
     options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
     options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
+    const autotune::Fields common = common_arguments(operation);
+    const std::string name = fmt::format("operation {}", ++number);
+    options.agreed.emplace_back(name, common.get_string("operation"));
+    for (const auto& [field, value] : common.values())
+      options.agreed.emplace_back(name + "'s " + field,
+                                  std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
   }
   return options;
 }

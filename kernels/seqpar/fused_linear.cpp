@@ -13,6 +13,8 @@
 #include "kernels/seqpar/allgather_linear.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/linear_reduce.h"
+#include "kernels/seqpar/product_tiles.h"
+#include "kernels/seqpar/rank_call.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
 #include "kernels/workload_reader.h"
@@ -69,7 +71,7 @@ Workload normalize(const Workload& given) {
 }
 
 GatherSchedule gather_schedule(const Config& c) {
-  return {c.get_int("chunk_rows"), c.get_int("push_programs"), c.get_string("order") == "interleave"};
+  return {c.get_int("chunk_rows"), c.get_int("push_programs"), gather_order(c)};
 }
 
 ReduceSchedule reduce_schedule(const Config& c) {
@@ -110,27 +112,16 @@ Schema schema_of(const Workload& w) {
 /// Tiles for the rows of one rank, of which a call computes those of all.
 std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
   const int64_t rows = (length + world_size_of(w) - 1) / world_size_of(w);
-  return linear_op::candidates(Shape(product_of(w)), w.threads, rows, target);
+  Shape shape(product_of(w));
+  if (!is_gather(w) && dtype_bytes(transport_of(w)) > dtype_bytes(shape.result)) shape.result = transport_of(w);
+  return with_room(linear_op::candidates(shape, w.threads, rows, portable(target)), shape);
 }
 
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, length, target);
+  return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, length, portable(target));
 }
 
 int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
-
-std::vector<Config> gather_schedules(const Tile& tile) {
-  std::vector<Config> configs;
-  for (const char* order : {"rotate", "interleave"})
-    for (const int64_t chunk_rows : {256, 64}) {
-      Config config = tile.config();
-      config.set("chunk_rows", chunk_rows);
-      config.set("push_programs", int64_t{1});
-      config.set("order", std::string(order));
-      configs.push_back(std::move(config));
-    }
-  return configs;
-}
 
 /// One shot where the rows are few enough for it, first.
 std::vector<std::string> reductions(const Workload& w, int64_t length) {
@@ -166,7 +157,10 @@ std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Ti
 }
 
 std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& tile) {
-  return is_gather(w) ? gather_schedules(tile) : reduce_schedules(w, length, tile);
+  if (!is_gather(w)) return reduce_schedules(w, length, tile);
+  std::vector<Config> configs;
+  add_gather_schedules(tile.config(), configs);
+  return configs;
 }
 
 /// Every tile with the first schedule, and the best tile with all of them; best first.
@@ -191,8 +185,10 @@ Config default_of(const Workload& w, int64_t length, const Target& target) {
 }
 
 autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
-  if (is_gather(w)) return tolerance(w.dtype, w.fields.get_int("k"));
-  autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * world_size_of(w));
+  const int64_t num_sums = is_gather(w) ? 1 : world_size_of(w);
+  autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * num_sums);
+  if (Shape(product_of(w)).tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
+  if (is_gather(w)) return result;
   if (transport_of(w) != DType::f32)  // each partial sum is rounded
     result.absolute += 0.5 * storage_epsilon(transport_of(w)) * world_size_of(w);
   // The norm is that of y as it is stored.
@@ -203,7 +199,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 4;
+  op.version = 6;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -211,6 +207,7 @@ autotune::OpDef base(const char* name, const char* summary) {
   op.symbols = [](const Workload& w, int64_t length) {
     return symbols_of(w, length, !is_all_reduce(w), linear_exchange(w));
   };
+  add_rank_call(op);
   op.predict_us = predict_us;
   op.config_space = space_of;
   op.default_config = default_of;

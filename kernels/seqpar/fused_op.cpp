@@ -3,6 +3,7 @@
 #include "kernels/seqpar/fused_op.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -17,10 +18,13 @@ using autotune::Workload;
 
 void read_rank_fields(WorkloadReader& reader) {
   reader.required("world_size", 1, channel::kMaxRanks);
-  reader.choice("fabric", {"threads", "processes", "sim:sm_80", "sim:sm_90a"});
+  reader.choice("fabric", {"threads", "processes", "sim:sm_80", "sim:sm_90a", "virtual:sm_80", "virtual:sm_90a",
+                           "cuda:sm_80", "cuda:sm_90a"});
 }
 
 int world_size_of(const Workload& w) { return static_cast<int>(w.fields.get_int("world_size")); }
+
+bool share_a_launch(const Workload& w) { return w.fields.get_string("fabric", "").starts_with("virtual:"); }
 
 int longest_rank(const Workload& w) { return world_size_of(w) - 1; }
 
@@ -61,7 +65,7 @@ bool is_row_parallel(const Workload& w) {
 
 /// The size of a rank's share of the weights.
 std::vector<std::string> share_of_weights(const Workload& w) {
-  if (!has_product(w)) return {};
+  if (!has_product(w) || share_a_launch(w)) return {};
   return is_row_parallel(w) ? std::vector<std::string>{"k"} : std::vector<std::string>{"n", "n2", "n3"};
 }
 
@@ -90,6 +94,21 @@ bool look_alike(const autotune::Config& a, const autotune::Config& b) { return w
 int64_t identity_of(const Workload& w, const autotune::Config& config) {
   const std::string text = common_arguments(w).json() + wire_of(config);
   return static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
+}
+
+void add_sequence_arg(autotune::Schema& schema) {
+  schema.args.push_back({"sequence", autotune::ArgRole::input, DType::i8, {"length"}});
+}
+
+bool fill_sequence_arg(const Problem& problem, size_t arg) {
+  if (problem.schema->args[arg].name != "sequence") return false;
+  std::memset(problem.tensors[arg].data, 0, static_cast<size_t>(problem.tensors[arg].sizes[0]));
+  return true;
+}
+
+Tensor sequence_tensor(int64_t length) {
+  static char any;  // nobody reads it
+  return make_tensor(&any, DType::i8, {length});
 }
 
 std::vector<int64_t> symbols_of(const Workload& w, int64_t length, bool is_cut, const ExchangeShape& exchange) {

@@ -15,6 +15,8 @@ namespace seqtile::kernels::seqpar {
 void read_rank_fields(WorkloadReader& reader);
 
 int world_size_of(const autotune::Workload& w);
+/// Ranks that share a GPU have one launch: one kernel, so the same static arguments and the same configuration.
+bool share_a_launch(const autotune::Workload& w);
 /// The rank whose call is measured: of contiguous rows it has the most.
 int longest_rank(const autotune::Workload& w);
 int64_t first_row(int rank, int64_t length, int world_size);
@@ -31,12 +33,17 @@ std::vector<double> gathered_row(const autotune::Problem& problem, const Exchang
                                  int64_t row);
 
 /// The static arguments that all ranks must give alike, operation and dtype among them. A rank's share of the weights
-/// may differ from those of its peers, and so may its threads.
+/// may differ from those of its peers where they do not share a launch, and so may its threads.
 autotune::Fields common_arguments(const autotune::Workload& w);
 /// Whether two configurations of an operation put the same on the wire, whatever else differs.
 bool look_alike(const autotune::Config& a, const autotune::Config& b);
 /// A number of what ranks must have in common, and of what a configuration puts on the wire.
 int64_t identity_of(const autotune::Workload& w, const autotune::Config& config);
+
+/// Where no tensor has the rows of all ranks: the tensor `sequence` [length], of which nothing but the size is read.
+void add_sequence_arg(autotune::Schema& schema);
+bool fill_sequence_arg(const autotune::Problem& problem, size_t arg);
+Tensor sequence_tensor(int64_t length);
 
 /// Values of the symbols: length, own_rows where some tensor is cut, and those of the channel.
 std::vector<int64_t> symbols_of(const autotune::Workload& w, int64_t length, bool is_cut,

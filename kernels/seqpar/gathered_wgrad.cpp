@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/gathered_wgrad.h"
 
+#include "jit/base/cdiv.h"
 #include "kernels/row_kernel.h"
 
 namespace seqtile::kernels::seqpar {
@@ -9,8 +10,6 @@ namespace seqtile::kernels::seqpar {
 using linear_wgrad_op::Gradient;
 
 namespace {
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t tiles_of(const Gradient& g, const linear_op::Tile& tile) {
   return cdiv(g.n, tile.block_m) * cdiv(g.k, tile.block_n);
@@ -61,11 +60,12 @@ void GatheredWgrad::compute(Var tile) {
   WgradOperands v = v_;
   Var index = choose(v, tile), row_blocks = b_.cdiv(b_.size(v.dw[0], 0), t_.block_m);
   Var row = index % row_blocks * t_.block_m, column = index / row_blocks * t_.block_n;
-  Var zeros = b_.full({t_.block_m, t_.block_n}, 0.0);
-  Var sum = b_.for_loop(0, world_size_, 1, {zeros}, [&](Var turn, std::vector<Var> sums) {
+  // The sums start from what is there: a GPU's registers do not hold both.
+  Var start = v.before.empty() ? b_.full({t_.block_m, t_.block_n}, 0.0)
+                               : to_f32(b_, b_.load(v.before[0], {row, column}, {t_.block_m, t_.block_n}));
+  Var sum = b_.for_loop(0, world_size_, 1, {start}, [&](Var turn, std::vector<Var> sums) {
     return std::vector{add_rows_of(v, turn, row, column, tile, sums[0])};
   })[0];
-  if (!v.before.empty()) sum = sum + to_f32(b_, b_.load(v.before[0], {row, column}, {t_.block_m, t_.block_n}));
   b_.store(v.dw[0], {row, column}, to_storage(b_, sum, gradients_[0].dw_dtype));
 }
 

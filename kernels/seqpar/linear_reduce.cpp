@@ -4,6 +4,7 @@
 
 #include "kernels/linear_tile.h"
 #include "kernels/row_kernel.h"
+#include "kernels/seqpar/product_tiles.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -34,10 +35,10 @@ void normalize_rows(KernelBuilder& b, Var y, Var weight, Var normed, Var row, in
 
 PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport,
                               const NormEpilogue& norm) {
-  return {tile.block_m, linear_op::column_blocks(shape, tile.block_n),
-          shape.n[0],   shape.weights_per_loop(),
-          transport,    shape.dtype,
-          norm.is_there};
+  return {tile.block_m,  linear_op::column_blocks(shape, tile.block_n),
+          shape.n[0],    shape.weights_per_loop(),
+          transport,     shape.dtype,
+          norm.is_there, fills_registers(tile, shape.weights_per_loop())};
 }
 
 void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const linear_op::Tile& t,

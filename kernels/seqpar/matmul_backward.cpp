@@ -8,6 +8,8 @@
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/matmul_backward_shape.h"
+#include "kernels/seqpar/product_tiles.h"
+#include "kernels/seqpar/rank_call.h"
 #include "kernels/tolerance.h"
 #include "kernels/workload_reader.h"
 
@@ -99,6 +101,7 @@ Workload workload_of(const char* name, const Op& op) {
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
+  op.version = 3;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -106,6 +109,7 @@ autotune::OpDef base(const char* name, const char* summary) {
   op.symbols = [](const Workload& w, int64_t length) {
     return symbols_of(w, length, true, matmul_backward_exchange(w));
   };
+  add_rank_call(op);
   op.config_space = matmul_backward_op::config_space;
   op.default_config = matmul_backward_op::default_config;
   op.predict_us = matmul_backward_op::predict_us;
@@ -157,7 +161,10 @@ ExchangeShape exchange_of(const Shape& s, int64_t identity, int64_t chunk_rows) 
 }
 
 PartialShape partials_of(const Shape& s, const linear_op::Tile& dgrad) {
-  return {dgrad.block_m, linear_op::column_blocks(s.dgrad(), dgrad.block_n), s.k, 1, s.transport, s.dtype};
+  return {dgrad.block_m, linear_op::column_blocks(s.dgrad(), dgrad.block_n),
+          s.k,           1,
+          s.transport,   s.dtype,
+          false,         fills_registers(dgrad, 1)};
 }
 
 }  // namespace matmul_backward_op

@@ -7,9 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/matmul_backward_shape.h"
+#include "kernels/seqpar/product_tiles.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
@@ -21,15 +23,13 @@ namespace {
 
 constexpr std::string_view kPrefix = "wgrad_";
 
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 double dgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
-  return linear_op::predict_us(Shape(w).dgrad(), tile, w.threads, length, target);
+  return linear_op::predict_us(Shape(w).dgrad(), tile, w.threads, length, portable(target));
 }
 
 double wgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
   const Shape s(w);
-  return linear_wgrad_op::predict_us(s.wgrad(s.depth()), tile, w.threads, length, target);
+  return linear_wgrad_op::predict_us(s.wgrad(s.depth()), tile, w.threads, length, portable(target));
 }
 
 struct Pair {
@@ -42,26 +42,26 @@ struct Ranked {
   Tile tile;
   double us;
 };
-std::vector<Ranked> ranked(std::vector<Tile> tiles, const std::function<double(const Tile&)>& predict) {
-  // Kernels that wait have the portable loop, which knows no clusters.
-  std::erase_if(tiles, [](const Tile& tile) { return tile.cluster > 1; });
+std::vector<Ranked> ranked(const std::vector<Tile>& tiles, const std::function<double(const Tile&)>& predict) {
   std::vector<Ranked> result;
-  for (Tile& tile : tiles) {
-    tile.cluster = 0;
-    result.push_back({tile, predict(tile)});
-  }
+  for (const Tile& tile : tiles) result.push_back({tile, predict(tile)});
   std::ranges::stable_sort(result, {}, &Ranked::us);
   return result;
 }
 
-/// Tiles are for the rows of one rank. On GPUs an own tile of dx stays in registers beside one that a peer has sent.
+/// Tiles are for the rows of one rank.
 std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
-  constexpr int64_t kMostSums = 64;  // of a thread
   const Shape s(w);
-  std::vector<Tile> tiles = linear_op::candidates(s.dgrad(), w.threads, rows, target);
-  const auto is_large = [](const Tile& tile) { return tile.block_m * tile.block_n > kMostSums * 32 * tile.num_warps; };
-  if (target.is_gpu() && !s.is_trailing) std::erase_if(tiles, is_large);
-  return tiles;
+  linear_op::Shape product = s.dgrad();
+  if (!s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(product.result)) product.result = s.transport;
+  return with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
+}
+
+std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
+  const Shape s(w);
+  const linear_wgrad_op::Gradient gradient = s.wgrad(s.depth());
+  return with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
+                   linear_wgrad_op::product(gradient, rows), s.n.size() > 1);
 }
 
 bool fit_together(const Tile& a, const Tile& b) { return a.num_warps == b.num_warps && a.num_stages == b.num_stages; }
@@ -72,8 +72,8 @@ std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& targ
   const int64_t rows = std::max<int64_t>(cdiv(length, s.world_size), 1);
   const auto dgrad =
       ranked(dgrad_tiles(w, rows, target), [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
-  const auto wgrad = ranked(linear_wgrad_op::candidates(s.wgrad(s.depth()), w.threads, rows, target),
-                            [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
+  const auto wgrad =
+      ranked(wgrad_tiles(w, rows, target), [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
   const auto partner = [](const Tile& tile, const std::vector<Ranked>& others) {
     return std::ranges::find_if(others, [&](const Ranked& other) { return fit_together(tile, other.tile); });
   };
@@ -98,20 +98,16 @@ Config tiles_config(const Pair& pair) {
 /// The default first.
 std::vector<Config> schedules_of(const Shape& s, const Pair& pair) {
   std::vector<Config> configs;
-  const auto add = [&](int64_t chunk_rows, const char* order) {
-    Config config = tiles_config(pair);
-    config.set("chunk_rows", chunk_rows);
-    config.set("push_programs", int64_t{1});
-    if (order) config.set("order", std::string(order));
-    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
-  };
   if (s.is_trailing) {
-    for (const char* order : {"rotate", "interleave"})
-      for (const int64_t chunk_rows : {256, 64}) add(chunk_rows, order);
-  } else {
-    // What is sent by tiles is sent in whole ones.
-    for (const int64_t chunk_rows : {256, 1024, 64})
-      add(cdiv(chunk_rows, pair.dgrad.block_m) * pair.dgrad.block_m, nullptr);
+    add_gather_schedules(tiles_config(pair), configs);
+    return configs;
+  }
+  // What is sent by tiles is sent in whole ones.
+  for (const int64_t chunk_rows : {256, 1024, 64}) {
+    Config config = tiles_config(pair);
+    config.set("chunk_rows", cdiv(chunk_rows, pair.dgrad.block_m) * pair.dgrad.block_m);
+    config.set("push_programs", int64_t{1});
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
   }
   return configs;
 }
@@ -125,7 +121,7 @@ Schedule Schedule::from(const Config& c) {
     if (name == "num_warps" || name == "num_stages") wgrad.set(name, value);
   }
   return {Tile::from(c), Tile::from(wgrad), c.get_int("chunk_rows"), c.get_int("push_programs"),
-          c.values().contains("order") && c.get_string("order") == "interleave"};
+          c.values().contains("order") ? gather_order(c) : GatherOrder::rotate};
 }
 
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {

@@ -22,7 +22,7 @@ using linear_op::numbered;
 namespace {
 
 GatherSchedule gathers_of(const Schedule& schedule) {
-  return {schedule.chunk_rows, schedule.push_programs, schedule.is_interleaved};
+  return {schedule.chunk_rows, schedule.push_programs, schedule.order};
 }
 
 /// A parameter for each weight, of its size.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/linear_wgrad_tile.h"
+#include "kernels/seqpar/allgather_linear.h"
 #include "kernels/seqpar/exchange.h"
 #include "kernels/seqpar/reduction.h"
 
@@ -32,7 +33,7 @@ struct Schedule {
   static Schedule from(const autotune::Config& config);
   linear_op::Tile dgrad, wgrad;
   int64_t chunk_rows, push_programs;
-  bool is_interleaved;
+  GatherOrder order;  ///< of the trailing operation
 };
 
 ExchangeShape exchange_of(const Shape& shape, int64_t identity, int64_t chunk_rows);

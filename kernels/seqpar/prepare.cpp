@@ -46,7 +46,8 @@ Handle::Choices decode(const std::string& text) {
 }
 
 /// Rank 0's, or the own ones where a peer cannot tell the difference.
-Handle::Choices settle(const Handle::Choices& own, Handle::Choices first) {
+Handle::Choices settle(const autotune::Workload& workload, const Handle::Choices& own, Handle::Choices first) {
+  if (share_a_launch(workload)) return first;
   for (size_t i = 0; i < std::min(own.size(), first.size()); ++i)
     if (own[i] && first[i] && look_alike(*own[i], *first[i])) first[i] = own[i];
   return first;
@@ -65,7 +66,7 @@ Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channe
   fabric::agree(fabric, "a fused operation", wishes, unprepared);
   const Handle::Choices choices = own.choices();
   const std::string first = fabric.all_gather(fabric.rank() == 0 ? encode(choices) : "").front();
-  const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(choices, decode(first))); });
+  const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(workload, choices, decode(first))); });
   fabric::agree(fabric, "a fused operation", {}, unsettled);
   return settled;
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "jit/base/channel_block.h"
 #include "kernels/row_kernel.h"
 
@@ -20,8 +21,6 @@ namespace {
 constexpr int64_t kSumElements = 2048;            ///< of a tile of sums
 constexpr int64_t kFirstCounter = 1;              ///< before it: the programs that have ended
 constexpr int64_t kMostOneShotBytes = 512 << 10;  ///< that a rank sends to each other
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const Protocol& protocol_of(ReduceForm form) {
   return form == ReduceForm::scatter    ? reduce_scatter_protocol()
@@ -74,13 +73,10 @@ Var Reduction::part(Var segment, Var end, size_t i) {
   return b_.slice(segment, {0, static_cast<int64_t>(i) * s_.columns}, {end, s_.columns});
 }
 
-Reduction::Place Reduction::place_of(Var id) {
+ChunkedTiles::Place Reduction::place_of(Var id) {
   if (schedule_.is_interleaved || is_one_shot())
     return {id % num_turns(), id / num_turns() % row_blocks_ * s_.block_rows, id / (row_blocks_ * num_turns())};
-  const int64_t per_chunk = schedule_.chunk_rows / s_.block_rows, tiles_per_chunk = per_chunk * s_.column_blocks;
-  Var of_turn = id % (row_blocks_ * s_.column_blocks), first = of_turn / tiles_per_chunk * per_chunk;
-  Var blocks = b_.min(row_blocks_ - first, per_chunk), of_chunk = of_turn % tiles_per_chunk;
-  return {id / (row_blocks_ * s_.column_blocks), (first + of_chunk % blocks) * s_.block_rows, of_chunk / blocks};
+  return tiles().place_of(b_, id, s_.column_blocks);
 }
 
 void Reduction::produce(Var id) {
@@ -89,8 +85,9 @@ void Reduction::produce(Var id) {
   const Rows rows = rows_of(owner);
   b_.when(row < rows.end, [&, row = row, column_block = column_block] {
     const ReduceBody::Tile tile = body_.partial(rows.first, rows.end, row, column_block);
-    if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { send(tile, peer, rows.end, row); });
-    else send(tile, owner, rows.end, row);
+    const auto send = [&](Var to) { put(tile, ex_.target(phase_, to, rows.end), rows.end, row); };
+    if (is_one_shot()) for_each(num_receivers(), send);
+    else send(owner);
   });
   Var group = is_one_shot() ? b_.constant(DType::i64, int64_t{0}) : owner;
   publish_if_last(0, group, row, s_.column_blocks, [&](Var chunk) {
@@ -99,8 +96,7 @@ void Reduction::produce(Var id) {
   });
 }
 
-void Reduction::send(const ReduceBody::Tile& tile, Var to, Var end, Var row) {
-  Var segment = ex_.target(phase_, to, end);
+void Reduction::put(const ReduceBody::Tile& tile, Var segment, Var end, Var row) {
   for (size_t i = 0; i < tile.sums.size(); ++i)
     b_.store(part(segment, end, i), {row, tile.column}, to_storage(b_, tile.sums[i], s_.transport));
 }
@@ -114,13 +110,25 @@ void Reduction::sum(Var id) { is_apart() ? sum_up(id) : finish_tile(id); }
 // A tile of the own rows, with what peers have computed for it.
 void Reduction::finish_tile(Var id) {
   const Rows rows = rows_of(ex_.rank());
-  const Place place = place_of(id);
+  const ChunkedTiles::Place place = place_of(id);
   b_.when(place.row < rows.end, [&] {
     ReduceBody::Tile tile = body_.partial(rows.first, rows.end, place.row, place.column_block);
-    b_.when(await_all({place.row, rows.end}, id),
-            [&] { give(rows, rows.end, place.row, tile.column, sums_with(tile, rows.end, place.row)); });
+    b_.when(await_all({place.row, rows.end}, id), [&] {
+      if (s_.fills_registers) return sum_in_parts(rows, place.row, tile);
+      give(rows, rows.end, place.row, tile.column, sums_with(tile, rows.end, place.row));
+    });
   });
   publish_sums(place.row, s_.column_blocks);
+}
+
+// By way of the own segment, where peers' segments are; then no more rows than there is room for at a time.
+void Reduction::sum_in_parts(const Rows& rows, Var row, const ReduceBody::Tile& tile) {
+  constexpr int64_t kParts = 4;
+  put(tile, ex_.source(phase_, ex_.rank(), rows.end), rows.end, row);
+  const std::array<int64_t, 2> size{s_.block_rows / kParts, tile.sums[0].type().dims()[1]};
+  b_.for_each(0, s_.block_rows, size[0], [&](Var i) {
+    give(rows, rows.end, row + i, tile.column, sums_of(rows.end, row + i, tile.column, size));
+  });
 }
 
 // Over all ranks, in their order, with the own partial results that are at hand.
@@ -159,21 +167,13 @@ void Reduction::publish_sums(Var row, int64_t programs_per_block) {
   });
 }
 
-// Programs beyond the rows count too, so that every chunk waits for the same number; an empty shard has one chunk.
+// Counters of the partial results of each group, then those of the sums.
 void Reduction::publish_if_last(int phase, Var group, Var row, int64_t programs_per_block,
                                 const std::function<void(Var chunk)>& publish) {
-  const int64_t blocks_per_chunk = schedule_.chunk_rows / s_.block_rows;
   Var chunks = ex_.num_chunks(phase_ + phase, group, ex_.rank());
-  Var chunk = b_.min(row / schedule_.chunk_rows, chunks - 1), first_block = chunk * blocks_per_chunk;
-  Var end_block = b_.select(b_.compare(Compare::eq, chunk, chunks - 1), row_blocks_, first_block + blocks_per_chunk);
-  Var all = (end_block - first_block) * programs_per_block;
-  Var per_group = (b_.size(counters_, 0) - kFirstCounter) / (num_groups() + (form_ == ReduceForm::two_shot ? 1 : 0));
-  Var place = (phase == 0 ? group * per_group : per_group * num_groups()) + chunk + kFirstCounter;
-  Var before = b_.cast(b_.atomic("add", counters_, {place}, 1), DType::i64);
-  b_.when(b_.compare(Compare::eq, before, all - 1), [&] {
-    b_.store_scalar(counters_, {place}, 0);
-    b_.when(ex_.is_aborted(), nullptr, [&] { publish(chunk); });
-  });
+  const auto first = [&](Var per_group) { return phase == 0 ? group * per_group : per_group * num_groups(); };
+  tiles().count(b_, ex_, counters_, num_groups() + (form_ == ReduceForm::two_shot ? 1 : 0), first, chunks, row,
+                programs_per_block, publish);
 }
 
 // A call without rows has no tiles whose chunks could be published.

@@ -11,6 +11,7 @@
 
 #include "autotune/op_def.h"
 #include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/chunked_tiles.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -37,7 +38,8 @@ struct PartialShape {
   int64_t columns;                    ///< of the result
   int num_sums = 1;                   ///< a gated pair has two
   DType transport, result;
-  bool whole_rows = false;  ///< something follows that needs whole rows of the result: see ReduceBody::finish_rows
+  bool whole_rows = false;       ///< something follows that needs whole rows of the result: see ReduceBody::finish_rows
+  bool fills_registers = false;  ///< a tile leaves a thread no room for one that a peer has sent
 };
 
 /// Owners add to the tile that they have just computed. Where that would wait for tiles behind it, or rows are needed
@@ -94,9 +96,6 @@ class Reduction {
   struct Rows {
     Var first, end;
   };
-  struct Place {
-    Var turn, row, column_block;
-  };
   struct Span {
     Var row, end;
   };
@@ -112,14 +111,16 @@ class Reduction {
   Rows rows_of(Var owner);
   Var fitting_rows();
   Var part(Var segment, Var end, size_t i);
-  Place place_of(Var id);
+  ChunkedTiles tiles() const { return {s_.block_rows, schedule_.chunk_rows, row_blocks_}; }
+  ChunkedTiles::Place place_of(Var id);
   Span span_of(Var id, Var rows);
   Var first_chunk(const Span& span);
   Var end_chunk(const Span& span, int64_t rows);
   void for_each(int64_t peers, const std::function<void(Var peer)>& body);
-  void send(const ReduceBody::Tile& tile, Var to, Var end, Var row);
+  void put(const ReduceBody::Tile& tile, Var segment, Var end, Var row);
   Var await_all(const Span& span, Var id);
   void finish_tile(Var id);
+  void sum_in_parts(const Rows& rows, Var row, const ReduceBody::Tile& tile);
   void sum_up(Var id);
   std::vector<Var> sums_with(const ReduceBody::Tile& own, Var end, Var row);
   std::vector<Var> sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size);

@@ -4,13 +4,12 @@
 
 #include <string>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 
 namespace seqtile::kernels::seqpar {
 
 namespace {
-
-int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 RowPieces<int64_t> pieces(RowLayout layout, int rank, int64_t length, int world_size) {
   return pieces_of<int64_t>(layout, rank, length, world_size);

@@ -34,8 +34,15 @@ Var from_column(KernelBuilder& b, Var view, Var rows, const Operand& column, Var
 
 }  // namespace
 
-void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
-               const std::function<std::vector<Part>(Var peer)>& parts) {
+void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var rows, Var first, Var end) {
+  for (const Part& part : parts) {
+    Var columns = b.size(part.from, 1);
+    copy_rows(b, part.from, from_column(b, to, rows, part.column, columns), first, end, columns);
+  }
+}
+
+void push_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+                 const std::function<void(Var peer, Var chunk)>& copy) {
   // Alone, a rank takes the protocol's steps in no turn of the loop.
   const int64_t peers = num_receivers, divisor = std::max<int64_t>(peers, 1);
   Var chunks = b.max(ex.most_chunks(0), 1);
@@ -43,17 +50,21 @@ void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, c
     b.for_each(program, chunks * peers, schedule.push_programs, [&](Var job) {
       Var chunk = job / divisor, peer = ex.peer(job % divisor);
       b.when(chunk < ex.num_chunks(0, peer, ex.rank()), [&] {
-        Var rows = ex.segment_rows(0, peer, ex.rank());
-        const std::vector<Part> from = parts(peer);
-        Var to = ex.target(0, peer, rows);
-        Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, rows);
-        for (const Part& part : from) {
-          Var columns = b.size(part.from, 1);
-          copy_rows(b, part.from, from_column(b, to, rows, part.column, columns), first, end, columns);
-        }
+        copy(peer, chunk);
         ex.publish(0, peer, chunk);
       });
     });
+  });
+}
+
+void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+               const std::function<std::vector<Part>(Var peer)>& parts) {
+  push_chunks(b, ex, num_receivers, program, schedule, [&](Var peer, Var chunk) {
+    Var rows = ex.segment_rows(0, peer, ex.rank());
+    const std::vector<Part> from = parts(peer);
+    Var to = ex.target(0, peer, rows);
+    Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, rows);
+    copy_parts(b, from, to, rows, first, end);
   });
 }
 

@@ -29,8 +29,15 @@ struct Part {
   Operand column = 0;
 };
 
+/// Rows [first, end) of all parts to `to`, a view of so many rows of a segment.
+void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var rows, Var first, Var end);
+
 /// Program `program` of those that send: its chunks of what rank + 1, ..., rank + num_receivers get, the first chunk of
-/// each first.
+/// each first. `copy` brings a chunk to the peer's staging.
+void push_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+                 const std::function<void(Var peer, Var chunk)>& copy);
+
+/// The same for chunks of what is there as it is to be sent.
 void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
                const std::function<std::vector<Part>(Var peer)>& parts);
 

@@ -3,11 +3,14 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <span>
 
+#include "cache/artifact_db.h"
 #include "jit/error.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/row_alignment.h"
 #include "kernels/registry.h"
+#include "tests/support/cubin_header.h"
 #include "tests/support/fake_op.h"
 
 using namespace seqtile;
@@ -105,6 +108,49 @@ TEST_CASE("engine: binaries for GPUs come back from the store with what their la
   const int64_t factor = 2;
   handle(call.tensors(9), 9, {&factor, 1});
   CHECK(call.is_right(factor));
+}
+
+TEST_CASE("engine: a stored cubin for another GPU is never loaded, its kernel is compiled anew", "[autotune][engine]") {
+  FakeWorld world;
+  Target target = gpu_target("sm_80");
+  target.loads_cubins = true;
+  target.gpu.compute_capability = 86;
+  const auto open = [&] {
+    autotune::EngineParts parts = world.parts();
+    world.device->target_ = target;
+    parts.compile = [compile = parts.compile](const auto& op, const auto& w, const auto& config, const Target& to) {
+      KernelBinary binary = compile(op, w, config, to);
+      binary.stage = "ptx";
+      binary.num_slots = 15;  // the length in memory too
+      return binary;
+    };
+    return autotune::open_engine(world.options(MissPolicy::fallback), world.registry, std::move(parts));
+  };
+  autotune::Workload workload;
+  {
+    const auto engine = open();
+    workload = engine->prepare(world.workload).workload();
+    REQUIRE(engine->counters().compiles_at_load == 2);  // blocks of 4 and of 16 rows
+  }
+  const auto store = cache::ArtifactDb::open(world.artifacts, cache::default_key_path());
+  const ArtifactKey key =
+      autotune::make_artifact_key(world.registry.find("scale_rows"), workload, {{"block", int64_t{4}}}, target);
+  for (const int sm : {89, 90}) {
+    auto binary = store->load(key);
+    REQUIRE(binary);
+    const std::string header = cubin_header(sm);
+    const auto code = std::as_bytes(std::span(header));
+    binary->stage = "cubin";
+    binary->code.assign(code.begin(), code.end());
+    REQUIRE(store->store(key, *binary));
+    const auto engine = open();
+    engine->prepare(world.workload);
+    CHECK(engine->counters().compiles_at_load == 1);
+    CHECK(world.device->loads == 2);  // what was stored of the other, and what was compiled
+  }
+  const auto engine = open();
+  engine->prepare(world.workload);
+  CHECK(engine->counters().compiles_at_load == 0);
 }
 
 TEST_CASE("engine: tensors that GPU kernels cannot take are refused in one line", "[autotune][engine][sim]") {

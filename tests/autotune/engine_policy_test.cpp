@@ -237,6 +237,9 @@ TEST_CASE("engine: a fixed handle keeps to its choices, whatever stores and poli
     world.record(20, 8);
   }
   const auto engine = world.open(MissPolicy::nearest);
-  CHECK_THAT(call_error(engine->prepare(world.workload).fixed({}), 20), Contains("its plans are fixed"));
+  const Handle handle = engine->prepare(world.workload);
+  CHECK_THAT(call_error(handle.fixed({}), 20), Contains("has a record, but these plans are fixed"));
+  CHECK_THAT(handle.fixed(handle.choices()).explain(400).reason,
+             Contains("has no record (the longest recorded length is"));
   CHECK_THROWS_WITH(Handle().fixed({}), Contains("the handle is empty"));
 }

@@ -25,4 +25,9 @@ TEST_CASE("key difference: the device comes first, and the host's threads are no
   CHECK(key_difference(*store, wanted) ==
         std::vector<std::string>{"device_kind: cuda wanted, " + stored.device_kind + " stored",
                                  "workload.k: 112 wanted, 96 stored"});
+
+  wanted = stored;
+  wanted.operation = "softmax", wanted.source_hash = "other", wanted.workload_json = R"({"columns":5})";
+  CHECK(key_difference(*store, wanted) ==
+        std::vector<std::string>{"operation: softmax wanted, " + stored.operation + " stored"});
 }

@@ -8,51 +8,13 @@
 
 #include "autotune/strategy.h"
 #include "jit/error.h"
-#include "tests/cache/support.h"
-#include "tests/support/fake_runner.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/tuner_world.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;
-using test::FakeRunner;
+using test::config, test::FakeRunner, test::World;
 
 namespace {
-
-Config config(const std::string& form, int64_t block) { return {{"form", form}, {"block", block}}; }
-
-/// A file, a toy operation and runs of the tuner over them.
-struct World {
-  test::TempFolder folder;
-  Registry registry = test::toy_registry();
-  std::unique_ptr<cache::TuningStore> store =
-      cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);
-  DeviceInfo device{"cpu", "Fake", {{"cores", "1"}}};
-  Target target = cpu_target("generic");
-  TuneOptions options;
-  std::vector<std::string> acknowledged;
-  std::vector<Item> items;
-
-  World() {
-    options.acknowledged = [this](const std::string& line) { acknowledged.push_back(line); };
-  }
-
-  TuneReport tune(FakeRunner& runner, const std::vector<TuneRequest>& requests) {
-    items = make_items(registry, requests, device, options.policy);
-    load_records(items, target, *store);
-    return TuningSession(items, target, *store, runner, options).run();
-  }
-  TuneReport tune(FakeRunner& runner, const std::string& forms, int64_t hi, int64_t lo = 1) {
-    return tune(runner, {{"toy", test::toy_add(forms), lo, hi}});
-  }
-  std::vector<cache::Record> records(const std::string& forms) {
-    return store->records(make_key(registry.find("toy_add"), test::toy_add(forms), device, options.policy));
-  }
-  std::vector<cache::TrialRow> trials(const std::string& forms, int64_t length) {
-    const Bucket b = bucket(length);
-    return store->trials(make_key(registry.find("toy_add"), test::toy_add(forms), device, options.policy),
-                         kBucketVersion, b.lo, b.hi);
-  }
-};
 
 /// Form "a" costs 10 us a row and 20 us a call, "b" 5 and 500, "c" 8 and 100: b wins above 96 rows, a below 40.
 double crossing(const Config& c, int64_t length) {

@@ -16,8 +16,10 @@ add_executable(tuning_helper support/tuning_helper.cpp support/toy_ops.cpp)
 target_link_libraries(tuning_helper PRIVATE seqtile seqtile_flags)
 seqtile_test(autotune
   autotune/bucket_test.cpp autotune/command_line_test.cpp autotune/config_space_test.cpp autotune/fields_test.cpp autotune/gpu_model_test.cpp
-  autotune/gpu_measure_test.cpp autotune/key_difference_test.cpp autotune/modelling_test.cpp autotune/session_test.cpp
+  autotune/gpu_measure_test.cpp autotune/graph_set_test.cpp autotune/key_difference_test.cpp autotune/modelling_test.cpp
+  autotune/rank_finals_test.cpp autotune/rank_race_test.cpp autotune/session_test.cpp
   autotune/stats_test.cpp autotune/strategy_test.cpp autotune/tune_test.cpp autotune/worker_test.cpp
   support/fake_runner.cpp support/toy_ops.cpp)
 target_compile_definitions(autotune_tests PRIVATE SEQTILE_TUNING_HELPER="$<TARGET_FILE:tuning_helper>")
 add_dependencies(autotune_tests tuning_helper)
+

@@ -163,7 +163,7 @@ TEST_CASE("tune: two processes at once measure nothing twice", "[autotune][tune]
   CHECK(trials == rows);
 }
 
-TEST_CASE("tune: killed twenty times at random moments, nothing acknowledged is lost", "[autotune][tune][slow]") {
+TEST_CASE("tune: killed twenty times at random moments, nothing acknowledged is lost", "[autotune][tune]") {
   std::mt19937 random(11);
   auto files = std::make_unique<Files>();
   std::set<std::string> acknowledged;  // "[lo..hi]"

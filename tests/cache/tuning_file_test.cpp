@@ -1,5 +1,5 @@
-// tests/cache/tuning_file_test.cpp -- paths that are not a usable tuning.db: a miss with a reason, and nothing
-// overwritten. SPDX-License-Identifier: Apache-2.0
+// tests/cache/tuning_file_test.cpp -- paths that are not a usable tuning.db: a miss, and nothing overwritten.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>

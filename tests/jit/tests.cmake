@@ -3,7 +3,7 @@
 seqtile_test(jit
   support/golden.cpp support/interpreter.cpp support/interpreter_values.cpp support/operands.cpp
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
-  jit/fabric/protocol_test.cpp support/protocol_explorer.cpp
+  jit/fabric/protocol_test.cpp support/protocol_explorer.cpp support/protocol_model.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
   jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
   jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp
@@ -18,8 +18,10 @@ seqtile_test(jit
   jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
 
 # What threads and ranks share; a program of its own, since a thread sanitizer is asked about little else here.
-seqtile_test(threads jit/fabric/fabric_test.cpp jit/runtime/cpu/executor_test.cpp support/ranks.cpp
-  kernels/seqpar/sanitized_test.cpp support/rank_run.cpp)
+seqtile_test(threads jit/fabric/cuda_fabric_test.cpp jit/fabric/fabric_test.cpp jit/fabric/node_fabric_test.cpp
+  jit/fabric/virtual_fabric_test.cpp jit/runtime/cpu/executor_test.cpp support/node_ranks.cpp support/ranks.cpp
+  kernels/seqpar/mixed_epochs_test.cpp kernels/seqpar/sanitized_test.cpp support/flag_recorder.cpp
+  support/protocol_model.cpp support/protocol_path.cpp support/rank_run.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)
@@ -33,5 +35,7 @@ endif()
 # A library that plays libcuda.so.1 for the tests of the CUDA runtime.
 add_library(seqtile_fake_cuda_driver MODULE support/fake_cuda_driver.cpp)
 target_link_libraries(seqtile_fake_cuda_driver PRIVATE seqtile_flags)
-add_dependencies(jit_tests seqtile_fake_cuda_driver)
-target_compile_definitions(jit_tests PRIVATE FAKE_CUDA_DRIVER="$<TARGET_FILE:seqtile_fake_cuda_driver>")
+foreach(program jit_tests threads_tests)
+  add_dependencies(${program} seqtile_fake_cuda_driver)
+  target_compile_definitions(${program} PRIVATE FAKE_CUDA_DRIVER="$<TARGET_FILE:seqtile_fake_cuda_driver>")
+endforeach()

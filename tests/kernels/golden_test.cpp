@@ -50,14 +50,15 @@ Config backward_config(const Config& schedule) {
 std::vector<Golden> goldens() {
   const auto i = [](int64_t value) { return value; };
   const Fields heads{{"heads", i(4)}, {"kv_heads", i(2)}, {"head_dim", i(64)}};
-  Fields prefill = heads, decode = heads, rope = heads, context = heads;
+  Fields prefill = heads, decode = heads, rope = heads, context_backward = heads;
   prefill.set("phase", Text("extend"));
   prefill.set("window", i(100));
   prefill.set("soft_cap", 30.0);
   decode.set("phase", Text("decode"));
   rope.set("scaling", Text("llama3"));
-  context.set("world_size", i(2));
-  context.set("layout", Text("zigzag"));
+  context_backward.set("world_size", i(2));
+  context_backward.set("layout", Text("zigzag"));
+  Fields context = context_backward;
   context.set("lse", i(1));
   const Config rows{{"rows", i(4)}}, moves{{"chunk_rows", i(64)}, {"push_programs", i(2)}};
   const Fields row{{"n", i(576)}, {"world_size", i(2)}};
@@ -119,10 +120,24 @@ std::vector<Golden> goldens() {
         {{"heads", i(5)}, {"head_dim", i(32)}, {"n", i(96)}, {"residual", i(1)}, {"world_size", i(2)}}},
        DType::bf16,
        fused_config(moves)},
+      {"fused_linear_and_alltoall",
+       {"fused_linear_and_alltoall",
+        {{"heads", i(6)},
+         {"kv_heads", i(3)},
+         {"head_dim", i(32)},
+         {"k", i(128)},
+         {"bias", i(1)},
+         {"world_size", i(2)}}},
+       DType::bf16,
+       fused_config({{"chunk_rows", i(84)}})},
       {"context_attention_forward",
        {"context_attention_forward", context},
        DType::bf16,
        {{"block_m", i(32)}, {"block_n", i(64)}, {"chunk_rows", i(64)}, {"push_programs", i(1)}}},
+      {"context_attention_backward",
+       {"context_attention_backward", context_backward},
+       DType::bf16,
+       {{"block", i(32)}, {"block_n", i(64)}, {"chunk_rows", i(64)}, {"push_programs", i(1)}}},
       {"sequence_parallel_trailing_matmul_backward",
        {"sequence_parallel_trailing_matmul_backward",
         {{"n", i(96)}, {"k", i(128)}, {"accumulate", i(1)}, {"gradient", Text("f32")}, {"world_size", i(2)}}},
@@ -133,6 +148,10 @@ std::vector<Golden> goldens() {
         {{"n", i(96)}, {"n2", i(32)}, {"k", i(128)}, {"world_size", i(2)}}},
        DType::bf16,
        backward_config({{"chunk_rows", i(84)}, {"push_programs", i(1)}})},
+      {"sequence_parallel_rms_norm_backward",
+       {"sequence_parallel_rms_norm_backward", row},
+       DType::bf16,
+       {{"rows", i(4)}, {"programs", i(32)}}},
       {"all_gather", {"all_gather", row}, DType::bf16, moves},
       {"broadcast", {"broadcast", row}, DType::f32, moves},
       {"all_to_all", {"all_to_all", {{"heads", i(5)}, {"head_dim", i(64)}, {"world_size", i(2)}}}, DType::f16, moves},

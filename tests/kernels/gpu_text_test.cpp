@@ -60,20 +60,54 @@ TEST_CASE("gpu text: keeping accesses in order costs the library's kernels no ba
       }
 }
 
+TEST_CASE("gpu text: f32 products are three of tf32, or one where it is asked for", "[kernels][nvptx]") {
+  KernelCase product{"linear", {{"n", int64_t{64}}, {"k", int64_t{64}}}};
+  const autotune::Config config = library_op("linear").default_config(normalized(product, DType::f32, 1), 64,
+                                                                      gpu_target("sm_80"));
+  const size_t three = count(ptx_of(product, DType::f32, 64, "sm_80", config), "mma.sync");
+  product.fields.set("precision", std::string("tf32"));
+  CHECK(three > 0);
+  CHECK(3 * count(ptx_of(product, DType::f32, 64, "sm_80", config), "mma.sync") == three);
+}
+
 TEST_CASE("gpu text: every signal and wait on an mbarrier says its order and scope", "[kernels][nvptx]") {
+  // `groups` of streams have a barrier each for what arrives and for what is read, which `releases` places say.
+  const auto check_mbarriers = [](const std::string& text, const std::string& scope, size_t groups, size_t releases) {
+    CHECK(count(text, "mbarrier.arrive.expect_tx.release.cta.shared::cta") == groups);
+    CHECK(count(text, "mbarrier.arrive.release." + scope + ".shared::" + scope) == releases);
+    CHECK(count(text, "mbarrier.try_wait.parity.acquire." + scope + ".shared::cta") == 2 * groups);
+    CHECK(count(text, "mbarrier.arrive") == groups + releases);
+    CHECK(count(text, "mbarrier.try_wait") + count(text, "mbarrier.test_wait") == 2 * groups);
+  };
+  autotune::Config tile{{"block_m", int64_t{128}},
+                        {"block_n", int64_t{64}},
+                        {"block_k", int64_t{64}},
+                        {"num_warps", int64_t{8}},
+                        {"num_stages", int64_t{3}}};
   for (const int64_t cluster : {1, 2}) {
-    const autotune::Config config{{"block_m", int64_t{128}}, {"block_n", int64_t{64}},   {"block_k", int64_t{64}},
-                                  {"num_warps", int64_t{8}}, {"num_stages", int64_t{3}}, {"cluster", cluster}};
-    const KernelCase product{"linear", {{"n", int64_t{256}}, {"k", int64_t{256}}}};
-    const std::string text = ptx_of(product, DType::bf16, 1024, "sm_90a", config);
     INFO("cluster " << cluster);
+    tile.set("cluster", cluster);
     // Signals of a block's own copies stay in it; blocks of a cluster release each other's stages.
-    const std::string wide = cluster > 1 ? "cluster" : "cta";
-    CHECK(count(text, "mbarrier.arrive.expect_tx.release.cta.shared::cta") == 1);
-    CHECK(count(text, "mbarrier.arrive.release." + wide + ".shared::" + wide) == 1);
-    CHECK(count(text, "mbarrier.try_wait.parity.acquire." + wide + ".shared::cta") == 2);
-    CHECK(count(text, "mbarrier.arrive") == 2);
-    CHECK(count(text, "mbarrier.try_wait") + count(text, "mbarrier.test_wait") == 2);
+    check_mbarriers(ptx_of({"linear", {{"n", 256}, {"k", 256}}}, DType::bf16, 1024, "sm_90a", tile),
+                    cluster > 1 ? "cluster" : "cta", 1, 1);
+  }
+  // Keys and values, which three places release.
+  const autotune::Config overlapped{
+      {"block_m", int64_t{128}}, {"block_n", int64_t{128}}, {"num_warps", int64_t{8}}, {"num_stages", int64_t{2}}};
+  check_mbarriers(ptx_of(attention("prefill"), DType::bf16, 1024, "sm_90a", overlapped), "cta", 2, 3);
+}
+
+TEST_CASE("gpu text: ranks signal and wait at the system's scope", "[kernels][nvptx]") {
+  const KernelCase gathered{"fused_allgather_and_linear", {{"n", 256}, {"k", 256}, {"world_size", 2}}};
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    INFO(target);
+    const std::string text = ptx_of(gathered, DType::bf16, 1024, target);
+    CHECK(count(text, "st.release.sys.global.b64") == 3);
+    CHECK(count(text, "ld.acquire.sys.global.u64") == 2);
+    CHECK(count(text, ".release.sys") + count(text, ".acquire.sys") == 5);
+    CHECK(count(text, ".relaxed.sys") == count(text, "ld.relaxed.sys.global."));  // what polls while it waits
+    CHECK(count(text, "atom.acq_rel.gpu.global.add.u32") == 1);                   // the last program of a rank to end
+    for (const char* weak : {".volatile", "fence", "membar"}) CHECK(count(text, weak) == 0);
   }
 }
 

@@ -156,19 +156,20 @@ class CapturedCase {
 };
 
 /// `replays` lengths, the extremes among them.
-void check_replays(const KernelCase& test_case, DType dtype, int64_t capacity, int replays) {
-  for (const char* device : kSimulatedGpus) {
-    CapturedCase captured(test_case, dtype, capacity, device);
-    CHECK(captured.num_kernels() == 1);
-    std::mt19937_64 random(7);
-    for (int i = 0; i < replays; ++i) {
-      const auto drawn = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(capacity));
-      const int64_t length = i == 0 ? 1 : i == 1 ? capacity : drawn;
-      INFO(test_case.operation << " on " << device << ", replay " << i << " at length " << length << " of "
-                               << capacity);
-      REQUIRE(captured.compare(length) == "");
-    }
+void check_replays_on(const char* device, const KernelCase& test_case, DType dtype, int64_t capacity, int replays) {
+  CapturedCase captured(test_case, dtype, capacity, device);
+  CHECK(captured.num_kernels() == 1);
+  std::mt19937_64 random(7);
+  for (int i = 0; i < replays; ++i) {
+    const auto drawn = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(capacity));
+    const int64_t length = i == 0 ? 1 : i == 1 ? capacity : drawn;
+    INFO(test_case.operation << " on " << device << ", replay " << i << " at length " << length << " of " << capacity);
+    REQUIRE(captured.compare(length) == "");
   }
+}
+
+void check_replays(const KernelCase& test_case, DType dtype, int64_t capacity, int replays) {
+  for (const char* device : kSimulatedGpus) check_replays_on(device, test_case, dtype, capacity, replays);
 }
 
 KernelCase attention(const char* phase) {
@@ -211,6 +212,19 @@ TEST_CASE("graph: results that leave by TMA end at the length of the replay", "[
   const auto config = op.default_config(workload, kCapacity, target);
   REQUIRE(compile(*autotune::build_kernel(op, workload, config, target), target).gpu.is_persistent);
   check_replays(wide, DType::bf16, kCapacity, 12);
+}
+
+TEST_CASE("gpu: captured calls replay at any length up to the capacity", "[kernels][gpu][graph]") {
+  if (!open_gpu()) return;
+  check_replays_on("cuda:0", kNorm, DType::bf16, 40, 1000);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const KernelCase& test_case : {kLinear, kRope, kEmbedding})
+      check_replays_on("cuda:0", test_case, dtype, 70, 12);
+    check_replays_on("cuda:0", attention("prefill"), dtype, 70, 12);
+    check_replays_on("cuda:0", attention("decode"), dtype, 700, 12);
+  }
+  check_replays_on("cuda:0", {"linear_wgrad", {{"n", int64_t{136}}, {"k", int64_t{72}}}}, DType::bf16, 70, 12);
+  check_replays_on("cuda:0", {"linear", {{"n", int64_t{512}}, {"k", int64_t{256}}}}, DType::bf16, 600, 12);
 }
 
 TEST_CASE("graph: every operation, dtype and many lengths", "[kernels][sim][graph][slow]") {

@@ -8,12 +8,11 @@
 #include "jit/error.h"
 #include "kernels/linear.h"
 #include "kernels/tensor_values.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernel_table.h"
 
 namespace seqtile::testing {
 namespace {
 
-const DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
 using Text = std::string;
 
 KernelCase linear(int64_t n, int64_t k,
@@ -26,7 +25,7 @@ KernelCase linear(int64_t n, int64_t k,
 }  // namespace
 
 TEST_CASE("linear: interpreted, every variant", "[kernels]") {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : kKernelDTypes) {
     check_interpreted(linear(21, 37), dtype, {1, 5, 18});
     check_interpreted(linear(21, 37, {{"bias", int64_t{1}}, {"activation", Text("silu")}, {"residual", int64_t{1}}}),
                       dtype, {5});
@@ -39,45 +38,34 @@ TEST_CASE("linear: interpreted, every variant", "[kernels]") {
 }
 
 TEST_CASE("linear: every dtype and length at the models' awkward dimensions", "[kernels][sweep]") {
-  for (const DType dtype : kDTypes) {
-    check_compiled(linear(576, 576), dtype);
-    check_compiled(linear(192, 2304), dtype, {1, 7, 64, 257});
-  }
+  check_on_cpus("linear");
 }
 
-TEST_CASE("linear: bias, activation and residual are fused", "[kernels]") {
-  const auto fused = [](const char* activation) {
-    return linear(200, 896, {{"bias", int64_t{1}}, {"activation", Text(activation)}, {"residual", int64_t{1}}});
-  };
-  for (const DType dtype : kDTypes) check_compiled(fused("silu"), dtype, {1, 7, 65, 257});
-  for (const char* activation : {"gelu", "gelu_tanh"}) check_compiled(fused(activation), DType::f32, {3, 127});
+TEST_CASE("linear: bias, activation, residual, a gated pair and up to three weights in one launch",
+          "[kernels][sweep]") {
+  check_on_cpus("linear with all that is fused");
+  for (const char* activation : {"gelu", "gelu_tanh"})
+    check_compiled(linear(200, 896, {{"bias", int64_t{1}}, {"activation", Text(activation)}, {"residual", int64_t{1}}}),
+                   DType::f32, {3, 127});
 }
 
-TEST_CASE("linear: a gated pair and up to three weights in one launch", "[kernels][sweep]") {
-  const std::vector<int64_t> lengths = {1, 16, 63, 257};
-  for (const DType dtype : kDTypes) {
-    check_compiled(linear(300, 576, {{"gated", int64_t{1}}, {"activation", Text("silu")}}), dtype, lengths);
-    check_compiled(linear(576, 576, {{"n2", int64_t{192}}, {"n3", int64_t{200}}, {"bias", int64_t{1}}}), dtype,
-                   lengths);
-    check_compiled(linear(72, 96, {{"n2", int64_t{24}}}), dtype, lengths);
-  }
+TEST_CASE("linear: a gated pair and three weights at the models' awkward dimensions", "[kernels][slow]") {
+  check_on_cpus("linear, wide and fused");
 }
 
 TEST_CASE("linear: transposed weights, as gradients of inputs need them", "[kernels]") {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : kKernelDTypes)
     check_interpreted(linear(21, 37, {{"weight_layout", Text("transposed")}}), dtype, {1, 5, 17});
-    check_compiled(linear(200, 576, {{"weight_layout", Text("transposed")}, {"residual", int64_t{1}}}), dtype,
-                   {1, 17, 64, 257});
-  }
+  check_on_cpus("linear, transposed");
 }
 
-TEST_CASE("linear: transposed weights on simulated GPUs", "[kernels][sim]") {
-  for (const DType dtype : kDTypes)
-    check_simulated(linear(72, 96, {{"weight_layout", Text("transposed")}}), dtype, {1, 17, 130});
+TEST_CASE("linear: tf32 on request, within what ten bits of mantissa allow", "[kernels][sim]") {
+  check_simulated(linear(72, 96, {{"precision", Text("tf32")}}), DType::f32, {1, 17, 130});
+  check_compiled(linear(72, 96, {{"precision", Text("tf32")}}), DType::f32, {17});
 }
 
 TEST_CASE("linear: packed weights give the same product", "[kernels]") {
-  for (const DType dtype : kDTypes)
+  for (const DType dtype : kKernelDTypes)
     check_compiled(linear(200, 576, {{"weight_layout", Text("packed")}, {"panel", int64_t{16}}}), dtype,
                    {1, 7, 64, 257});
 }

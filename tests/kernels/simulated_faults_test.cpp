@@ -134,9 +134,12 @@ const KernelCase kSoftmax{"softmax", {{"n", int64_t{2304}}}};
 const KernelCase kNorm{"rms_norm", {{"n", int64_t{576}}}};
 const KernelCase kLinear{"linear", {{"n", int64_t{192}}, {"k", int64_t{320}}}};
 const KernelCase kShortLinear{"linear", {{"n", int64_t{192}}, {"k", int64_t{96}}}};
+const KernelCase kWgrad{"linear_wgrad", {{"n", int64_t{192}}, {"k", int64_t{96}}}};
 const KernelCase kAttention{
     "attention_forward",
     {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string("prefill")}}};
+const KernelCase kAttentionBackward{"attention_backward",
+                                    {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}}};
 /// Four programs a group of heads; the one that arrives last merges what all have left in workspaces.
 const TextCase kDecode{
     {"attention_forward",
@@ -176,17 +179,31 @@ TEST_CASE("simulated: forty random schedules of every kind of kernel find nothin
   }
 }
 
-// Attention's weights in f32 are left out: writing pairs of words from accumulators takes two turns.
+// Known exceptions: attention in f32, whose weights and their gradients are operands of the next product. Accumulators
+// hold pairs of words, and half a warp's pairs lie in half of the banks of memory that ldmatrix reads without conflict.
 TEST_CASE("simulated: main loops meet no bank conflict", "[kernels][sim]") {
-  const auto check = [](const KernelCase& test_case, DType dtype) {
-    TextCall call(TextCase{test_case, "sm_80", dtype, 128});
+  const auto conflicts = [](TextCase test_case) {
+    test_case.length = 128;
+    TextCall call(test_case);
     call.device().options().profile = true;
     REQUIRE(call.run(call.text()) == "");
-    INFO(test_case.operation << " " << dtype_name(dtype));
-    CHECK(call.device().last_launch().counters.bank_conflicts == 0);
+    return call.device().last_launch().counters.bank_conflicts;
   };
-  for (const KernelCase& test_case : {kSoftmax, kNorm, kShortLinear}) check(test_case, DType::f32);
-  for (const KernelCase& test_case : {kSoftmax, kNorm, kShortLinear, kAttention}) check(test_case, DType::bf16);
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      INFO(target << " " << dtype_name(dtype));
+      const bool is_f32 = dtype == DType::f32;
+      for (const KernelCase& test_case : {kSoftmax, kNorm, kShortLinear, kWgrad}) {
+        INFO(test_case.operation);
+        CHECK(conflicts({test_case, target, dtype}) == 0);
+      }
+      CHECK(conflicts({kAttention, target, dtype}) == (is_f32 ? 320 * 3 : 0));
+      CHECK(conflicts({kAttentionBackward, target, dtype}) == (is_f32 ? 960 * 3 : 0));
+    }
+  for (const TextCase& test_case : {kHopperLinear, kHopperAttention}) {
+    INFO(test_case.kernel.operation);
+    CHECK(conflicts(test_case) == 0);
+  }
 }
 
 TEST_CASE("simulated: faults in the portable form are reported for what they are", "[kernels][sim][fault]") {
@@ -196,28 +213,27 @@ TEST_CASE("simulated: faults in the portable form are reported for what they are
   check_all(
       {kSoftmax},
       {
-          {"a reduction's barrier is missing", R"(bar\.sync[^;]*;)", "", 0, "uninitialised memory|race", "shared + "},
+          {"a reduction's barrier is missing", R"(bar\.sync[^;]*;)", "", 0, "uninitialised memory", "shared + "},
           {"the next reduction's barrier is missing", R"(bar\.sync[^;]*;)", "", 1, "race", "shared + "},
           {"half a warp in a shuffle", R"(shfl\.sync\.bfly)", "@%lower shfl.sync.bfly", 0, "divergence", "lane 16"},
           {"a store past the tensor", store, "$1+1048576]", -1, "out of bounds", " + "},
           {"a load past the tensor", load, "$1+1048576]", -1, "out of bounds", " + "},
           {"a store beside its alignment", store, "$1+2]", -1, "misaligned", "y + "},
-          {"a store in bounds but to the wrong place", store, "$1+16]", -1, "wrong|race|out of bounds", "y"},
+          {"a store in bounds but to the wrong place", store, "$1+16]", -1, "wrong", "y row 0 element"},
           {"a store is missing", R"((@%p\d+ )?st\.global\.v4\.b32[^;]*;)", "", -1, "wrong", "never stored"},
       });
   check_all({kNorm}, {{"a store past the tensor", store, "$1+1048576]", -1, "out of bounds", " + "}});
-  check_all({kLinear}, {
-                           {"a turn's copies are not waited for", R"(cp\.async\.wait_group \d+;)",
-                            "cp.async.wait_group 8;", 0, "missing wait|uninitialised memory", "shared + "},
-                           {"the barrier behind a turn's copies is missing", R"(bar\.sync[^;]*;)", "", 0,
-                            "race|uninitialised|missing wait", "shared + "},
-                           {"copies are never committed", R"(cp\.async\.commit_group;)", "", 1,
-                            "missing wait|uninitialised memory", "shared + "},
-                           {"a misaligned matrix", matrix, "$1+8]", 0, "misaligned", "shared + "},
-                           {"a matrix past shared memory", matrix, "$1+131072]", 0, "out of bounds", "shared + "},
-                           {"an accumulator that nobody set", R"(mov\.f32\s+%f\d+, 0f00000000;)", "", 0,
-                            "uninitialised register", "%f"},
-                       });
+  check_all(
+      {kLinear},
+      {
+          {"a turn's copies are not waited for", R"(cp\.async\.wait_group \d+;)", "cp.async.wait_group 8;", 0,
+           "missing wait", "shared + "},
+          {"the barrier behind a turn's copies is missing", R"(bar\.sync[^;]*;)", "", 0, "race", "shared + "},
+          {"copies are never committed", R"(cp\.async\.commit_group;)", "", 1, "missing wait", "shared + "},
+          {"a misaligned matrix", matrix, "$1+8]", 0, "misaligned", "shared + "},
+          {"a matrix past shared memory", matrix, "$1+131072]", 0, "out of bounds", "shared + "},
+          {"an accumulator that nobody set", R"(mov\.f32\s+%f\d+, 0f00000000;)", "", 0, "uninitialised register", "%f"},
+      });
 }
 
 TEST_CASE("simulated: faults between the programs of a decode step are reported for what they are",
@@ -231,9 +247,9 @@ TEST_CASE("simulated: faults between the programs of a decode step are reported 
             {{"the arrival is relaxed", arrival, "atom.relaxed.gpu", 0, "race", "partial_"},
              {"the arrival does not release", arrival, "atom.acquire.gpu", 0, "race", "partial_"},
              {"the arrival does not acquire", arrival, "atom.release.gpu", 0, "race", "partial_"},
-             {"the arrival is for the block only", arrival, "atom.acq_rel.cta", 0, "scope too narrow|race", " + "},
+             {"the arrival is for the block only", arrival, "atom.acq_rel.cta", 0, "scope too narrow", "arrived + "},
              {"the block arrives before all of it has stored", barrier, "", behind - 1, "race", "shared + "},
-             {"threads do not wait for the arrival's answer", barrier, "", behind, "race|uninitialised", "shared + "}});
+             {"threads do not wait for the arrival's answer", barrier, "", behind, "race", "shared + "}});
 }
 
 TEST_CASE("simulated: faults in the Hopper form are reported for what they are", "[kernels][sim][fault]") {
@@ -242,12 +258,14 @@ TEST_CASE("simulated: faults in the Hopper form are reported for what they are",
   const std::vector<TextFault> common = {
       {"a stage is released one arrival late", init, "$1, 29;", 1, "deadlock", "arrivals missing"},
       {"a stage needs an arrival that nobody sends", init, "$1, 2;", 0, "deadlock", "1 of 2 arrivals missing"},
-      {"fewer bytes are expected than come", expect, "$1, 64;", 0, "deadlock|race|uninitialised", "shared + "},
-      {"the barrier behind the mbarriers' init is missing", R"(bar\.sync\s+0;)", "", 0, "race|mbarrier", "shared + "},
+      {"fewer bytes are expected than come", expect, "$1, 64;", 0, "deadlock", "0 of 1 arrivals missing, -"},
+      {"the barrier behind the mbarriers' init is missing", R"(bar\.sync\s+0;)", "", 0, "race",
+       "the mbarrier at shared + "},
       {"the consumers do not wait for data", R"(@!p bra W(\d+);)", "", -1, "race|uninitialised memory", "shared + "},
-      {"wgmma is not waited for", R"(wgmma\.wait_group\.sync\.aligned 0;)", "", 0, "missing wait|race|deadlock", ""},
-      {"wgmma.commit_group is missing", R"(wgmma\.commit_group\.sync\.aligned;)", "", 0,
-       "missing wait|race|early exit|deadlock", ""},
+      {"wgmma is not waited for", R"(wgmma\.wait_group\.sync\.aligned 0;)", "", 0, "missing wait",
+       "an accumulator of a wgmma in flight"},
+      {"wgmma.commit_group is missing", R"(wgmma\.commit_group\.sync\.aligned;)", "", 0, "missing wait",
+       "an accumulator of a wgmma in flight"},
   };
   REQUIRE(TextCall(kHopperLinear).text().find("wgmma.mma_async") != std::string::npos);
   REQUIRE(TextCall(kHopperAttention).text().find("wgmma.mma_async") != std::string::npos);
@@ -263,9 +281,9 @@ TEST_CASE("simulated: faults in the Hopper form are reported for what they are",
              {"the next program's results overwrite those that are copied", R"(cp\.async\.bulk\.wait_group\.read 0;)",
               "", 0, "race", "shared + "},
              {"the block ends while its results are copied", R"(cp\.async\.bulk\.wait_group\.read 0;)", "", -1,
-              "early exit", ""},
+              "early exit", "with a bulk store in flight"},
              {"stmatrix writes a row too low", R"((stmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16 \[%r\d+)\])",
-              "$1+128]", 0, "wrong|uninitialised|race", ""},
+              "$1+128]", 0, "race", "writes shared + "},
              {"the consumers leave programs out", R"((mov\.u32\s+%r\d+), %nctaid\.x;)", "$1, 64;", -1, "deadlock",
               "arrivals missing"}});
   check_all(kHopperAttention, common);

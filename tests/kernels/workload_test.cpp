@@ -72,6 +72,8 @@ TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kern
       refusal("attention_forward",
               {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"window", one}, {"causal", int64_t{0}}}),
       Contains("needs causal = 1"));
+  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"precision", Text("bf16")}}),
+             Contains("must be one of f32, tf32"));
   CHECK_THAT(refusal("attention_forward",
                      {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"phase", Text("train")}}),
              Contains("must be one of prefill, extend, decode"));

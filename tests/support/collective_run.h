@@ -1,9 +1,10 @@
-// tests/support/collective_run.h -- collectives on several ranks, bit for bit.
+// tests/support/collective_run.h -- collectives and fused products on several ranks, bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,10 +12,13 @@
 #include <catch2/catch.hpp>
 #include <fmt/core.h>
 
+#include "jit/base/cdiv.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/collectives.h"
+#include "kernels/seqpar/fused_linear.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/flag_recorder.h"
 #include "tests/support/rank_run.h"
 
 namespace seqtile::testing {
@@ -36,19 +40,32 @@ inline const autotune::Registry& registry() {
   return operations;
 }
 
-/// One operation on all ranks of a world, several calls; x holds whole numbers whose sums are exact in every dtype.
+/// One operation on all ranks of a world, several calls; x holds whole numbers whose sums are exact in every dtype, the
+/// weights of products 0 and 1. The all-to-alls are called to_heads and to_sequence.
 class CollectiveRun {
  public:
   CollectiveRun(const std::string& operation, autotune::Fields fields, int world_size, DType dtype,
-                const std::string& reduction)
-      : op_(registry().find(operation)), world_size_(world_size) {
+                const std::string& reduction, std::vector<int64_t> lengths = kLengths,
+                const autotune::Config* config = nullptr)
+      : name_(operation),
+        op_(registry().find(operation.starts_with("to_") ? "all_to_all" : operation)),
+        world_size_(world_size),
+        lengths_(std::move(lengths)) {
     fields.set("world_size", int64_t{world_size});
-    w_ = op_.normalize({operation, dtype, 1, fields});
-    config_.set("chunk_rows", kChunkRows);
-    if (operation == "reduce_scatter" || operation == "all_reduce") config_.set("sum_rows", int64_t{8});
-    else config_.set("push_programs", int64_t{2});
-    if (operation == "all_reduce") config_.set("reduction", reduction);
-    for (const int64_t length : kLengths) add(length);
+    if (operation.starts_with("to_")) fields.set("direction", operation);
+    w_ = op_.normalize({op_.name, dtype, 1, fields});
+    if (is_product()) {
+      config_ = op_.default_config(w_, 64, target_of({}));
+      config_.set("chunk_rows", cdiv(kChunkRows, config_.get_int("block_m")) * config_.get_int("block_m"));
+    } else {
+      config_.set("chunk_rows", kChunkRows);
+      if (operation == "reduce_scatter" || operation == "all_reduce") config_.set("sum_rows", int64_t{8});
+      else config_.set("push_programs", int64_t{2});
+    }
+    if (operation == "all_reduce") config_.set("reduction", std::string("two_shot"));
+    if (!reduction.empty()) config_.set("reduction", reduction);
+    if (config) config_ = *config;
+    for (const int64_t length : lengths_) add(length);
   }
 
   /// Outputs begin so late that they end behind their memory.
@@ -57,22 +74,42 @@ class CollectiveRun {
       for (RankCall& call : rank) call.tensors[1].data = static_cast<std::byte*>(call.tensors[1].data) + 200;
   }
 
-  RankOutcome on(RankOptions options) {
+  std::unique_ptr<ir::Function> kernel(const Target& target) const {
     KernelBuilder b(op_.name);
-    op_.build(b, w_, config_, target_of(options));
-    const auto function = b.finish();
-    const int64_t capacity = *std::ranges::max_element(kLengths);
-    const auto needs = kernels::seqpar::needs_of(kernels::seqpar::collective_exchange(w_, kChunkRows), capacity);
+    if (target.is_gpu()) schedule_for_gpu(b, config_);
+    op_.build(b, w_, config_, target);
+    return b.finish();
+  }
+  /// Room for calls of the channel's capacity: segments are as long as that says.
+  void enlarge(ChannelOptions& options) const {
+    const auto needs = kernels::seqpar::needs_of(exchange(), options.capacity);
+    options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
+    options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
+  }
+  RankOutcome on(RankOptions options) {
+    const auto function = kernel(target_of(options));
     options.world_size = world_size_;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
+    options.channel.capacity = *std::ranges::max_element(lengths_);
+    enlarge(options.channel);
+    flags_ = std::make_unique<test::FlagRecorder>(protocol(), exchange());
+    options.with_channel = [this](Channel& channel) { flags_->watch(channel); };
     return run_ranks(*function, options, calls_);
   }
+  /// Of the simulated GPUs of the last run.
+  const test::FlagRecorder& flags() const { return *flags_; }
 
+  int world_size() const { return world_size_; }
+  const std::string& name() const { return name_; }
+  bool is_product() const { return op_.name.find("linear") != std::string::npos; }
+  const std::vector<int64_t>& lengths() const { return lengths_; }
+  /// By rank and call.
+  const std::vector<std::vector<RankCall>>& calls() const { return calls_; }
+  const Tensor& w(int rank) const { return weights_[static_cast<size_t>(rank)].tensor; }
+  const autotune::Workload& workload() const { return w_; }
   /// By call and rank.
   const Tensor& x(size_t call, int rank) const { return x_[call * static_cast<size_t>(world_size_) + rank].tensor; }
   const Tensor& y(size_t call, int rank) const { return y_[call * static_cast<size_t>(world_size_) + rank].tensor; }
-  int64_t first_row(int rank, size_t call) const { return rank * kLengths[call] / world_size_; }
+  int64_t first_row(int rank, size_t call) const { return rank * lengths_[call] / world_size_; }
   int64_t first_column(int rank) const {
     return rank * w_.fields.get_int("heads") / world_size_ * w_.fields.get_int("head_dim");
   }
@@ -88,33 +125,62 @@ class CollectiveRun {
   void add(int64_t length) {
     const autotune::Schema schema = op_.schema(w_);
     for (int rank = 0; rank < world_size_; ++rank) {
-      const auto sizes = [&](size_t arg, int d) {
-        return dim(schema.args[arg].dims[static_cast<size_t>(d)], rank, length);
-      };
-      x_.emplace_back(w_.dtype, sizes(0, 0), sizes(0, 1));
-      y_.emplace_back(w_.dtype, sizes(1, 0), sizes(1, 1));
-      for (int64_t i = 0; i < x_.back().tensor.num_elements(); ++i)
-        kernels::write_element(x_.back().tensor, i, static_cast<double>(random_() % 17) - 8);
       const auto value = [&](const autotune::SizeExpr& size) { return size.value({&length, 1}); };
-      const auto grid = op_.grid(w_, config_);
-      RankCall call{{value(grid[0]), 1, 1}, {x_.back().tensor, y_.back().tensor}, 1};
+      RankCall call{{value(op_.grid(w_, config_)[0]), 1, 1}, {}, 1};
       call.num_counters = value(op_.workspaces(w_, config_)[0].elements);
+      for (const autotune::ArgSpec& arg : schema.args) {
+        if (arg.name == "staging") break;  // behind it stand those of the channel
+        const auto make = [&](std::deque<CollectiveBuffer>& buffers) -> Tensor& {
+          return buffers.emplace_back(w_.dtype, dim(arg.dims[0], rank, length), dim(arg.dims[1], rank, length)).tensor;
+        };
+        if (arg.role == autotune::ArgRole::output) call.tensors.push_back(make(y_));
+        else if (arg.role == autotune::ArgRole::input) call.tensors.push_back(filled(make(x_), -8, 17));
+        else if (weights_.size() == static_cast<size_t>(rank)) call.tensors.push_back(filled(make(weights_), 0, 2));
+        else call.tensors.push_back(w(rank));
+      }
       if (calls_.size() <= static_cast<size_t>(rank)) calls_.emplace_back();
       calls_[static_cast<size_t>(rank)].push_back(std::move(call));
     }
   }
+  const Tensor& filled(const Tensor& tensor, double least, uint32_t count) {
+    for (int64_t i = 0; i < tensor.num_elements(); ++i)
+      kernels::write_element(tensor, i, least + static_cast<double>(random_() % count));
+    return tensor;
+  }
 
+  kernels::seqpar::ExchangeShape exchange() const {
+    const int64_t chunk_rows = config_.get_int("chunk_rows");
+    auto exchange = is_product() ? kernels::seqpar::linear_exchange(w_, chunk_rows)
+                                 : kernels::seqpar::collective_exchange(w_, chunk_rows);
+    // An all-reduce has segments for both of its forms.
+    if (config_.get_string("reduction", "") == "one_shot") exchange.first_phase = 2;
+    return exchange;
+  }
+  const Protocol& protocol() const {
+    if (op_.name == "reduce_scatter" || op_.name == "fused_linear_and_reducescatter") return reduce_scatter_protocol();
+    return config_.get_string("reduction", "") == "two_shot" ? two_shot_protocol() : gather_protocol();
+  }
+
+  const std::string name_;
   const autotune::OpDef& op_;
   const int world_size_;
+  const std::vector<int64_t> lengths_;
   autotune::Workload w_;
   autotune::Config config_;
   std::mt19937 random_{7};
-  std::deque<CollectiveBuffer> x_, y_;
+  std::deque<CollectiveBuffer> x_, y_, weights_;
+  std::unique_ptr<test::FlagRecorder> flags_;
   std::vector<std::vector<RankCall>> calls_;
 };
 
 inline double at(const Tensor& tensor, int64_t row, int64_t column) {
   return kernels::read_element(tensor, row * tensor.sizes[1] + column);
+}
+
+inline double product_at(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
+  double sum = 0;
+  for (int64_t i = 0; i < w.sizes[1]; ++i) sum += at(x, row, i) * at(w, column, i);
+  return sum;
 }
 
 /// Which rank owns the row or column with index `i`, by where each begins.
@@ -125,13 +191,16 @@ int owner_of(int64_t i, First first) {
   return rank;
 }
 
-inline double wanted(const std::string& operation, const CollectiveRun& run, int world_size, size_t call, int rank,
-                     int64_t row, int64_t column) {
+inline double wanted(const CollectiveRun& run, size_t call, int rank, int64_t row, int64_t column) {
+  const std::string& operation = run.name();
+  const int world_size = run.world_size();
   const auto first = [&](int r) { return run.first_row(r, call); };
   if (operation == "broadcast") return at(run.x(call, world_size - 1), row, column);
-  if (operation == "all_gather") {
+  if (operation == "all_gather" || operation == "fused_allgather_and_linear") {
     const int owner = owner_of(row, first);
-    return at(run.x(call, owner), row - first(owner), column);
+    const Tensor& x = run.x(call, owner);
+    row -= first(owner);
+    return run.is_product() ? product_at(x, row, run.w(rank), column) : at(x, row, column);
   }
   if (operation == "to_heads") {
     const int owner = owner_of(row, first);
@@ -141,52 +210,72 @@ inline double wanted(const std::string& operation, const CollectiveRun& run, int
     const int owner = owner_of(column, [&](int r) { return run.first_column(r); });
     return at(run.x(call, owner), first(rank) + row, column - run.first_column(owner));
   }
+  const bool is_scattered = operation == "reduce_scatter" || operation == "fused_linear_and_reducescatter";
+  if (is_scattered) row += first(rank);
   double sum = 0;
-  for (int source = 0; source < world_size; ++source)
-    sum += at(run.x(call, source), row + (operation == "reduce_scatter" ? first(rank) : 0), column);
+  for (int source = 0; source < world_size; ++source) {
+    const Tensor& x = run.x(call, source);
+    sum += run.is_product() ? product_at(x, row, run.w(source), column) : at(x, row, column);
+  }
   return sum;
 }
 
-inline std::string difference(const std::string& operation, const CollectiveRun& run, int world_size) {
-  for (size_t call = 0; call < kLengths.size(); ++call)
-    for (int rank = 0; rank < world_size; ++rank) {
+/// Empty, or the first element of a result that is wrong.
+inline std::string difference(const CollectiveRun& run) {
+  for (size_t call = 0; call < run.lengths().size(); ++call)
+    for (int rank = 0; rank < run.world_size(); ++rank) {
       const Tensor& y = run.y(call, rank);
       for (int64_t row = 0; row < y.sizes[0]; ++row)
         for (int64_t column = 0; column < y.sizes[1]; ++column) {
-          const double want = wanted(operation, run, world_size, call, rank, row, column), got = at(y, row, column);
+          const double want = wanted(run, call, rank, row, column), got = at(y, row, column);
           if (got != want)
-            return fmt::format("length {}, rank {}, y[{}, {}] is {}, not {}", kLengths[call], rank, row, column, got,
-                               want);
+            return fmt::format("length {}, rank {}, y[{}, {}] is {}, not {}", run.lengths()[call], rank, row, column,
+                               got, want);
         }
     }
   return "";
 }
 
-inline void check_collective(const std::string& operation, const autotune::Fields& fields, int world_size, DType dtype,
-                             RankOptions options, const std::string& reduction = "") {
-  const bool is_all_to_all = operation.starts_with("to_");
-  autotune::Fields all = fields;
-  if (is_all_to_all) all.set("direction", operation);
-  CollectiveRun run(is_all_to_all ? "all_to_all" : operation, all, world_size, dtype, reduction);
+/// A collective and its fields; "to_heads" and "to_sequence" are the directions of all_to_all.
+struct CollectiveCase {
+  std::string operation;
+  autotune::Fields fields;
+};
+
+inline CollectiveRun run_of(const CollectiveCase& c, int world_size, DType dtype, const std::string& reduction = "",
+                            const autotune::Config* config = nullptr) {
+  return {c.operation, c.fields, world_size, dtype, reduction, kLengths, config};
+}
+
+inline void check_collective(const CollectiveCase& c, int world_size, DType dtype, RankOptions options,
+                             const std::string& reduction = "", const autotune::Config* config = nullptr) {
+  CollectiveRun run = run_of(c, world_size, dtype, reduction, config);
   const RankOutcome outcome = run.on(std::move(options));
-  INFO(operation << " " << reduction << ", " << world_size << " ranks, " << dtype_name(dtype));
+  INFO(c.operation << " " << reduction << ", " << world_size << " ranks, " << dtype_name(dtype) << " "
+                   << (config ? config->json() : ""));
   for (const std::string& error : outcome.errors) CHECK(error == "");
   for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
-  CHECK(difference(operation, run, world_size) == "");
+  CHECK(difference(run) == "");
+  CHECK(run.flags().refusal(run.lengths()) == "");
+}
+
+inline std::vector<CollectiveCase> collective_cases(int world_size) {
+  const autotune::Fields row{{"n", int64_t{37}}};
+  std::vector<CollectiveCase> cases;
+  for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce"}) cases.push_back({operation, row});
+  cases.push_back({"broadcast", {{"n", int64_t{37}}, {"root", int64_t{world_size - 1}}}});
+  for (const int64_t heads : {8, 5})
+    for (const char* direction : {"to_heads", "to_sequence"})
+      cases.push_back({direction, {{"heads", heads}, {"head_dim", int64_t{12}}}});
+  return cases;
 }
 
 inline void check_collectives(int world_size, DType dtype, const RankOptions& options) {
-  const autotune::Fields row{{"n", int64_t{37}}};
-  for (const char* operation : {"all_gather", "reduce_scatter"})
-    check_collective(operation, row, world_size, dtype, options);
-  for (const char* reduction : {"one_shot", "two_shot"})
-    check_collective("all_reduce", row, world_size, dtype, options, reduction);
-  autotune::Fields from_last = row;
-  from_last.set("root", int64_t{world_size - 1});
-  check_collective("broadcast", from_last, world_size, dtype, options);
-  for (const int64_t heads : {8, 5})
-    for (const char* direction : {"to_heads", "to_sequence"})
-      check_collective(direction, {{"heads", heads}, {"head_dim", int64_t{12}}}, world_size, dtype, options);
+  for (const CollectiveCase& c : collective_cases(world_size)) {
+    if (c.operation != "all_reduce") check_collective(c, world_size, dtype, options);
+    else
+      for (const char* reduction : {"one_shot", "two_shot"}) check_collective(c, world_size, dtype, options, reduction);
+  }
 }
 
 }  // namespace seqtile::testing

@@ -4,7 +4,9 @@
 #include "tests/support/fake_cuda_driver.h"
 
 #include <cstring>
+#include <cstdio>
 #include <map>
+#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -29,9 +31,16 @@ struct FakeStream {
 struct Fake : FakeCudaState {
   std::map<std::string, int> calls;
   CUresult ended_by = CUDA_SUCCESS;
-  CUcontext current = nullptr;
-  CUcontext below = nullptr;  ///< the context that was current before the pushed one
 };
+
+/// What is current on a thread, and was before the pushed one.
+thread_local CUcontext current = nullptr, below = nullptr;
+
+/// Ranks that are threads share the library.
+std::recursive_mutex& all_calls() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
 
 Fake& fake() {
   static Fake state;
@@ -54,6 +63,7 @@ int setting(const char* name, int otherwise) {
 
 /// Counts a call; the error that it is told to give.
 CUresult enter(const char* name) {
+  const std::lock_guard lock(all_calls());
   const int number = ++fake().calls[name];
   if (fake().ended_by) return fake().ended_by;
   const auto all = settings();
@@ -61,7 +71,9 @@ CUresult enter(const char* name) {
   if (found == all.end()) found = all.find(name);
   if (found == all.end()) return CUDA_SUCCESS;
   const CUresult result = std::atoi(found->second.c_str());
-  if (result >= 700 && result < 720 && result != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) fake().ended_by = result;
+  if (result >= 700 && result < 720 && result != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES &&
+      result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+    fake().ended_by = result;
   return result;
 }
 
@@ -113,12 +125,17 @@ FakeLaunch launch_of(const CUlaunchConfig& config, void** extra) {
 
 }  // namespace
 
+#define LOCK() const std::lock_guard lock(all_calls())
 #define ENTER(name) \
+  LOCK();           \
   if (const CUresult told = enter(name)) return told
 
 extern "C" {
 
-void fake_cuda_reset() { fake() = Fake{}; }
+void fake_cuda_reset() {
+  fake() = Fake{};
+  current = below = nullptr;
+}
 FakeCudaState* fake_cuda_state() { return &fake(); }
 int fake_cuda_calls(const char* name) { return fake().calls[name]; }
 
@@ -161,9 +178,21 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice) {
   std::strncpy(name, text.c_str(), static_cast<size_t>(length));
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetPCIBusId(char* bus, int length, CUdevice) {
+CUresult cuDeviceGetPCIBusId(char* bus, int length, CUdevice device) {
   ENTER("cuDeviceGetPCIBusId");
-  std::strncpy(bus, "0000:3b:00.0", static_cast<size_t>(length));
+  std::snprintf(bus, static_cast<size_t>(length), "0000:%02x:00.0", 0x3b + static_cast<unsigned>(device));
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* bus) {
+  ENTER("cuDeviceGetByPCIBusId");
+  unsigned number = 0;
+  std::sscanf(bus, "0000:%02x:00.0", &number);
+  *device = static_cast<CUdevice>(number) - 0x3b;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice peer) {
+  ENTER("cuDeviceCanAccessPeer");
+  *can = peer != setting("island", -1);
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
@@ -199,26 +228,37 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  LOCK();
   --fake().live_contexts;
   return enter("cuDevicePrimaryCtxRelease");
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
-  *context = fake().current;
+  LOCK();
+  *context = current;
   return enter("cuCtxGetCurrent");
 }
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  fake().below = fake().current;
-  fake().current = context;
+  LOCK();
+  below = current;
+  current = context;
   ++fake().pushed_contexts;
   return enter("cuCtxPushCurrent");
 }
 CUresult cuCtxPopCurrent_v2(CUcontext* context) {
-  *context = fake().current;
-  fake().current = fake().below;
+  LOCK();
+  *context = current;
+  current = below;
   --fake().pushed_contexts;
   return enter("cuCtxPopCurrent");
 }
-CUresult cuCtxSynchronize() { return enter("cuCtxSynchronize"); }
+CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) {
+  ENTER("cuCtxEnablePeerAccess");
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize() {
+  LOCK();
+  return enter("cuCtxSynchronize");
+}
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   *free = 12345;
@@ -232,24 +272,46 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  LOCK();
   std::free(reinterpret_cast<void*>(pointer));
   --fake().live_blocks;
   return enter("cuMemFree");
+}
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
+  ENTER("cuIpcGetMemHandle");
+  std::memcpy(handle->reserved, &pointer, sizeof pointer);
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned) {
+  ENTER("cuIpcOpenMemHandle");
+  std::memcpy(pointer, handle.reserved, sizeof *pointer);
+  ++fake().live_opened;
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcCloseMemHandle(CUdeviceptr) {
+  LOCK();
+  --fake().live_opened;
+  return enter("cuIpcCloseMemHandle");
 }
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps*) {
   ENTER("cuMemPoolCreate");
   return make(pool, fake().live_pools);
 }
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  LOCK();
   enter("cuMemPoolDestroy");
   return destroy(pool, fake().live_pools);
 }
-CUresult cuMemPoolSetAttribute(CUmemoryPool, int, void*) { return enter("cuMemPoolSetAttribute"); }
+CUresult cuMemPoolSetAttribute(CUmemoryPool, int, void*) {
+  LOCK();
+  return enter("cuMemPoolSetAttribute");
+}
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPool, CUstream) {
   ENTER("cuMemAllocFromPoolAsync");
   return cuMemAlloc_v2(pointer, bytes);
 }
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream) {
+  LOCK();
   enter("cuMemFreeAsync");
   return cuMemFree_v2(pointer);
 }
@@ -269,10 +331,14 @@ CUresult cuStreamCreate(CUstream* stream, unsigned) {
   return make<CUstream, FakeStream>(stream, fake().live_streams);
 }
 CUresult cuStreamDestroy_v2(CUstream stream) {
+  LOCK();
   enter("cuStreamDestroy");
   return destroy<FakeStream>(stream, fake().live_streams);
 }
-CUresult cuStreamSynchronize(CUstream) { return enter("cuStreamSynchronize"); }
+CUresult cuStreamSynchronize(CUstream) {
+  LOCK();
+  return enter("cuStreamSynchronize");
+}
 CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned) { return enter("cuStreamWaitEvent"); }
 CUresult cuStreamIsCapturing(CUstream stream, int* status) {
   ENTER("cuStreamIsCapturing");
@@ -367,6 +433,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void**, void
   ENTER("cuLaunchKernelEx");
   fake().launches.push_back(launch_of(*config, extra));
   capture(config->hStream, CU_GRAPH_NODE_TYPE_KERNEL);
+  return CUDA_SUCCESS;
+}
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                        void**, void**) {
+  ENTER("cuLaunchKernel");
   return CUDA_SUCCESS;
 }
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, int type, uint32_t rank, void* base, const uint64_t* sizes,

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // It keeps memory on the host, does copies and fills at once, and notes launches. FAKE_CUDA in the environment tells it
-// what to be: "sm=89 gpus=2 version=11040 pools=0 name=NVIDIA_H200_MIG_1g.18gb", and what fails:
-// "cuInit=100" (every call), "cuLaunchKernelEx@2=700" (the second call since reset()). After an error that ends a
-// context every call but queries of errors gives it again, as on a GPU.
+// what to be: "sm=89 gpus=2 version=11040 pools=0 name=NVIDIA_H200_MIG_1g.18gb island=1" (no other GPU reaches GPU 1),
+// and what fails: "cuInit=100" (every call), "cuLaunchKernelEx@2=700" (the second call since reset()). After an error
+// that ends a context every call but queries of errors gives it again, as on a GPU.
 #pragma once
 #include <dlfcn.h>
 
@@ -27,7 +27,7 @@ struct FakeLaunch {
 struct FakeCudaState {
   std::vector<FakeLaunch> launches;
   int live_contexts = 0, live_pools = 0, live_blocks = 0, live_streams = 0, live_events = 0, live_graphs = 0,
-      live_executables = 0, live_modules = 0, pushed_contexts = 0;
+      live_executables = 0, live_modules = 0, live_opened = 0, pushed_contexts = 0;
   int dynamic_shared_limit = 0;  ///< last value set for a function
   std::string image;             ///< of the last module
 };

@@ -40,6 +40,7 @@ FakeDevice::FakeDevice()
       target_{.name = "fake:v1"} {}
 
 std::unique_ptr<LoadedKernel> FakeDevice::load(KernelBinary binary) {
+  loads.fetch_add(1, std::memory_order_relaxed);
   if (binary.target != target_.name) throw Error(ErrorCode::invalid_argument, "a binary of another target");
   return std::make_unique<FakeKernel>(std::move(binary));
 }

@@ -29,7 +29,7 @@ class FakeDevice : public Device {
   DeviceInfo info_;
   Target target_;
   bool computes = true;  ///< off: a launch only counts
-  std::atomic<int64_t> launches{0}, dirty_tickets{0};
+  std::atomic<int64_t> loads{0}, launches{0}, dirty_tickets{0};
   std::atomic<int64_t> last_block{0};  ///< rows a program of the last launch took
 };
 

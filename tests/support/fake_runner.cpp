@@ -40,12 +40,18 @@ std::vector<autotune::Series> FakeRunner::measure(std::span<const autotune::Conf
   if (on_measure) on_measure();
   measured += static_cast<int64_t>(candidates.size());
   std::vector<autotune::Series> series(candidates.size());
+  rank_races += plan.on_all_ranks;
+  const Model& model = plan.on_all_ranks && on_ranks ? on_ranks : model_;
+  if (plan.on_all_ranks)
+    for (size_t i = 0; i < candidates.size(); ++i) series[i].verdict = lookup(rank_failures, candidates[i]);
+  if (!candidates.empty() && !series[0].verdict.ok()) return series;  // as without a yardstick
   std::normal_distribution<double> normal;
   double drift = 1;
   for (int round = 0; round < plan.min_rounds; ++round) {
     drift *= std::exp(3 * noise_ * normal(random_));  // the machine's speed wanders, for all candidates alike
     for (size_t i = 0; i < candidates.size(); ++i) {
-      const double us = model_(candidates[i], plan.length) * drift * std::exp(noise_ * normal(random_));
+      if (!series[i].verdict.ok()) continue;
+      const double us = model(candidates[i], plan.length) * drift * std::exp(noise_ * normal(random_));
       series[i].us.push_back(us);
       clock_s += us * 1e-6 + 1e-4;
     }

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 
 #include "autotune/worker/device_mirror.h"
@@ -18,7 +17,6 @@
 #include "jit/simulation.h"
 #include "kernels/registry.h"
 #include "tests/support/emulated_device.h"
-#include "tests/support/guarded_call.h"
 
 namespace seqtile::testing {
 
@@ -51,7 +49,7 @@ size_t novelty(const Config& config, const std::vector<Config>& chosen) {
   return new_values;
 }
 
-/// Compiled kernels by configuration, so that all lengths share them.
+/// Compiled kernels by configuration, so that all lengths share them: at least three, where the space has as many.
 class Runners {
  public:
   Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend, Device& device)
@@ -60,6 +58,11 @@ class Runners {
     auto& runner = runners_[config.json()];
     if (!runner) runner = std::make_unique<KernelRunner>(op_, workload_, config, target_, backend_, device_);
     return *runner;
+  }
+  void require_several(int64_t length) const {
+    const size_t space = op_.config_space(workload_, length, target_).enumerate().size();
+    INFO(op_.name << " " << workload_.json() << " " << target_.name << ": " << runners_.size() << " of " << space);
+    REQUIRE(runners_.size() >= std::min(kConfigsALength, space));
   }
 
  private:
@@ -99,6 +102,7 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
         check_call(runners[t].get(config), call, rows, want);
       }
   }
+  for (const Runners& of_target : runners) of_target.require_several(lengths.back());
 }
 
 /// On the AArch64 machine, where a launch starts a process: the default, at some lengths another configuration too.
@@ -139,6 +143,30 @@ void poison_all_but_inputs(Device& device, const GuardedCall& call, const autotu
   }
 }
 
+/// With some configurations for the length.
+void check_on(Device& device, Runners& runners, GuardedCall& call, const Workload& workload, int64_t length) {
+  const OpDef& op = library_op(workload.operation);
+  const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
+  const auto want = call.want(rows);
+  autotune::DeviceMirror mirror(device);
+  for (size_t i = 0; i < call.memory().size(); ++i) {
+    const autotune::ArgSpec& arg = call.problem().schema->args[i];
+    mirror.add(call.memory()[i]->bytes(), arg.name, arg.holds_addresses);
+  }
+  autotune::Problem problem = call.problem();
+  problem.tensors = mirror.at(call.problem().tensors);
+  for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {
+    INFO(op.name << " " << workload.json() << " length " << length << " " << device.info().name << " "
+                 << config.json());
+    call.poison_outputs();
+    mirror.upload();
+    poison_all_but_inputs(device, call, mirror);
+    runners.get(config).run(problem);
+    mirror.download();
+    REQUIRE(call.check(rows, want) == "");
+  }
+}
+
 }  // namespace
 
 void check_on(Device& device, const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
@@ -147,35 +175,27 @@ void check_on(Device& device, const KernelCase& test_case, DType dtype, const st
   Runners runners(op, workload, device.target(), Backend::compiled, device);
   for (const int64_t length : lengths) {
     GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length), kGpuAlignment);
-    const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
-    const auto want = call.want(rows);
-    autotune::DeviceMirror mirror(device);
-    for (size_t i = 0; i < call.memory().size(); ++i) {
-      const autotune::ArgSpec& arg = call.problem().schema->args[i];
-      mirror.add(call.memory()[i]->bytes(), arg.name, arg.holds_addresses);
-    }
-    autotune::Problem problem = call.problem();
-    problem.tensors = mirror.at(call.problem().tensors);
-    for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {
-      INFO(op.name << " " << workload.json() << " length " << length << " " << device.info().name << " "
-                   << config.json());
-      call.poison_outputs();
-      mirror.upload();
-      poison_all_but_inputs(device, call, mirror);
-      runners.get(config).run(problem);
-      mirror.download();
-      REQUIRE(call.check(rows, want) == "");
-    }
+    check_on(device, runners, call, workload, length);
   }
+  if (!lengths.empty()) runners.require_several(lengths.back());
 }
 
-void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+void check_call_on(Device& device, GuardedCall& call, const Workload& workload, int64_t length) {
+  Runners runners(library_op(workload.operation), workload, device.target(), Backend::compiled, device);
+  check_on(device, runners, call, workload, length);
+}
+
+void on_simulated_gpus(const std::function<void(Device&)>& work) {
   static const auto devices = [] {
     std::vector<std::unique_ptr<Device>> opened;
     for (const char* name : kSimulatedGpus) opened.push_back(open_device(name, 1));
     return opened;
   }();
-  for (const auto& device : devices) check_on(*device, test_case, dtype, lengths);
+  for (const auto& device : devices) work(*device);
+}
+
+void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
+  on_simulated_gpus([&](Device& device) { check_on(device, test_case, dtype, lengths); });
 }
 
 std::unique_ptr<Device> open_gpu() {
@@ -214,12 +234,20 @@ std::vector<Config> diverse_configs(const OpDef& op, const Workload& workload, i
     size_t best_novelty = 0;
     for (size_t i = 0; i < space.size(); ++i) {
       const Config& config = space[(i + static_cast<size_t>(length) * 7) % space.size()];
-      if (const size_t n = novelty(config, chosen); n > best_novelty) best_novelty = n, best = &config;
+      if (std::ranges::find(chosen, config) != chosen.end()) continue;
+      if (const size_t n = novelty(config, chosen); !best || n > best_novelty) best_novelty = n, best = &config;
     }
     if (!best) break;
     chosen.push_back(*best);
   }
   return chosen;
+}
+
+std::vector<Config> configs_on(const std::string& device, const Workload& workload) {
+  constexpr int64_t kLength = 300;
+  const size_t colon = device.find(':');
+  const Target target = colon == std::string::npos ? host_target() : gpu_target(device.substr(colon + 1));
+  return diverse_configs(library_op(workload.operation), workload, kLength, target, kConfigsALength);
 }
 
 void check_interpreted(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {

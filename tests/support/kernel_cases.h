@@ -2,11 +2,13 @@
 // against the f64 reference, on poisoned memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "tests/support/guarded_call.h"
 #include "tests/support/kernel_runner.h"
 
 namespace seqtile::testing {
@@ -25,10 +27,13 @@ autotune::Workload normalized(const KernelCase& test_case, DType dtype, int thre
 /// Targets that this machine executes, best first.
 std::vector<Target> executable_targets();
 
-/// At most `most` configurations for `length` that differ as much as possible: the default, then others so that every
-/// value of every textual parameter and the extremes of the numeric ones are present.
+/// `most` configurations for `length` that differ as much as possible, or all where the space has fewer: the default,
+/// then others so that every value of every textual parameter and the extremes of the numeric ones are present.
 std::vector<autotune::Config> diverse_configs(const autotune::OpDef& op, const autotune::Workload& workload,
                                               int64_t length, const Target& target, size_t most);
+
+/// Some for a device of rank_run.h: the default among them, for a call that is not short.
+std::vector<autotune::Config> configs_on(const std::string& device, const autotune::Workload& workload);
 
 /// Runs the case in interpreted tile IR. Use small shapes.
 void check_interpreted(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths);
@@ -37,11 +42,18 @@ void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<
 
 /// The GPUs that every kernel is simulated on.
 inline constexpr const char* kSimulatedGpus[] = {"sim:sm_80", "sim:sm_90a"};
+/// As devices of ranks: simulated too, one for all of them.
+inline constexpr const char* kSharedGpus[] = {"virtual:sm_80", "virtual:sm_90a"};
+inline constexpr const char* kSimulatedRanks[] = {"sim:sm_80", "sim:sm_90a", "virtual:sm_80", "virtual:sm_90a"};
 /// Compiles to PTX and executes the text on all of them, with all of the machine's checks.
 void check_simulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
 /// The same on one GPU: the tensors and all that is around them are copied there and back.
 void check_on(Device& device, const KernelCase& test_case, DType dtype,
               const std::vector<int64_t>& lengths = kTestLengths);
+/// The same for a call that a test has filled, aligned to kGpuAlignment.
+void check_call_on(Device& device, GuardedCall& call, const autotune::Workload& workload, int64_t length);
+/// Calls `work` with each of the simulated GPUs.
+void on_simulated_gpus(const std::function<void(Device&)>& work);
 
 /// The first GPU of this machine, or null with the reason on standard output.
 std::unique_ptr<Device> open_gpu();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <map>
 #include <random>
@@ -16,7 +17,9 @@
 
 #include "jit/compiler.h"
 #include "jit/error.h"
-#include "jit/sim/sim_device.h"
+#include "jit/row_alignment.h"
+#include "jit/simulation.h"
+#include "tests/support/node_ranks.h"
 
 namespace seqtile::testing {
 namespace {
@@ -75,35 +78,44 @@ void poison_staging(Channel& channel) {
   Device& device = channel.fabric().device();
   device.memory().fill(address, 0xff, bytes);
   device.streams().synchronize({});
-  if (auto* simulated = dynamic_cast<sim::SimDevice*>(&device)) simulated->machine().poison(address, bytes);
+  poison_memory(device, address, bytes);
 }
 
 class Rank {
  public:
   Rank(Fabric& fabric, const RankOptions& options) : fabric_(fabric), options_(options) {}
 
-  void run(const KernelBinary& binary, const std::vector<RankCall>& calls) {
+  void run(const std::vector<KernelBinary>& binaries, const std::vector<RankCall>& calls) {
     Device& device = fabric_.device();
-    if (auto* simulated = dynamic_cast<sim::SimDevice*>(&device)) simulated->options().seed = options_.seed;
     Channel channel(fabric_, options_.channel);
     poison_staging(channel);
+    if (options_.with_channel) options_.with_channel(channel);
     fabric_.all_gather("");
-    const auto kernel = device.load(binary);
+    std::vector<std::unique_ptr<LoadedKernel>> kernels;
+    for (const KernelBinary& binary : binaries) kernels.push_back(device.load(binary));
     int64_t most_counters = 1;
     for (const RankCall& call : calls) most_counters = std::max(most_counters, call.num_counters);
     const DeviceBuffer counters(device.memory(), static_cast<size_t>(most_counters) * sizeof(int32_t));
     device.memory().fill(counters.data(), 0, counters.bytes());
     DeviceTensors tensors(device);
+    std::deque<DeviceBuffer> workspaces;
     for (const RankCall& call : calls) {
       std::vector<Tensor> placed;
       for (const Tensor& tensor : call.tensors) placed.push_back(tensors.place(tensor));
       for (const Tensor& tensor : channel.tensors()) placed.push_back(tensor);
+      for (const autotune::Workspace& w : call.workspaces) {
+        const int64_t elements = w.elements.value({});
+        const auto bytes = static_cast<size_t>(elements * dtype_bytes(w.dtype));
+        const DeviceBuffer& buffer = workspaces.emplace_back(device.memory(), bytes);
+        device.memory().fill(buffer.data(), 0, bytes);
+        placed.push_back(make_tensor(buffer.data(), w.dtype, {elements}));
+      }
       placed.push_back(make_tensor(counters.data(), DType::i32, {call.num_counters}));
       pause(device);
       if (options_.before_launch) options_.before_launch(fabric_.rank(), static_cast<int>(&call - calls.data()));
       std::vector<uint64_t> slots = slots_of(placed);
-      slots.push_back(0);  // the operation's number
-      device.launch(*kernel, call.grid, slots);
+      slots.push_back(call.kernel);  // the operation's number
+      device.launch(*kernels[call.kernel], call.grid, slots);
     }
     tensors.take_back();
     epoch = channel.epoch();
@@ -195,12 +207,12 @@ class SharedCalls {
   std::vector<Tensor> tensors_;
 };
 
-void run_forked(int world, int rank, const RankOptions& options, const KernelBinary& binary,
+void run_forked(int world, int rank, const RankOptions& options, const std::vector<KernelBinary>& binaries,
                 const std::vector<RankCall>& calls, RankResult& result) {
   try {
     const auto fabric = join_process_fabric(world, rank);
     Rank running(*fabric, options);
-    running.run(binary, calls);
+    running.run(binaries, calls);
     result.epoch = running.epoch;
     result.has_record = running.record.has_value();
     if (running.record) result.record = *running.record;
@@ -209,7 +221,7 @@ void run_forked(int world, int rank, const RankOptions& options, const KernelBin
   }
 }
 
-RankOutcome run_processes(const KernelBinary& binary, const RankOptions& options,
+RankOutcome run_processes(const std::vector<KernelBinary>& binaries, const RankOptions& options,
                           const std::vector<std::vector<RankCall>>& calls) {
   SharedCalls shared(calls);
   const int world = make_process_world(options.world_size);
@@ -218,7 +230,7 @@ RankOutcome run_processes(const KernelBinary& binary, const RankOptions& options
     const pid_t child = fork();
     if (child == 0) {
       const auto r = static_cast<size_t>(rank);
-      run_forked(world, rank, options, binary, shared.calls[r], shared.results[r]);
+      run_forked(world, rank, options, binaries, shared.calls[r], shared.results[r]);
       _exit(0);
     }
     children.push_back(child);
@@ -238,6 +250,12 @@ RankOutcome run_processes(const KernelBinary& binary, const RankOptions& options
   return outcome;
 }
 
+void edit(KernelBinary& binary, const std::function<std::string(std::string)>& edit_ptx) {
+  const std::string text = edit_ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  binary.code.assign(bytes, bytes + text.size());
+}
+
 #if defined(__SANITIZE_THREAD__)
 constexpr Sanitizer kSanitizer = Sanitizer::thread;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -246,33 +264,64 @@ constexpr Sanitizer kSanitizer = Sanitizer::address;
 constexpr Sanitizer kSanitizer = Sanitizer::none;
 #endif
 
+/// "sm_80" of "sim:sm_80" and "virtual:sm_80"; empty for ranks on the CPU.
+std::string gpu_of(const RankOptions& options) {
+  const size_t colon = options.device.find(':');
+  return colon == std::string::npos ? "" : options.device.substr(colon + 1);
+}
+
+bool is_shared(const RankOptions& options) { return options.device.starts_with("virtual:"); }
+
+KernelBinary compiled(const ir::Function& function, const RankOptions& options) {
+  const Target target = target_of(options);
+  if (!target.is_gpu()) return compile(function, target, {}, kSanitizer);
+  std::unique_ptr<ir::Function> shared;
+  if (is_shared(options)) {
+    shared = ir::parse(ir::print(function));
+    shared->attributes["ranks_in_launch"] = int64_t{options.world_size};
+  }
+  KernelBinary binary = compile(shared ? *shared : function, target);
+  if (options.edit_ptx) edit(binary, options.edit_ptx);
+  return binary;
+}
+
+std::vector<std::unique_ptr<Fabric>> fabric_of(const RankOptions& options) {
+  const std::string gpu = gpu_of(options);
+  if (options.device == "nodes") return make_node_ranks(options.world_size, {.seed = options.seed});
+  if (gpu.empty()) return make_thread_fabric(options.world_size);
+  std::vector<std::unique_ptr<Fabric>> fabrics =
+      is_shared(options) ? make_virtual_fabric(open_device("sim:" + gpu, 1), options.world_size, options.patience)
+                         : make_sim_fabric(gpu, options.world_size);
+  for (const auto& fabric : fabrics) set_simulation(fabric->device(), {.seed = options.seed});
+  return fabrics;
+}
+
 }  // namespace
 
 Target target_of(const RankOptions& options) {
-  if (options.device.starts_with("sim:")) return gpu_target(options.device.substr(4));
+  if (const std::string gpu = gpu_of(options); !gpu.empty()) return gpu_target(gpu);
   return kSanitizer == Sanitizer::none ? host_target() : cpu_target("generic");
 }
 
-RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,
+void schedule_for_gpu(KernelBuilder& b, const autotune::Config& config) {
+  b.align_rows(kGpuAlignment);
+  for (const char* name : {"num_warps", "num_stages"})
+    if (config.values().contains(name)) b.schedule({{name, config.get_int(name)}});
+}
+
+RankOutcome run_ranks(std::span<const ir::Function* const> functions, const RankOptions& options,
                       const std::vector<std::vector<RankCall>>& calls) {
-  const bool is_simulated = options.device.starts_with("sim:");
-  const std::string target = is_simulated ? options.device.substr(4) : "";
-  KernelBinary binary = compile(function, target_of(options), {}, is_simulated ? Sanitizer::none : kSanitizer);
-  if (is_simulated && options.edit_ptx) {
-    const std::string text = options.edit_ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
-    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-    binary.code.assign(bytes, bytes + text.size());
-  }
-  if (options.device == "processes") return run_processes(binary, options, calls);
-  const auto fabrics =
-      is_simulated ? make_sim_fabric(target, options.world_size) : make_thread_fabric(options.world_size);
+  std::vector<KernelBinary> binaries;
+  for (const ir::Function* function : functions) binaries.push_back(compiled(*function, options));
+  if (options.device == "processes") return run_processes(binaries, options, calls);
+  const auto fabrics = fabric_of(options);
   std::vector<Rank> ranks;
   for (const auto& fabric : fabrics) ranks.emplace_back(*fabric, options);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < ranks.size(); ++i)
     threads.emplace_back([&, i] {
       try {
-        ranks[i].run(binary, calls[i]);
+        ranks[i].run(binaries, calls[i]);
       } catch (...) {
         ranks[i].error = std::current_exception();
       }

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
+#include "tests/support/node_ranks.h"
 
 namespace seqtile::testing {
 namespace {
@@ -27,8 +28,10 @@ std::string error_of(const std::function<void()>& work) {
   }
 }
 
-std::vector<std::string> on_threads(int world_size, const std::function<void(Fabric&)>& work) {
-  auto fabrics = make_thread_fabric(world_size);
+}  // namespace
+
+std::vector<std::string> on_threads(std::vector<std::unique_ptr<Fabric>> fabrics,
+                                    const std::function<void(Fabric&)>& work) {
   std::vector<std::string> errors(fabrics.size());
   std::vector<std::jthread> threads;
   for (size_t rank = 0; rank < fabrics.size(); ++rank)
@@ -39,8 +42,6 @@ std::vector<std::string> on_threads(int world_size, const std::function<void(Fab
   threads.clear();
   return errors;
 }
-
-}  // namespace
 
 std::vector<std::string> on_processes(int world_size, const std::function<void(int world, int rank)>& work) {
   constexpr size_t kBytes = 1024;
@@ -70,7 +71,8 @@ std::vector<std::string> on_processes(int world_size, const std::function<void(i
 }
 
 std::vector<std::string> on_ranks(const std::string& kind, int world_size, const std::function<void(Fabric&)>& work) {
-  if (kind == "threads") return on_threads(world_size, work);
+  if (kind == "threads") return on_threads(make_thread_fabric(world_size), work);
+  if (kind == "nodes") return on_threads(make_node_ranks(world_size), work);
   return on_processes(world_size, [&](int world, int rank) { work(*join_process_fabric(world, rank)); });
 }
 

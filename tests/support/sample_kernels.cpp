@@ -103,7 +103,7 @@ std::unique_ptr<ir::Function> sample_every_op() {
 
   b.prefetch(x, {0, 0});
   Var tile = every_value_op(b, b.load(x, {0, 0}, {8, 8}));
-  tile = b.dot(tile, tile, b.full({8, 8}, -0.0), "tf32x3");
+  tile = b.dot(tile, tile, b.full({8, 8}, -0.0), "tf32");
   Var rows = b.iota(8);
   tile = tile + b.gather(x, rows, 4, 8, 1e-05);
   tile = b.for_loop(0, count, 2, {tile},

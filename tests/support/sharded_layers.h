@@ -223,6 +223,7 @@ inline void check_all(const std::vector<std::string>& errors, const std::string&
 }
 
 inline constexpr const char* kKinds[] = {"threads", "processes"};
+inline constexpr const char* kRanks[] = {"threads", "processes", "nodes"};  ///< for on_ranks()
 
 /// Compiles what `ranks` ranks need, one configuration each, so that they load it.
 inline void warm_up(const Home& home, int ranks) {

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "jit/base/channel_block.h"
 #include "jit/error.h"
 
 namespace seqtile::test {
@@ -70,6 +71,16 @@ void store_rows(KernelBuilder& b, const std::string& form, Var x, Var y, Var row
   }
 }
 
+void never_end(KernelBuilder& b, Var y) {
+  b.while_loop(
+      {b.constant(DType::i64, int64_t{0})},
+      [&](std::vector<Var> c) {
+        b.store_scalar(y, {0, 0}, b.cast(c[0], DType::f32));
+        return c[0] >= 0;
+      },
+      [&](std::vector<Var> c) { return std::vector{b.binary(ir::OpKind::bit_and, c[0] + 1, int64_t{1023})}; });
+}
+
 void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
   const int64_t n = w.fields.get_int("n"), block = config.get_int("block");
   const std::string form = config.get_string("form");
@@ -88,15 +99,25 @@ void build(KernelBuilder& b, const Workload& w, const Config& config, const Targ
   if (form == "oob") in_first_program([&] { b.store_scalar(y, {b.size(y, 0), 0}, b.constant(DType::f32, 7.0)); });
   if (form == "under") in_first_program([&] { b.store_scalar(y, {-1, 0}, b.constant(DType::f32, 7.0)); });
   if (form == "segfault") b.store_scalar(y, {int64_t{1} << 40, 0}, b.constant(DType::f32, 7.0));
-  if (form == "hang")
-    b.while_loop(
-        {b.constant(DType::i64, int64_t{0})},
-        [&](std::vector<Var> c) {
-          b.store_scalar(y, {0, 0}, b.cast(c[0], DType::f32));
-          return c[0] >= 0;
-        },
-        [&](std::vector<Var> c) { return std::vector{b.binary(ir::OpKind::bit_and, c[0] + 1, int64_t{1023})}; });
+  if (form == "hang") never_end(b, y);
   if (form == "no_verify") b.store(x, {row}, b.full({block, n}, 0.0));
+}
+
+void build_ranks(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
+  const int64_t n = w.fields.get_int("n"), block = config.get_int("block");
+  const std::string form = config.get_string("form");
+  const Var x = b.view("x", DType::f32, {kDynamic, n}), y = b.view("y", DType::f32, {kDynamic, n});
+  b.view("staging", DType::i8, {kDynamic});
+  b.view("flags", DType::i64, {kDynamic});
+  const Var channel = b.view("channel", DType::i64, {channel::num_words});
+  const Var row = b.program_id(0) * block;
+  const Var is_rank_1 = b.compare(Compare::eq, b.load_scalar(channel, {int64_t{channel::rank}}), 1);
+  b.when(is_rank_1, [&] {
+    if (form == "dies") b.store_scalar(y, {int64_t{1} << 40, 0}, b.constant(DType::f32, 7.0));
+    if (form == "stays") never_end(b, y);
+    if (form == "late") store_rows(b, "slow", x, y, row, block, n, Var());
+  });
+  store_rows(b, "plain", x, y, row, block, n, Var());
 }
 
 void reference(const Problem& problem, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
@@ -152,9 +173,41 @@ OpDef toy_add_op(int64_t version) {
   return op;
 }
 
+Workload toy_ranks(const std::string& forms, const std::string& fabric, int world_size) {
+  Workload workload = toy_add(forms);
+  workload.operation = "toy_ranks";
+  workload.fields.set("fabric", fabric);
+  workload.fields.set("world_size", int64_t{world_size});
+  return workload;
+}
+
+OpDef toy_ranks_op() {
+  OpDef op = toy_add_op();
+  op.name = "toy_ranks";
+  op.schema = [plain = op.schema](const Workload& w) {
+    Schema schema = plain(w);
+    schema.symbols.insert(schema.symbols.end(), {"staging_bytes", "flag_words"});
+    schema.args.push_back({"staging", ArgRole::input, DType::i8, {"staging_bytes"}});
+    schema.args.push_back({"flags", ArgRole::input, DType::i64, {"flag_words"}});
+    schema.args.push_back({.name = "channel", .dtype = DType::i64, .dims = {int64_t{channel::num_words}}});
+    return schema;
+  };
+  op.symbols = [](const Workload&, int64_t length) { return std::vector<int64_t>{length, 64, 8}; };
+  op.on_rank = [](const Workload& w, int, int64_t length) {
+    return RankCall{static_cast<int>(w.fields.get_int("world_size")),
+                    w.fields.get_string("fabric"),
+                    {.capacity = length, .staging_bytes = 64},
+                    {length, 64, 8}};
+  };
+  op.build = build_ranks;
+  op.workspaces = nullptr;
+  return op;
+}
+
 Registry toy_registry() {
   Registry registry;
   registry.add(toy_add_op());
+  registry.add(toy_ranks_op());
   return registry;
 }
 

@@ -12,6 +12,11 @@
 //   wrong_tail    wrong only above 256 rows      no_verify    tile IR that does not verify
 //   build_abort   the builder calls abort()      build_hang   the builder never returns
 //   build_memory  the builder wants all memory   build_throw  the builder throws
+//
+// "toy_ranks": the same on several ranks, of which rank 1 may misbehave when all run together; one process that runs it
+// is rank 0.
+//   together      right                          late         rank 1 does its work a thousand times over
+//   dies          rank 1 writes far away         stays        rank 1 never ends
 #pragma once
 #include <string>
 
@@ -20,7 +25,9 @@
 namespace seqtile::test {
 
 autotune::OpDef toy_add_op(int64_t version = 1);
-autotune::Registry toy_registry();
+autotune::OpDef toy_ranks_op();
+autotune::Registry toy_registry();  ///< both
 autotune::Workload toy_add(const std::string& forms, int64_t n = 32);
+autotune::Workload toy_ranks(const std::string& forms, const std::string& fabric, int world_size = 2);
 
 }  // namespace seqtile::test

@@ -422,6 +422,65 @@ class Json(Cli):
         self.assertRegex(answer.out, "predicted for length 16")
         self.assertRegex(answer.out, "nothing was measured")
 
+    def test_explain_says_how_a_gpu_does_the_products(self):
+        for device, length, loop in (("h200", "8", "portable: 16 rows are not 64 for each of 1 warp groups"),
+                                     ("h200", "512", "wgmma"),
+                                     ("a100", "8", "portable: sm_80 has no wgmma")):
+            config = ["linear", "--set", "n=4096", "--set", "k=4096", "--dtype", "bf16", "--length", length]
+            tune = self.seqtile("tune", *config, "--device", device, "--cache", "loops.db", "--artifacts", "loops_artifacts.db",
+                                env=dict(self.env, SEQTILE_PTXAS="none"))
+            self.assertEqual(tune.code, 0, tune.err)
+            run = self.seqtile("explain", *config, "--device", device, "--cache", "loops.db", "--artifacts",
+                               "loops_artifacts.db", "--json")
+            self.assertEqual(run.code, 0, run.err)
+            self.assertRegex(run.json()["loop"], f"^({loop})$")
+            self.assertIn("  loop of products: " + run.json()["loop"], run.out)
+        run = self.seqtile("explain", *NORM, "--device", "h200", "--cache", "loops.db", "--json")
+        self.assertEqual(run.json()["loop"], "", run.err)
+
+    def gpu_env(self, told):
+        """A machine with the fake driver, which takes launches and does nothing."""
+        folder = self.path("fake_gpu")
+        if not os.path.exists(folder):
+            os.makedirs(folder)
+            os.symlink(self.fake_driver, folder + "/libcuda.so.1")
+        return dict(self.env, LD_LIBRARY_PATH=folder, SEQTILE_PTXAS="none", FAKE_CUDA=told)
+
+    def test_gpus_that_do_not_serve(self):
+        for told, pattern in (("gpus=0", "no GPU cuda:0; .* shows 0 of them; look at CUDA_VISIBLE_DEVICES"),
+                              ("sm=75", "compute capability 7.5; kernels need at least 8.0; take a newer GPU, the CPU"),
+                              ("version=11040", "CUDA 11.4, at least 12.0 is needed .*; update the driver")):
+            run = self.seqtile("tune", *NORM, "--device", "cuda", "--cache", "no_gpu.db", env=self.gpu_env(told))
+            self.assert_line(run, 3, pattern)
+            self.assertEqual(run.err.count("\n"), 1, run.err)
+
+    def test_a_gpu_out_of_memory_in_the_middle_of_tuning(self):
+        tune = ["tune", *NORM, "--device", "cuda", "--cache", "oom.db", "--artifacts", "oom_artifacts.db", "--json"]
+        run = self.seqtile(*tune, env=self.gpu_env("cuMemAllocFromPoolAsync=2"))
+        self.assertEqual((run.code, run.json()["covered"]), (1, False), run.err)
+        self.assertRegex(run.err, r"no candidate works: \d+ oom, cuda:0: allocate \d+ bytes \(12345 of 67890 are free\): "
+                                  r"CUDA_ERROR_OUT_OF_MEMORY .*; free memory of the GPU.* \(first \{")
+        self.assertEqual(run.err.count("OUT_OF_MEMORY"), 1, run.err)  # one reason, however many candidates
+        self.assertEqual(self.outcomes("oom.db"), {"oom"})
+        again = self.seqtile(*tune, env=self.gpu_env(""))  # there is room now, and nothing computes
+        self.assertGreater(again.json()["trials"], 0)
+        self.assertEqual(self.outcomes("oom.db") & {"oom"}, set())
+        self.assertIn("wrong_result", self.outcomes("oom.db"))
+
+    def outcomes(self, cache):
+        with sqlite3.connect(self.path(cache)) as stored:
+            found = {row[0] for row in stored.execute("SELECT DISTINCT outcome FROM trial")}
+        stored.close()
+        return found
+
+    def test_a_ptxas_that_crashes_on_one_kernel(self):
+        self.write_cubin("crash.cubin")
+        self.write("ptxas_crashes", f"#!/bin/sh\ngrep -q 'entry smallest' \"$3\" && exec cp {self.path('crash.cubin')} \"$5\"\n"
+                                    "kill -SEGV $$\n")
+        os.chmod(self.path("ptxas_crashes"), 0o755)
+        run = self.seqtile("compile", *NORM, "--target", "sm_90a", env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_crashes")))
+        self.assert_line(run, 3, r"for sm_90a: signal 11 .*set SEQTILE_PTXAS to another ptxas, or to none")
+
     def test_a_ptxas_that_does_not_work_is_as_good_as_none(self):
         norm, flags = ["rms_norm", "--set", "n=64"], ["--device", "h200", "--lengths", "1..64", "--json"]
         for name, body in ("fails", "exit 1"), ("hangs", "sleep 1000"):
@@ -499,6 +558,8 @@ class Json(Cli):
         self.assertEqual({item["pid"] for item in items}, {0, 1})
         self.assertIn("push", {item["name"] for item in items})
         self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads")
+        self.assert_line(self.seqtile("trace", *LINEAR[:5], "--length", "4"), 2,
+                         "trace linear: the operation does not communicate; .*fused_allgather_and_linear")
         picture = self.seqtile(*gather, "--calls", "1", "--fabric", "processes", "--cache", "trace.db", "-o", "ranks.svg")
         self.assertEqual(picture.code, 0, picture.out + picture.err)
         with open(self.path("ranks.svg"), encoding="utf-8") as file:
@@ -628,8 +689,9 @@ class Ranks(Cli):
         self.assertEqual(found["verified"], found["executed"])
         self.assertLess(found["max_rel_err"], 0.01)
         self.assertLessEqual(found["ranks"]["layer_us"]["p50"], found["ranks"]["layer_us"]["p99"])
+        self.assertGreater(found["call_us"]["p50"], 0)
 
-    def test_replay_on_memory_that_processes_share(self):
+    def test_replay_on_processes(self):
         flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "more_artifacts.db"
         run = self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
@@ -637,6 +699,59 @@ class Ranks(Cli):
         self.assertEqual(run.code, 0, run.out + run.err)
         self.assertGreater(run.json()["executed"], 20)
         self.assertEqual(run.json()["verified"], run.json()["executed"])
+
+    def signal_a_rank(self, number, *more):
+        """What `replay` on processes says when a rank gets a signal in the middle, and its exit code."""
+        flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
+        start = [Cli.program, "replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
+                 "200s", *more]
+        first = subprocess.Popen(start, cwd=self.work, env=Cli.env, stderr=subprocess.PIPE, text=True)
+        children = f"/proc/{first.pid}/task/{first.pid}/children"
+        others = ""
+        for _ in range(600):
+            with open(children, encoding="utf-8") as file:
+                others = file.read().split()
+            if others:
+                break
+            time.sleep(0.1)
+        time.sleep(2)
+        os.kill(int(others[0]), number)
+        try:
+            _, said = first.communicate(timeout=120)
+        finally:
+            first.kill()
+        return first.returncode, said.rstrip("\n").split("\n")[-1]
+
+    def test_a_rank_that_dies_ends_the_others(self):
+        code, said = self.signal_a_rank(signal.SIGKILL)
+        self.assertEqual(code, 3, said)
+        self.assertRegex(said, "the process of a rank has ended early: .*died")
+
+    def test_a_rank_that_stalls_ends_the_others(self):
+        code, said = self.signal_a_rank(signal.SIGSTOP, "--deadline", "2s")
+        self.assertEqual(code, 3, said)
+        self.assertRegex(said, "gave up waiting for rank .* before the deadline|waited 2 s for rank")
+
+    def test_ranks_of_mpi_where_there_is_none(self):
+        os.makedirs(self.path("no_mpi"), exist_ok=True)
+        self.write("no_mpi/libseqtile_mpi.so.0", "no library\n")
+        env = dict(Cli.env, LD_LIBRARY_PATH=self.path("no_mpi"))
+        trace = ["trace", "all_gather", "--set", "n=64", "--length", "4", "--fabric", "mpi"]
+        self.assert_line(self.seqtile(*trace, env=env), 3, "--fabric mpi: this build is without MPI .*; build seqtile where")
+
+    def test_ranks_on_gpus(self):
+        trace = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--cache",
+                 "trace.db", "--artifacts", "trace_artifacts.db", "-o", "gpus.json", "--fabric"]
+        no_gpus = dict(Cli.env, CUDA_VISIBLE_DEVICES="")
+        self.assert_line(self.seqtile(*trace, "cuda:sm_90a", env=no_gpus), 3, "NVIDIA driver|use fewer ranks")
+        os.makedirs(self.path("gpus"), exist_ok=True)
+        os.symlink(self.fake_driver, self.path("gpus/libcuda.so.1"))
+        env = dict(Cli.env, LD_LIBRARY_PATH=self.path("gpus"), SEQTILE_PTXAS="none", FAKE_CUDA="gpus=2 sm=90")
+        self.assert_line(self.seqtile(*trace, "cuda:sm_80", env=env), 2, "fabric is cuda:sm_80, the channel's is cuda:sm_90a")
+        self.assert_line(self.seqtile(*trace, "cuda:sm_90a", "--ranks", "3", env=env), 3, "rank 2: there is no cuda:2 for it")
+        run = self.seqtile(*trace, "cuda:sm_90a", env=env)  # which takes launches, and does nothing
+        self.assertEqual(run.code, 0, run.out + run.err)
+        self.assertIn("gpus.json: 0 events of 2 ranks", run.out)
 
     def test_replay_on_simulated_gpus(self):
         flags = ["sim:sm_80" if flag == "threads" else flag for flag in self.ranks]
@@ -647,10 +762,21 @@ class Ranks(Cli):
         self.assertGreater(run.json()["executed"], 20)
         self.assertEqual(run.json()["verified"], run.json()["executed"])
 
+    def test_ranks_that_share_a_gpu(self):
+        flags = ["virtual:sm_80" if flag == "threads" else flag for flag in self.ranks]
+        flags[flags.index("ranks_artifacts.db")] = "shared_artifacts.db"
+        self.assert_line(self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest",
+                                      "--execute", "1s"), 2, "n is 64 on rank 1 and 32 on rank 0; give all ranks the same")
+        run = self.seqtile("trace", "fused_linear_and_reducescatter", "--set", "n=64", "--set", "k=64", "--length", "40",
+                           "--fabric", "virtual:sm_80", "--cache", "shared.db", "--artifacts", "shared_artifacts.db", "-o",
+                           "shared.json")
+        self.assertRegex(run.out, r"shared.json: \d+ events of 2 ranks")
+
     def test_a_miss_ends_a_strict_replay(self):
         run = self.seqtile("replay", *self.ranks, "--lengths", "1..40", "--trace", "trace.csv", "--execute", "1s")
         self.assertEqual(run.code, 1, run.err)
-        self.assertIn("qkv_proj, length 37: bucket 37..40 has no record", run.out)
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank}: qkv_proj, length 37: bucket 37..40 has no record", run.out)
         self.assertRegex(run.out, "nothing was executed; cover these lengths with `seqtile prewarm .*--ranks 2 --fabric")
 
     def test_a_rank_that_waits_too_long(self):
@@ -664,7 +790,7 @@ class Ranks(Cli):
                                (["--ranks", "17"], "--ranks 17: .*from 1 to 16; write for example --ranks 2"),
                                (["--ranks", "two"], "--ranks two: not a number"),
                                (["--fabric", "threads"], "--fabric threads: there is one rank alone; add"),
-                               (["--ranks", "2", "--fabric", "mpi"], "--fabric mpi: unknown; use threads, processes, sim"),
+                               (["--ranks", "2", "--fabric", "smoke"], "--fabric smoke: unknown; use threads, processes, sim"),
                                (["--ranks", "2", "--device", "h200"], "--device h200: ranks of --fabric threads run on cpu"),
                                (["--ranks", "3"], "3 ranks: the model has 2 attention heads to cut.*at most 2 ranks")):
             for command in (["prewarm"], ["prove"], ["replay", "--trace", "trace.csv"]):
@@ -672,10 +798,13 @@ class Ranks(Cli):
         self.assert_line(self.seqtile("replay", "--trace", "trace.csv", *plain, "--deadline", "1s"), 2,
                          "--deadline 1s: one rank waits for nobody; add --ranks 2")
         self.assert_line(self.seqtile("prewarm", "--lengths", "1..8", "--ranks", "2"), 2, "--model")
+        self.assert_line(self.seqtile("prewarm", *plain, "--ranks", "2", "--fabric", "mpi"), 2,
+                         "--fabric mpi: replay, prove and trace run on the ranks of mpirun")
         self.assert_line(self.seqtile("tune", *LINEAR, "--length", "4", "--ranks", "2"), 2,
                          "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
-        self.assert_line(self.seqtile("tune", "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
-                                      "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
+        for command in ("tune", "trace"):
+            self.assert_line(self.seqtile(command, "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
+                                          "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
 
     def test_tune(self):
         flags = ["tune", "all_gather", "--set", "n=64", "--length", "4", "--cache", "tune_ranks.db", "--dry-run", "--json"]
@@ -683,6 +812,29 @@ class Ranks(Cli):
             run = self.seqtile(*flags, *ranks)
             self.assertEqual(run.code, 0, run.err)
             self.assertEqual(run.json()["plan"][0]["operation"], "all_gather")
+
+    def test_all_ranks_time_the_best_together(self):
+        for fabric in ("threads", "processes"):
+            stores = ["--cache", f"all_{fabric}.db", "--artifacts", f"all_{fabric}_artifacts.db"]
+            gather = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--threads", "1"]
+            tune = ["tune", *gather, "--lengths", "13..16", "--ranks", "2", "--fabric", fabric, *stores, "--json"]
+            run = self.seqtile(*tune)
+            self.assertEqual(run.code, 0, run.out + run.err)
+            self.assertEqual((run.json()["rank_races"], run.json()["complete"]), (1, True))
+            self.assertRegex(run.out, "1 bucket timed by all ranks together")
+            again = self.seqtile(*tune).json()
+            self.assertEqual((again["rank_races"], again["trials"], again["complete"]), (0, 0, True))
+            found = self.seqtile("explain", *gather, "--set", "world_size=2", "--set", f"fabric={fabric}", "--length", "16",
+                                 *stores, "--json").json()
+            self.assertRegex(found["reason"], r"; chosen on all 2 ranks: [0-9.]+ us \(.*rounds\)$")
+            together = re.search("all 2 ranks: ([0-9.]+) us", found["reason"]).group(1)
+            self.assertAlmostEqual(float(together), found["median_us"], delta=0.01)
+            self.assertTrue(any("on all 2 ranks: " in row["detail"] for row in found["runner_ups"]), found)
+            with sqlite3.connect(self.path(f"all_{fabric}.db")) as store:
+                details = store.execute("SELECT detail FROM v_best").fetchall()
+                self.assertRegex(details[0][0], "^chosen on all 2 ranks: ")
+                raced = store.execute("SELECT count(*) FROM v_trials WHERE detail LIKE '%on all 2 ranks: %'").fetchone()
+                self.assertGreaterEqual(raced[0], 2)
 
 
 class BadInput(Cli):
@@ -692,6 +844,16 @@ class BadInput(Cli):
 
     def prove_model(self, name):
         return self.seqtile("prove", "--model", name, "--lengths", "1..8", *self.stores)
+
+    def test_what_fits_no_gpu(self):
+        heads = ["--set", "heads=8", "--set", "kv_heads=2", "--set", "head_dim=512"]
+        for op, fields, pattern in (("attention_forward", heads, "head_dim 512 in f32 .*: the smallest, of 16 queries and 32 "
+                                     r"keys, needs 330496 bytes and 8960 values .*; take a 16-bit dtype or the CPU"),
+                                    ("attention_backward", heads, r"the smallest, .* needs \d+ bytes and \d+ values"),
+                                    ("softmax", ["--set", "n=200000"], 'softmax {"n":200000}: with its results a row is 400000 '
+                                     "values to keep in registers, the 1024 threads of a block hold 131072; take the CPU")):
+            run = self.seqtile("compile", op, *fields, "--length", "64", "--target", "sm_80", "--emit", "ptx")
+            self.assert_line(run, 2, pattern)
 
     def test_usage(self):
         for arguments, pattern in ((["frobnicate"], "no command frobnicate.*prewarm"), ([], "subcommand"),

@@ -11,12 +11,15 @@ import unittest
 
 GPU = """case "$1" in
 devices) echo 'cuda: Fake'; echo '{"devices":[{"name":"Fake","kind":"cuda"}]}';;
+tune) echo "tune $*"; exit TUNE;;
 prewarm) [ -f "$5" ] || exit 9; echo '12 records'; echo '{"records":12}'; exit PREWARM;;
 esac"""
 NO_GPU = """echo 'cuda: device "cuda": no NVIDIA driver found (libcuda.so.1); use --device cpu'
 echo '{"devices":[{"name":"AMD","kind":"cpu"}],"no_gpu":"x"}'"""
 TESTS = 'echo "$1"; [ "$1" != "FAILING" ]'
-BENCH = """echo 'gpu/linear/x   12.0 us  1.0 TFLOP/s  3 GB/s'
+BENCH = """[ "$1" = --list-workloads ] && { echo 'linear --set n=8 --length 4'; echo 'softmax --set n=8 --length 4'; exit; }
+echo 'goal: linear of cuBLAS, geometric mean: 0.97, to reach: 0.95 or more: met'
+echo 'gpu/linear/x   12.0 us  1.0 TFLOP/s  3 GB/s'
 while [ $# -gt 0 ]; do [ "$1" = --out ] && echo '{"benchmarks":[]}' > "$2"; shift; done"""
 
 
@@ -37,8 +40,8 @@ class GpuCheck(unittest.TestCase):
             file.write("#!/bin/sh\n" + body + "\n")
         os.chmod(path, 0o755)
 
-    def package(self, prewarm="0", failing="nothing"):
-        self.program("seqtile", GPU.replace("PREWARM", prewarm))
+    def package(self, prewarm="0", failing="nothing", tune="0"):
+        self.program("seqtile", GPU.replace("PREWARM", prewarm).replace("TUNE", tune))
         self.program("kernels_tests", TESTS.replace("FAILING", failing))
         self.program("seqtile_gpu_bench", BENCH)
 
@@ -63,13 +66,19 @@ class GpuCheck(unittest.TestCase):
         done, found = self.check()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertTrue(found["passed"])
-        self.assertEqual(set(found["sections"]), {"tests", "compare", "tuning", "bench"})
+        self.assertEqual(set(found["sections"]), {"tests", "compare", "tuning", "shapes", "bench"})
         self.assertEqual(found["tuning"], {"records": 12})
         self.assertIn("gpu/linear/x", done.stdout)
+        self.assertIn("goal: linear of cuBLAS", done.stdout)
+        with open(self.work + "/out/shapes.log", encoding="utf-8") as file:
+            self.assertEqual(file.read().split("\n")[:2], [f"tune tune {case} --set n=8 --length 4 --device cuda:0 --budget 4s"
+                                                           for case in ("linear", "softmax")])
 
     def test_a_budget_that_ends_early_is_no_failure(self):
-        self.package(prewarm="1")
+        self.package(prewarm="1", tune="1")
         self.assertEqual(self.check()[0].returncode, 0)
+        self.package(tune="3")
+        self.assertEqual(self.check()[1]["sections"]["shapes"]["exit"], 3)
 
     def test_a_section_that_fails_is_named(self):
         self.package(prewarm="2", failing="[gpu][compare]")

@@ -8,6 +8,7 @@
 #include "autotune/bucket.h"
 #include "autotune/key_difference.h"
 #include "autotune/tuner.h"
+#include "jit/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
@@ -34,28 +35,31 @@ std::string modelled_reason(const cache::Record& record, const std::vector<cache
   return reason + "; nothing was measured: on the GPU " + next_step("tune", options) + " does that";
 }
 
-std::string reason_of(const cache::Record& record) {
+std::string reason_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
                                    record.measured_length, format_us(record.median_us), format_us(record.p20_us),
                                    format_us(record.p80_us), record.samples, format_us(record.default_us));
   if (record.sliced) reason += "; on a slice of the grid";
   if (record.noisy) reason += "; the machine was noisy";
+  for (const cache::TrialRow& trial : trials)
+    if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
   return reason;
 }
 
 Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Bucket& bucket,
                  const Target& target, const cache::TuningKey& key, cache::TuningStore& store, const Options& options) {
   const std::vector<cache::Record> records = store.records(key);
-  for (const cache::Record& record : records)
-    if (record.bucket_version == autotune::kBucketVersion && record.lo == bucket.lo && record.hi == bucket.hi)
-      return {std::string(cache::origin_name(record.origin)),
-              record.origin == cache::Origin::modelled
-                  ? modelled_reason(record, store.trials(key, record.bucket_version, record.lo, record.hi), options)
-                  : reason_of(record),
-              autotune::Config::parse(record.config_json),
-              record.median_us,
-              record.default_us,
-              true};
+  for (const cache::Record& record : records) {
+    if (record.bucket_version != autotune::kBucketVersion || record.lo != bucket.lo || record.hi != bucket.hi) continue;
+    const auto trials = store.trials(key, record.bucket_version, record.lo, record.hi);
+    const bool is_modelled = record.origin == cache::Origin::modelled;
+    return {std::string(cache::origin_name(record.origin)),
+            is_modelled ? modelled_reason(record, trials, options) : reason_of(record, trials),
+            autotune::Config::parse(record.config_json),
+            record.median_us,
+            record.default_us,
+            true};
+  }
   Answer answer{"default", "", op.default_config(workload, bucket.hi, target)};
   if (!records.empty()) {
     const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
@@ -79,14 +83,18 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
     return (trial.outcome != "ok" && trial.outcome != "modelled") || trial.median_us <= 0;
   });
   std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
-  Table table({"  runner-up", "median", "times the winner"});
+  // Trials compare with trials: a record's own time may be that of all ranks.
+  double winner_us = answer.median_us;
+  for (const cache::TrialRow& trial : trials)
+    if (autotune::Config::parse(trial.config_json) == answer.config) winner_us = trial.median_us;
+  Table table({"  runner-up", "median", "times the winner", "detail"});
   Json list = Json::array();
   for (const cache::TrialRow& trial : trials) {
     const auto config = autotune::Config::parse(trial.config_json);
     if (config == answer.config || list.size() == kRunnerUps) continue;
-    const double ratio = answer.median_us > 0 ? trial.median_us / answer.median_us : 0;
-    table.add({"  " + format_fields(config), format_us(trial.median_us), fmt::format("{:.2f}", ratio)});
-    list.push_back({{"config", fields_json(config)}, {"median_us", trial.median_us}});
+    const double ratio = winner_us > 0 ? trial.median_us / winner_us : 0;
+    table.add({"  " + format_fields(config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), trial.detail});
+    list.push_back({{"config", fields_json(config)}, {"median_us", trial.median_us}, {"detail", trial.detail}});
   }
   if (!table.empty()) table.print();
   return list;
@@ -106,6 +114,19 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
   return list;
 }
 
+/// How a GPU's code does its products, and why not by the GPU's own instructions; nothing of kernels without products.
+/// The text says it, so that neither ptxas nor a stored binary is needed.
+std::string loop_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
+                    Target target) {
+  if (!target.is_gpu()) return {};
+  target.cubin_arch.clear();
+  try {
+    return compile(*autotune::build_kernel(op, workload, config, target), target).gpu.loop;
+  } catch (const Error& error) {
+    return fmt::format("unknown: {}", error.what());
+  }
+}
+
 int run(const Session& session, const Options& options) {
   const autotune::OpDef& op = session.registry.find(options.operation);
   const int threads = one_thread_count(options);
@@ -120,6 +141,8 @@ int run(const Session& session, const Options& options) {
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
   print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),
                          answer.origin, format_fields(answer.config), answer.reason));
+  const std::string loop = loop_of(op, workload, answer.config, device->target());
+  if (!loop.empty()) print_line("  loop of products: " + loop);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
   const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
   if (options.json)
@@ -131,6 +154,7 @@ int run(const Session& session, const Options& options) {
                 {"median_us", answer.median_us},
                 {"default_us", answer.default_us},
                 {"reason", answer.reason},
+                {"loop", loop},
                 {"runner_ups", runner_ups},
                 {"refused", refused}});
   return after_reading(*store, answer.is_recorded ? kDone : kNo);

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <exception>
 
 #include "autotune/worker/device_mirror.h"
 #include "jit/error.h"
@@ -33,14 +32,6 @@ int64_t symbol_value(const std::string& symbol, const ServedOperation& operation
 
 }  // namespace
 
-void LayerReport::add_rank(const LayerReport& rank) {
-  layers = std::max(layers, rank.layers);
-  executed += rank.executed, verified += rank.verified;
-  max_rel_err = std::max(max_rel_err, rank.max_rel_err);
-  failures.insert(failures.end(), rank.failures.begin(), rank.failures.end());
-  if (layer_us.empty()) layer_us = rank.layer_us;
-}
-
 void* LayerRunner::Buffer::data() {
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());
   return reinterpret_cast<void*>((address + kAlignment - 1) & ~uintptr_t{kAlignment - 1});
@@ -61,16 +52,14 @@ LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const Ser
 }
 
 LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
-                         Channel& channel, std::vector<LayerRunner*>& ranks)
+                         Channel& channel)
     : registry_(registry),
       operations_(operations),
       device_(channel.fabric().device()),
       channel_(&channel),
-      ranks_(&ranks),
       random_(static_cast<uint64_t>(1 + channel.fabric().rank())) {
   add_stages();
-  ranks[static_cast<size_t>(channel.fabric().rank())] = this;
-  meet_ranks();
+  if (device_.memory().is_host()) rank_clock_.emplace(channel);
 }
 
 void LayerRunner::add_stages() {
@@ -110,27 +99,17 @@ void LayerRunner::add_stage(const char* label, const std::map<std::string, std::
 void LayerRunner::run(const PlannedCall& call) {
   compute(call);
   meet_ranks();
-  if (channel_) check_aborted(*channel_);
-  std::exception_ptr failure;  // for later: peers still read this rank's operands
-  try {
-    verify_all();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  meet_ranks();
-  if (failure) std::rethrow_exception(failure);
-  ++report_.layers;
-}
-
-void LayerRunner::verify_all() {
+  if (channel_) channel_->check();
   for (const Stage& stage : stages_)
     if (const auto done = problems_.find(stage.operation->label); done != problems_.end()) verify(stage, done->second);
+  ++report_.layers;
 }
 
 void LayerRunner::compute(const PlannedCall& call) {
   problems_.clear();
   for (const Stage& stage : stages_)
     if (stage.operation->length_in(call) > 0) problems_.emplace(stage.operation->label, bind(stage, call));
+  if (rank_clock_) rank_clock_->begin_group();
   meet_ranks();
   const auto start = std::chrono::steady_clock::now();
   for (const Stage& stage : stages_) {
@@ -144,6 +123,9 @@ void LayerRunner::compute(const PlannedCall& call) {
   }
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
   if (channel_) report_.layer_us.push_back(time.count());
+  if (!rank_clock_) return;
+  const std::vector<double> call_us = rank_clock_->call_us();
+  report_.call_us.insert(report_.call_us.end(), call_us.begin(), call_us.end());
 }
 
 void LayerRunner::meet_ranks() {
@@ -227,6 +209,7 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
     // Simulated GPUs work as soon as all are waited for, and one that is ahead would wait in vain.
     if (!device_.memory().is_host()) meet_ranks();
     for (const Tensor& tensor : channel_->tensors()) tensors.push_back(tensor);
+    if (rank_clock_) rank_clock_->begin_call();
     operation.handle(tensors, problem.symbols[0], {&operation.number, 1});
   } else {
     if (clock_) clock_->begin_call();
@@ -239,11 +222,7 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
 
 std::vector<std::vector<double>> LayerRunner::reference(const Stage& stage, const autotune::Problem& problem,
                                                         std::span<const int64_t> rows) {
-  if (stage.operation->number >= 0) {
-    std::vector<const autotune::Problem*> problems;
-    for (const LayerRunner* rank : *ranks_) problems.push_back(&rank->problems_.at(stage.operation->label));
-    return rank_reference(registry_, problems, stage.operation->rank, rows);
-  }
+  if (stage.operation->number >= 0) return rank_reference(registry_, problem, channel_->fabric(), rows);
   std::vector<std::vector<double>> wanted;
   stage.op->reference(problem, rows, wanted);
   return wanted;
@@ -254,12 +233,9 @@ void LayerRunner::verify(const Stage& stage, const autotune::Problem& problem) {
   for (size_t i = 0; i < stage.schema.args.size(); ++i)
     if (stage.schema.args[i].role == autotune::ArgRole::output) outputs.push_back(i);
   const int64_t num_rows = problem.tensors[outputs[0]].sizes[0];
-  if (num_rows == 0) {  // the rank owns none
-    ++report_.verified;
-    return;
-  }
-  std::vector<int64_t> rows{num_rows - 1};
-  while (rows.size() < kSampledRows && static_cast<int64_t>(rows.size()) < num_rows)
+  std::vector<int64_t> rows;  // none where the rank owns none
+  if (num_rows > 0) rows.push_back(num_rows - 1);
+  while (!rows.empty() && rows.size() < kSampledRows && static_cast<int64_t>(rows.size()) < num_rows)
     rows.push_back(static_cast<int64_t>(random_() % static_cast<uint64_t>(num_rows - 1)));
   const std::vector<std::vector<double>> wanted = reference(stage, problem, rows);
 

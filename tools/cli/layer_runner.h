@@ -5,10 +5,11 @@
 // or writes. Buffers are shared by name, so the output of one stage is the input of a later one; weights belong to
 // their stage. Stages whose operation the model lacks are left out. The stages run one after the other as in a server;
 // no stage writes what another one has read, so that afterwards each output can be compared with OpDef::reference.
-// With ranks, each has a runner on a thread of its own; they wait for each other before they compare, as what should
-// have come out of an operation that communicates follows from the operands of all.
+// With ranks, each has a runner; they compare together, as what should have come out of an operation that communicates
+// follows from the operands of all.
 #pragma once
 #include <map>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "jit/channel.h"
 #include "tools/cli/call_clock.h"
 #include "tools/cli/lookup_stream.h"
+#include "tools/cli/rank_call_clock.h"
 
 namespace seqtile::cli {
 
@@ -26,20 +28,16 @@ struct LayerReport {
   int64_t verified = 0;               ///< operations with every sampled row inside the tolerance
   double max_rel_err = 0;             ///< of an element, relative to it or to its row's root mean square
   std::vector<std::string> failures;  ///< one line for each operation that was outside
-  std::vector<double> call_us;        ///< entry to first program, one for each operation run; not with ranks
+  std::vector<double> call_us;        ///< entry to first program; with ranks of the operations that communicate
   std::vector<double> layer_us;       ///< with ranks: of all operations of a layer, waits for peers included
-
-  /// Takes in what a peer of the same layers did.
-  void add_rank(const LayerReport& rank);
 };
 
 class LayerRunner {
  public:
   LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, Device& device,
               CallClock& clock);
-  /// A rank's; `ranks` are the runners of all, each of which enters itself. Collective, as run() is.
-  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, Channel& channel,
-              std::vector<LayerRunner*>& ranks);
+  /// A rank's. run() is collective then.
+  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, Channel& channel);
 
   /// Runs the layer's operations for `call` and verifies them. Errors: timeout where a rank gave up waiting for
   /// another, internal where they did not agree what to run.
@@ -65,7 +63,6 @@ class LayerRunner {
   void add_stage(const char* label, const std::map<std::string, std::string>& wiring);
   void compute(const PlannedCall& call);
   void meet_ranks();
-  void verify_all();
   void call_stage(const Stage& stage, const autotune::Problem& problem);
   autotune::Problem bind(const Stage& stage, const PlannedCall& call);
   void bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call);
@@ -78,9 +75,9 @@ class LayerRunner {
   const autotune::Registry& registry_;
   std::span<const ServedOperation> operations_;
   Device& device_;
-  CallClock* clock_ = nullptr;                  ///< of one rank alone
-  Channel* channel_ = nullptr;                  ///< of ranks
-  std::vector<LayerRunner*>* ranks_ = nullptr;  ///< of all ranks
+  CallClock* clock_ = nullptr;               ///< of one rank alone
+  Channel* channel_ = nullptr;               ///< of ranks
+  std::optional<RankCallClock> rank_clock_;  ///< of ranks on CPUs
   std::vector<Stage> stages_;
   std::map<std::string, Buffer> buffers_;
   std::map<std::string, autotune::Problem> problems_;  ///< of the layer that was run last, by label

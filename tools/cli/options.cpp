@@ -94,8 +94,12 @@ void add_ranks(CLI::App& app, Options& options) {
   app.add_option("--ranks", options.ranks, "How many ranks the work is cut over: tensor and sequence parallel")
       ->type_name("P");
   app.add_option("--fabric", options.fabric,
-                 "What the ranks are: threads, processes, sim:sm_80 or sim:sm_90a (default: threads)")
+                 "What the ranks are: threads, processes, sim:sm_80, sim:sm_90a, virtual:sm_80 or virtual:sm_90a (one "
+                 "GPU for all: simulated, or --device cuda), cuda:sm_80 or cuda:sm_90a "
+                 "(default: threads); mpi: those that "
+                 "mpirun has started (replay, prove, trace)")
       ->type_name("F");
+  app.add_option("--as-rank", options.as_rank)->group("");  // not for people
 }
 
 void add_stores(CLI::App& app, Options& options) {

@@ -14,6 +14,8 @@
 
 namespace seqtile::cli {
 
+class RankProcess;
+
 struct Options {
   std::string operation;
   std::vector<std::string> set;  ///< "n=4096"
@@ -21,7 +23,9 @@ struct Options {
   std::string dtype;
   std::string threads;  ///< "1,2"
   std::string cache, artifacts, device = "cpu", model;
-  std::string ranks, fabric;  ///< "2", "threads"; see ranks.h
+  std::string ranks, fabric;             ///< "2", "threads"; see ranks.h
+  std::string as_rank;                   ///< of a copy of this program; see rank_process.h
+  std::shared_ptr<RankProcess> process;  ///< where ranks are processes and this one is a rank
   bool json = false;
 };
 

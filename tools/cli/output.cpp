@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/files.h"
+#include "jit/base/descriptor.h"
 #include "jit/base/log.h"
 #include "jit/error.h"
 
@@ -31,7 +32,7 @@ bool is_number(const std::string& cell) {
 
 /// Opens `path` and writes all of `text`, on to the disk where there is one; 0 or errno. `mode` is set if it is not 0.
 int write_opened(const std::string& path, int flags, mode_t mode, std::string_view text) {
-  const cache::Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
   if (!file.is_open() || (mode != 0 && fchmod(file.get(), mode) != 0)) return errno;
   while (!text.empty()) {
     const ssize_t count = write(file.get(), text.data(), text.size());

@@ -41,9 +41,7 @@ bool prove_ranks(const Session& session, const Options& options, const World& wo
   return sum.misses + sum.counters.tunings + sum.counters.compiles == 0;
 }
 
-int run(const Session& session, const Options& given) {
-  Options options = given;
-  apply_ranks(options);
+int prove(const Session& session, const Options& options) {
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_artifacts_of(options);
@@ -81,6 +79,15 @@ int run(const Session& session, const Options& given) {
   if (const auto world = world_of(options); world && is_whole) is_whole = prove_ranks(session, options, *world, json);
   if (options.json) print_json(json);
   return is_whole ? kDone : kNo;
+}
+
+int run(const Session& session, const Options& given) {
+  Options options = given;
+  enter_processes(options);
+  return run_on_processes(options, [&] {
+    apply_ranks(options);
+    return prove(session, options);
+  });
 }
 
 }  // namespace

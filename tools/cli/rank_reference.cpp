@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Both are the reference of `linear`: of the gathered rows with this rank's weights, or of every rank's operands, added
-// up.
+// up. Ranks may be processes: what they ask of each other goes through the fabric.
 #include "tools/cli/rank_reference.h"
 
 #include <algorithm>
@@ -28,31 +28,63 @@ const Tensor* find_tensor(const Problem& problem, const std::string& name) {
 
 /// Some rows of a matrix, side by side.
 struct Picked {
-  std::vector<std::byte> bytes;
+  std::string bytes;
   Tensor tensor;
 };
 
-struct Place {
-  const Tensor* matrix;
-  int64_t row;
+size_t row_bytes_of(const Tensor& matrix) { return static_cast<size_t>(matrix.sizes[1] * dtype_bytes(matrix.dtype)); }
+
+std::string_view row_of(const Tensor& matrix, int64_t row) {
+  const auto* bytes = static_cast<const char*>(matrix.data);
+  return {bytes + row * matrix.strides[0] * dtype_bytes(matrix.dtype), row_bytes_of(matrix)};
+}
+
+/// `bytes` as rows of a matrix like `matrix`.
+Picked picked_rows(const Tensor& matrix, std::string bytes) {
+  Picked picked{std::move(bytes), matrix};
+  picked.tensor.data = picked.bytes.data();
+  picked.tensor.sizes[0] = static_cast<int64_t>(picked.bytes.size() / row_bytes_of(matrix));
+  picked.tensor.strides[0] = matrix.sizes[1];
+  return picked;
+}
+
+template <class T>
+std::string as_text(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+
+/// The values that stand in `text` from `first` on, `count` of them.
+template <class T>
+std::vector<T> values_of(const std::string& text, size_t first, size_t count) {
+  std::vector<T> values(count);
+  std::memcpy(values.data(), text.data() + first * sizeof(T), count * sizeof(T));
+  return values;
+}
+
+/// What all ranks ask for: rows of the whole sequence, those that rank 0 asks for first.
+struct Asked {
+  std::vector<int64_t> rows;
+  size_t own_first = 0;            ///< where this rank's stand among them
+  std::vector<int64_t> first_row;  ///< of the sequence, that each rank owns; the end behind
+
+  size_t owner_of(int64_t row) const {
+    return static_cast<size_t>(std::ranges::upper_bound(first_row, row) - first_row.begin() - 1);
+  }
 };
 
-Picked pick(const std::vector<Place>& places) {
-  Picked picked;
-  picked.tensor = *places[0].matrix;
-  const auto row_bytes = static_cast<size_t>(picked.tensor.sizes[1] * dtype_bytes(picked.tensor.dtype));
-  picked.bytes.resize(places.size() * row_bytes);
-  for (size_t i = 0; i < places.size(); ++i) {
-    const Tensor& from = *places[i].matrix;
-    std::memcpy(picked.bytes.data() + i * row_bytes,
-                static_cast<const std::byte*>(from.data) +
-                    static_cast<size_t>(places[i].row * from.strides[0] * dtype_bytes(from.dtype)),
-                row_bytes);
+/// Collective. The rank owns `num_owned` rows of the sequence; where `are_own`, `rows` count from the first of them.
+Asked ask_ranks(Fabric& fabric, int64_t num_owned, bool are_own, std::span<const int64_t> rows) {
+  std::vector<int64_t> mine{num_owned};
+  mine.insert(mine.end(), rows.begin(), rows.end());
+  Asked asked{.first_row = {0}};
+  for (const std::string& text : fabric.all_gather(as_text<int64_t>(mine))) {
+    const std::vector<int64_t> theirs = values_of<int64_t>(text, 0, text.size() / sizeof(int64_t));
+    const int64_t first = asked.first_row.back();
+    if (std::ssize(asked.first_row) == fabric.rank() + 1) asked.own_first = asked.rows.size();
+    for (size_t i = 1; i < theirs.size(); ++i) asked.rows.push_back((are_own ? first : 0) + theirs[i]);
+    asked.first_row.push_back(first + theirs[0]);
   }
-  picked.tensor.data = picked.bytes.data();
-  picked.tensor.sizes[0] = static_cast<int64_t>(places.size());
-  picked.tensor.strides[0] = picked.tensor.sizes[1];
-  return picked;
+  return asked;
 }
 
 /// The reference of `linear` for the rows of `x`, the other operands taken from `problem` by name.
@@ -86,17 +118,23 @@ Workload normalized(const autotune::Registry& registry, const kernels::Linear& o
   return registry.find("linear").normalize(op.workload());
 }
 
-Rows gather_reference(const autotune::Registry& registry, std::span<const Problem* const> ranks, int rank,
+Rows gather_reference(const autotune::Registry& registry, const Problem& own, Fabric& fabric,
                       std::span<const int64_t> rows) {
-  std::vector<Place> places;
-  for (int64_t row : rows) {
-    size_t owner = 0;  // ranks' rows follow each other
-    while (row >= find_tensor(*ranks[owner], "x")->sizes[0]) row -= find_tensor(*ranks[owner++], "x")->sizes[0];
-    places.push_back({find_tensor(*ranks[owner], "x"), row});
+  const Tensor& x = *find_tensor(own, "x");
+  const Asked asked = ask_ranks(fabric, x.sizes[0], false, rows);
+  const auto rank = static_cast<size_t>(fabric.rank());
+  std::string mine;  // of the rows that anyone asks for, those that this rank owns
+  for (const int64_t row : asked.rows)
+    if (asked.owner_of(row) == rank) mine += row_of(x, row - asked.first_row[rank]);
+  const std::vector<std::string> given = fabric.all_gather(mine);
+  std::vector<size_t> taken(given.size());  // bytes of each rank's
+  std::string picked;
+  for (size_t i = 0; i < asked.own_first + rows.size(); ++i) {
+    const size_t owner = asked.owner_of(asked.rows[i]), first = taken[owner];
+    taken[owner] += row_bytes_of(x);
+    if (i >= asked.own_first) picked += given[owner].substr(first, row_bytes_of(x));
   }
-  const Problem& own = *ranks[static_cast<size_t>(rank)];
-  const Picked x = pick(places);
-  return products(registry, normalized(registry, product_of(*own.workload)), own, x.tensor);
+  return products(registry, normalized(registry, product_of(*own.workload)), own, picked_rows(x, picked).tensor);
 }
 
 void accumulate(std::vector<double>& sums, const std::vector<double>& terms) {
@@ -128,31 +166,28 @@ Rows finish(const Problem& own, std::span<const int64_t> rows, std::vector<doubl
   return outputs;
 }
 
-Rows reduce_reference(const autotune::Registry& registry, std::span<const Problem* const> ranks, int rank,
+Rows reduce_reference(const autotune::Registry& registry, const Problem& own, Fabric& fabric,
                       std::span<const int64_t> rows) {
-  int64_t first = 0;
-  for (int peer = 0; peer < rank; ++peer) first += find_tensor(*ranks[static_cast<size_t>(peer)], "y")->sizes[0];
-  std::vector<double> sums;
-  for (const Problem* peer : ranks) {
-    std::vector<Place> places;
-    for (const int64_t row : rows) places.push_back({find_tensor(*peer, "x"), first + row});
-    const Picked x = pick(places);
-    kernels::Linear product = product_of(*peer->workload);
-    product.bias = false;
-    const std::vector<double> part = products(registry, normalized(registry, product), *peer, x.tensor)[0];
-    if (sums.empty()) sums = part;
-    else accumulate(sums, part);
-  }
-  return finish(*ranks[static_cast<size_t>(rank)], rows, std::move(sums));
+  const Asked asked = ask_ranks(fabric, find_tensor(own, "y")->sizes[0], true, rows);
+  const Tensor& x = *find_tensor(own, "x");
+  std::string operands;
+  for (const int64_t row : asked.rows) operands += row_of(x, row);
+  kernels::Linear product = product_of(*own.workload);
+  product.bias = false;
+  const Rows part = products(registry, normalized(registry, product), own, picked_rows(x, operands).tensor);
+  const size_t n = part[0].size() / std::max<size_t>(asked.rows.size(), 1);
+  std::vector<double> sums(rows.size() * n);
+  for (const std::string& theirs : fabric.all_gather(as_text<double>(part[0])))
+    accumulate(sums, values_of<double>(theirs, asked.own_first * n, sums.size()));
+  return finish(own, rows, std::move(sums));
 }
 
 }  // namespace
 
-std::vector<std::vector<double>> rank_reference(const autotune::Registry& registry,
-                                                std::span<const Problem* const> ranks, int rank,
+std::vector<std::vector<double>> rank_reference(const autotune::Registry& registry, const Problem& own, Fabric& fabric,
                                                 std::span<const int64_t> rows) {
-  const bool is_gather = ranks[0]->workload->operation == "fused_allgather_and_linear";
-  return (is_gather ? gather_reference : reduce_reference)(registry, ranks, rank, rows);
+  const bool is_gather = own.workload->operation == "fused_allgather_and_linear";
+  return (is_gather ? gather_reference : reduce_reference)(registry, own, fabric, rows);
 }
 
 }  // namespace seqtile::cli

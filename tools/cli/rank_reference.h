@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "jit/fabric.h"
 
 namespace seqtile::cli {
 
-/// The outputs of rank `rank`, rows `rows` of them, as OpDef::reference gives them: fused_allgather_and_linear or
-/// fused_linear_and_reducescatter. `ranks` are the calls of all ranks; tensors lie in host memory.
-std::vector<std::vector<double>> rank_reference(const autotune::Registry& registry,
-                                                std::span<const autotune::Problem* const> ranks, int rank,
-                                                std::span<const int64_t> rows);
+/// Collective: the outputs of this rank's call, rows `rows` of them, as OpDef::reference gives them:
+/// fused_allgather_and_linear or fused_linear_and_reducescatter. Ranks may ask for other rows, and for none; they give
+/// each other what follows from their own operands. Tensors lie in host memory.
+std::vector<std::vector<double>> rank_reference(const autotune::Registry& registry, const autotune::Problem& own,
+                                                Fabric& fabric, std::span<const int64_t> rows);
 
 }  // namespace seqtile::cli

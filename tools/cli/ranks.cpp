@@ -13,22 +13,37 @@
 #include <system_error>
 #include <thread>
 
+#include "jit/cuda_fabric.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tools/cli/model_requests.h"
 
 namespace seqtile::cli {
 namespace {
 
-constexpr const char* kFabrics[] = {"threads", "processes", "sim:sm_80", "sim:sm_90a"};
+constexpr const char* kFabrics[] = {"threads",       "processes",      "sim:sm_80",  "sim:sm_90a",
+                                    "virtual:sm_80", "virtual:sm_90a", "cuda:sm_80", "cuda:sm_90a"};
 
 bool is_simulated(const World& world) { return world.fabric.starts_with("sim:"); }
+bool is_shared(const World& world) { return world.fabric.starts_with("virtual:"); }
+bool is_cuda(const World& world) { return world.fabric.starts_with("cuda:"); }
+
+/// Where a rank's kernels are tuned and measured.
+std::string device_of(const World& world) {
+  if (!world.device.empty()) return world.device;
+  if (is_shared(world)) return "sim:" + world.fabric.substr(world.fabric.find(':') + 1);
+  return is_simulated(world) ? world.fabric : is_cuda(world) ? "cuda" : "cpu";
+}
+
+/// A rank may compare what it has computed while its peers come to their next launch.
+constexpr auto kPatience = std::chrono::seconds(60);
 
 /// Makes a rank's end of the fabric, on the thread of the rank.
 class FabricMaker {
  public:
-  FabricMaker(const World& world, int threads) : threads_(threads) {
+  FabricMaker(const World& world, int threads) : threads_(threads), has_gpus_(is_cuda(world)) {
     if (world.fabric == "processes") descriptor_ = make_process_world(world.size);
     else if (is_simulated(world)) made_ = make_sim_fabric(world.fabric.substr(4), world.size);
+    else if (is_shared(world)) made_ = make_virtual_fabric(open_device(device_of(world), 1), world.size, kPatience);
     else made_ = make_thread_fabric(world.size, threads);
   }
   FabricMaker(const FabricMaker&) = delete;
@@ -42,11 +57,13 @@ class FabricMaker {
   }
   std::unique_ptr<Fabric> make(int rank) {
     if (descriptor_ >= 0) return join_process_fabric(descriptor_, rank, threads_);
-    return std::move(made_[static_cast<size_t>(rank)]);
+    std::unique_ptr<Fabric> fabric = std::move(made_[static_cast<size_t>(rank)]);
+    return has_gpus_ ? make_cuda_fabric(std::move(fabric), rank) : std::move(fabric);
   }
 
  private:
   int threads_, descriptor_ = -1;
+  bool has_gpus_;
   std::vector<std::unique_ptr<Fabric>> made_;
 };
 
@@ -81,21 +98,26 @@ std::optional<World> world_of(const Options& options) {
       bad_input(fmt::format("--fabric {}: there is one rank alone; add for example --ranks 2", options.fabric));
     return std::nullopt;
   }
-  World world{0, options.fabric.empty() ? "threads" : options.fabric};
+  World world{0, options.fabric.empty() ? "threads" : options.fabric, options.process};
   const char* end = options.ranks.data() + options.ranks.size();
   const auto result = std::from_chars(options.ranks.data(), end, world.size);
   if (result.ec != std::errc() || result.ptr != end || world.size < 1 || world.size > channel::kMaxRanks)
     bad_input(fmt::format("--ranks {}: not a number of ranks from 1 to {}; write for example --ranks 2", options.ranks,
                           channel::kMaxRanks));
+  if (world.fabric == "mpi")
+    bad_input(
+        "--fabric mpi: replay, prove and trace run on the ranks of mpirun; their records are made with --fabric "
+        "processes");
   if (std::ranges::find(kFabrics, world.fabric) == std::end(kFabrics))
     bad_input(fmt::format("--fabric {}: unknown; use {}", world.fabric, fmt::join(kFabrics, ", ")));
+  if (is_shared(world) && options.device.starts_with("cuda")) world.device = options.device;
   return world;
 }
 
 void apply_ranks(Options& options) {
   const auto world = world_of(options);
   if (!world) return;
-  const std::string device = is_simulated(*world) ? world->fabric : "cpu";
+  const std::string device = device_of(*world);
   if (options.device != "cpu" && options.device != device)
     bad_input(
         fmt::format("--device {}: ranks of --fabric {} run on {}; leave --device out, or use one of the fabrics {}",
@@ -105,7 +127,40 @@ void apply_ranks(Options& options) {
     options.threads = std::to_string(std::max(1, cores_available() / world->size));
 }
 
+void refuse_rank_fields(const Options& options) {
+  for (const std::string& field : options.set)
+    for (const char* name : {"world_size=", "fabric="})
+      if (field.starts_with(name))
+        bad_input(fmt::format("--set {}: --ranks and --fabric say it already; give one of both", field));
+}
+
+void enter_processes(Options& options) {
+  const bool is_mpi = options.fabric == "mpi";
+  if (!options.as_rank.empty()) options.process = RankProcess::join(options.as_rank);
+  else if (is_mpi) options.process = RankProcess::of_mpi();
+  else if (options.fabric == "processes") options.process = RankProcess::start(world_of(options)->size);
+  if (!is_mpi) return;
+  const int started = options.process->world_size();
+  if (options.ranks.empty() && started == 1)
+    bad_input("--fabric mpi: one rank alone was started; write mpirun -n 2 seqtile ..., or add --ranks 1");
+  options.fabric = "processes";
+  if (options.ranks.empty()) options.ranks = std::to_string(started);
+  if (world_of(options)->size != started)
+    bad_input(fmt::format("--ranks {}: mpirun has started {}; leave --ranks out, or write mpirun -n {}", options.ranks,
+                          started, options.ranks));
+}
+
+int run_on_processes(const Options& options, const std::function<int()>& command) {
+  return options.process ? options.process->run(command) : command();
+}
+
 void on_every_rank(const World& world, int threads, const std::function<void(Fabric&)>& work) {
+  if (world.process) {
+    const std::unique_ptr<Fabric> fabric = world.process->make_fabric(threads);
+    work(*fabric);
+    fabric->all_gather("");  // no rank ends before all have what they need of it
+    return;
+  }
   FabricMaker maker(world, threads);
   std::mutex mutex;
   std::vector<std::exception_ptr> errors;
@@ -134,11 +189,20 @@ void on_every_rank(const World& world, int threads, const std::function<void(Fab
   if (!errors.empty()) std::rethrow_exception(errors.front());
 }
 
-void check_aborted(Channel& channel) {
-  const auto record = channel.abort_record();
-  if (!record) return;
-  const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
-  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal, record->text());
+bool speaks_for_process(const World& world, const Fabric& fabric) { return world.process || fabric.rank() == 0; }
+
+int64_t sum_over_ranks(Fabric& fabric, int64_t mine) {
+  int64_t sum = 0;
+  for (const std::string& text : fabric.all_gather(std::to_string(mine))) sum += std::stoll(text);
+  return sum;
+}
+
+EngineCounters sum_over_ranks(Fabric& fabric, const EngineCounters& mine) {
+  EngineCounters sum;
+  sum.tunings = sum_over_ranks(fabric, mine.tunings);
+  sum.compiles = sum_over_ranks(fabric, mine.compiles);
+  sum.compiles_at_load = sum_over_ranks(fabric, mine.compiles_at_load);
+  return sum;
 }
 
 bool is_of_channel(const autotune::ArgSpec& arg) {
@@ -146,7 +210,7 @@ bool is_of_channel(const autotune::ArgSpec& arg) {
 }
 
 RankModel::RankModel(const Session& session, const Options& options, Fabric& fabric, const Settings& settings) {
-  const World world{fabric.world_size(), fabric.kind()};
+  const World world{fabric.world_size(), fabric.kind(), nullptr};
   const int threads = one_thread_count(options);
   for (const autotune::TuneRequest& request : rank_requests(session.registry, options, world, fabric.rank(), threads))
     operations_.push_back(served_operation(request, fabric.rank(), world.size));
@@ -168,7 +232,6 @@ RankProof rehearse(const Session& session, const Options& given, const World& wo
   Options options = given;
   options.threads = std::to_string(threads);
   RankProof proof;
-  std::mutex mutex;
   on_every_rank(world, threads, [&](Fabric& fabric) {
     RankModel model(session, options, fabric, {});
     const auto requests = rank_requests(session.registry, options, world, fabric.rank(), threads);
@@ -180,12 +243,11 @@ RankProof rehearse(const Session& session, const Options& given, const World& wo
         misses += !model.operations()[op].handle.lookup(requests[op].lo + static_cast<int64_t>(random() % count));
       }
     const EngineCounters counters = model.engine().counters();
-    const std::lock_guard lock(mutex);
-    proof.lookups += num_lengths * static_cast<int64_t>(requests.size());
-    proof.misses += misses;
-    proof.counters.tunings += counters.tunings;
-    proof.counters.compiles += counters.compiles;
-    proof.counters.compiles_at_load += counters.compiles_at_load;
+    RankProof sum;
+    sum.lookups = sum_over_ranks(fabric, num_lengths * static_cast<int64_t>(requests.size()));
+    sum.misses = sum_over_ranks(fabric, misses);
+    sum.counters = sum_over_ranks(fabric, counters);
+    if (speaks_for_process(world, fabric)) proof = sum;
   });
   return proof;
 }

@@ -83,7 +83,9 @@ void print_summary(const Trace& trace, const Stream& stream, const LookupReport&
         format_count(layers.layers), format_count(layers.executed), format_count(layers.verified), layers.max_rel_err,
         layers.layer_us.empty()
             ? fmt::format("entry to first program p50 {:.2f} us, p99 {:.2f} us", call_us.p50, call_us.p99)
-            : fmt::format("a layer takes p50 {:.0f} us, p99 {:.0f} us", layer_us.p50, layer_us.p99)));
+            : fmt::format("a layer takes p50 {:.0f} us, p99 {:.0f} us, a fused call's entry to its first program p50 "
+                          "{:.2f} us, p99 {:.2f} us",
+                          layer_us.p50, layer_us.p99, call_us.p50, call_us.p99)));
   for (const std::string& line : layers.failures) print_line("  wrong: " + line);
   print_line(fmt::format("while serving: {} tunings, {} compiles ({} at load)", counters.tunings, counters.compiles,
                          counters.compiles_at_load));
@@ -189,15 +191,15 @@ Json summary_json(const Trace& trace, const Served& served, const Percentiles& c
           {"times", times_json(times)}};
 }
 
-int run(const Session& session, const ReplayOptions& given) {
-  ReplayOptions options = given;
+int replay(const Session& session, ReplayOptions& options) {
   const auto world = world_of(options);
   if (!world && !options.deadline.empty())
     bad_input(fmt::format("--deadline {}: one rank waits for nobody; add --ranks 2", options.deadline));
   apply_ranks(options);
   const double seconds = seconds_to_execute(options);
   const Trace trace = read_trace(options.trace);
-  for (const std::string& problem : trace.problems) warn(problem + "; left out");
+  for (const std::string& problem : trace.problems)
+    if (!world || !world->process || world->process->rank() == 0) warn(problem + "; left out");
   const bool is_length_given = !options.lengths.empty();
   if (!is_length_given) options.lengths = fmt::format("1..{}", kDefaultLength);
   parse_miss_policy(options.policy);
@@ -223,6 +225,12 @@ int run(const Session& session, const ReplayOptions& given) {
     print_json(json);
   }
   return served.is_served && served.layers.verified == served.layers.executed ? kDone : kNo;
+}
+
+int run(const Session& session, const ReplayOptions& given) {
+  ReplayOptions options = given;
+  enter_processes(options);
+  return run_on_processes(options, [&] { return replay(session, options); });
 }
 
 }  // namespace

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/replay_ranks.h"
 
+#include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <random>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "tools/cli/output.h"
 
@@ -31,46 +32,68 @@ void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const PlannedCall
   }
 }
 
-/// Collective: the misses of all ranks.
-int64_t sum_over_ranks(Fabric& fabric, int64_t mine) {
-  int64_t sum = 0;
-  for (const std::string& text : fabric.all_gather(std::to_string(mine))) sum += std::stoll(text);
-  return sum;
+/// Collective: the lookups of all ranks, one rank after the other so that none is timed beside another. Times are those
+/// of rank 0.
+LookupReport look_up_on_ranks(Fabric& fabric, std::span<const ServedOperation> operations,
+                              std::span<const PlannedCall> calls) {
+  LookupReport mine;
+  for (int rank = 0; rank < fabric.world_size(); ++rank) {
+    if (rank == fabric.rank()) mine = look_up_all(operations, calls);
+    fabric.all_gather("");
+  }
+  const Json own = {{"lookups", mine.lookups},  {"misses", mine.misses},     {"buckets", mine.buckets},
+                    {"lines", mine.miss_lines}, {"p50", mine.lookup_ns.p50}, {"p99", mine.lookup_ns.p99}};
+  LookupReport all;
+  const std::vector<std::string> texts = fabric.all_gather(own.dump());
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    const Json theirs = Json::parse(texts[rank]);
+    all.lookups += theirs["lookups"].get<int64_t>();
+    all.misses += theirs["misses"].get<int64_t>();
+    all.buckets += theirs["buckets"].get<int64_t>();
+    for (const Json& line : theirs["lines"])  // shares of ranks differ, and so may what they miss
+      all.miss_lines.push_back(fmt::format("rank {}: {}", rank, line.get<std::string>()));
+    if (rank == 0) all.lookup_ns = {theirs["p50"], theirs["p99"]};
+  }
+  return all;
 }
 
-void add(LookupReport& sum, const LookupReport& rank) {
-  sum.lookups += rank.lookups, sum.misses += rank.misses, sum.buckets += rank.buckets;
-  sum.miss_lines.insert(sum.miss_lines.end(), rank.miss_lines.begin(), rank.miss_lines.end());
-}
-
-void add(EngineCounters& sum, const EngineCounters& rank) {
-  sum.tunings += rank.tunings, sum.compiles += rank.compiles, sum.compiles_at_load += rank.compiles_at_load;
+/// Collective: the layers of all ranks; times stay those of this rank.
+LayerReport sum_over_ranks(Fabric& fabric, LayerReport mine) {
+  const Json own = {{"executed", mine.executed},
+                    {"verified", mine.verified},
+                    {"worst", mine.max_rel_err},
+                    {"failures", mine.failures}};
+  mine.executed = mine.verified = 0;
+  mine.failures.clear();
+  for (const std::string& text : fabric.all_gather(own.dump())) {
+    const Json theirs = Json::parse(text);
+    mine.executed += theirs["executed"].get<int64_t>();
+    mine.verified += theirs["verified"].get<int64_t>();
+    mine.max_rel_err = std::max(mine.max_rel_err, theirs["worst"].get<double>());
+    for (const Json& line : theirs["failures"]) mine.failures.push_back(line);
+  }
+  return mine;
 }
 
 }  // namespace
 
 RankReplay replay_on_ranks(const Session& session, const Options& options, const World& world,
                            const RankModel::Settings& settings, std::span<const PlannedCall> calls, double seconds) {
-  RankReplay all;
-  std::mutex mutex;
-  std::vector<LayerRunner*> runners(static_cast<size_t>(world.size));
+  RankReplay result;
   on_every_rank(world, one_thread_count(options), [&](Fabric& fabric) {
+    // Ranks that compile what is missing may be far apart.
+    fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(30)));
     RankModel model(session, options, fabric, settings);
-    LookupReport lookups;
-    {
-      const std::lock_guard lock(mutex);  // one after the other, so that none is timed beside another
-      lookups = look_up_all(model.operations(), calls);
-      add(all.lookups, lookups);
-      if (fabric.rank() == 0) all.lookups.lookup_ns = lookups.lookup_ns;
-    }
-    const bool is_served = sum_over_ranks(fabric, lookups.misses) == 0 || settings.policy != MissPolicy::strict;
-    LayerRunner runner(session.registry, model.operations(), model.channel(), runners);
+    fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(1)));
+    RankReplay all{.lookups = look_up_on_ranks(fabric, model.operations(), calls)};
+    const bool is_served = all.lookups.misses == 0 || settings.policy != MissPolicy::strict;
+    LayerRunner runner(session.registry, model.operations(), model.channel());
     if (is_served && seconds > 0) run_layers(runner, fabric, calls, seconds);
-    const std::lock_guard lock(mutex);
-    all.layers.add_rank(runner.report());
-    add(all.counters, model.engine().counters());
+    all.layers = sum_over_ranks(fabric, runner.report());
+    all.counters = sum_over_ranks(fabric, model.engine().counters());
+    if (speaks_for_process(world, fabric)) result = std::move(all);
   });
-  return all;
+  return result;
 }
 
 }  // namespace seqtile::cli

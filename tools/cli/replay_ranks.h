@@ -10,7 +10,7 @@ namespace seqtile::cli {
 
 struct RankReplay {
   LookupReport lookups;  ///< of all ranks; times are those of rank 0
-  LayerReport layers;    ///< of all ranks
+  LayerReport layers;    ///< the same
   EngineCounters counters;
 };
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <nlohmann/json.hpp>
 
 #include "autotune/engine.h"
 #include "autotune/worker/problem.h"
 #include "jit/timeline.h"
 #include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/fused_op.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks.h"
@@ -29,10 +29,7 @@ class Operands {
  public:
   Operands(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length, Channel& channel) {
     const autotune::Schema schema = op.schema(workload);
-    std::vector<int64_t> symbols = autotune::call_symbols(op, workload, schema, length);
-    const auto own = std::ranges::find(schema.symbols, "own_rows") - schema.symbols.begin();
-    if (own < std::ssize(schema.symbols))
-      symbols[static_cast<size_t>(own)] = kernels::seqpar::own_rows(workload, channel.fabric().rank(), length);
+    const std::vector<int64_t> symbols = op.on_rank(workload, channel.fabric().rank(), length).symbols;
     for (const autotune::ArgSpec& arg : schema.args)
       if (!is_of_channel(arg)) add(channel.fabric().device(), autotune::describe_arg(arg, schema, symbols));
     for (const Tensor& tensor : channel.tensors()) tensors_.push_back(tensor);
@@ -58,7 +55,9 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
                                     const autotune::Workload& workload, int64_t length, Fabric& fabric) {
   const auto engine =
       Engine::open({.threads = 1, .cache = options.cache, .artifacts = options.artifacts}, session.registry, fabric);
-  Channel channel(fabric, kernels::seqpar::channel_options({workload}, length));
+  ChannelOptions needs = kernels::seqpar::channel_options({workload}, length);
+  needs.agreed.emplace_back("--calls", std::to_string(options.calls));
+  Channel channel(fabric, needs);
   const int64_t number = channel.add_operation();
   const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, channel, number);
   const Operands operands(session.registry.find(options.operation), workload, length, channel);
@@ -68,25 +67,40 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
   fabric.all_gather("");
   for (int i = 0; i < options.calls; ++i) call();
   std::vector<TimelineEvent> events = timeline.events();
-  check_aborted(channel);
+  channel.check();
   fabric.all_gather("");  // peers may still store flags here
   return events;
 }
 
-int run(const Session& session, const TimelineOptions& given) {
-  TimelineOptions options = given;
-  if (options.ranks.empty()) options.ranks = "2";
+/// Collective: the events of all ranks.
+std::vector<std::vector<TimelineEvent>> events_of_ranks(Fabric& fabric, const std::vector<TimelineEvent>& mine) {
+  Json own = Json::array();
+  for (const TimelineEvent& e : mine)
+    own.push_back({e.time_ns, e.epoch, e.role, static_cast<int64_t>(e.kind), e.phase, e.peer, e.chunk, e.program});
+  std::vector<std::vector<TimelineEvent>> all;
+  for (const std::string& text : fabric.all_gather(own.dump())) {
+    std::vector<TimelineEvent>& theirs = all.emplace_back();
+    for (const Json& e : Json::parse(text))
+      theirs.push_back({e[0], e[1], e[2], static_cast<timeline::Kind>(e[3].get<int64_t>()), e[4], e[5], e[6], e[7]});
+  }
+  return all;
+}
+
+int trace(const Session& session, TimelineOptions& options) {
   const World world = *world_of(options);
+  refuse_rank_fields(options);
   options.set.push_back(fmt::format("world_size={}", world.size));
   options.set.push_back("fabric=" + world.fabric);
   const autotune::Workload workload = workload_of(session.registry, options, 1);
   const int64_t length = parse_length("--length", options.length);
-  std::vector<std::vector<TimelineEvent>> events(static_cast<size_t>(world.size));
+  std::vector<std::vector<TimelineEvent>> events;
   on_every_rank(world, 1, [&](Fabric& fabric) {
-    events[static_cast<size_t>(fabric.rank())] = run_rank(session, options, workload, length, fabric);
+    auto all = events_of_ranks(fabric, run_rank(session, options, workload, length, fabric));
+    if (speaks_for_process(world, fabric)) events = std::move(all);
   });
   const bool is_picture = options.out.ends_with(".svg");
-  write_file("--output", options.out, is_picture ? timeline_svg(events) : chrome_trace(events));
+  if (!world.process || world.process->rank() == 0)
+    write_file("--output", options.out, is_picture ? timeline_svg(events) : chrome_trace(events));
   size_t count = 0;
   for (const auto& rank : events) count += rank.size();
   print_line(fmt::format("{}: {} of {} ranks; {} opens it", options.out,
@@ -101,6 +115,18 @@ int run(const Session& session, const TimelineOptions& given) {
                 {"events", count},
                 {"file", options.out}});
   return kDone;
+}
+
+int run(const Session& session, const TimelineOptions& given) {
+  TimelineOptions options = given;
+  if (!session.registry.find(options.operation).on_rank)
+    bad_input(
+        fmt::format("trace {}: the operation does not communicate; name one that does, for example "
+                    "fused_allgather_and_linear",
+                    options.operation));
+  if (options.ranks.empty() && options.fabric != "mpi") options.ranks = "2";
+  enter_processes(options);
+  return run_on_processes(options, [&] { return trace(session, options); });
 }
 
 }  // namespace

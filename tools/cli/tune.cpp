@@ -8,26 +8,13 @@
 namespace seqtile::cli {
 namespace {
 
-/// Whether the operation accepts its fields as they are: one that communicates lacks world_size.
-bool is_whole(const autotune::Registry& registry, const Options& options) {
-  try {
-    workload_of(registry, options, 1);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 /// --ranks and --fabric as the fields that they are. Errors: invalid_argument for an operation of one rank.
 void set_rank_fields(const Session& session, TuneRunOptions& options) {
   const auto world = world_of(options);
   if (!world) return;
   apply_ranks(options);
-  for (const std::string& field : options.set)
-    for (const char* name : {"world_size=", "fabric="})
-      if (field.starts_with(name))
-        bad_input(fmt::format("--set {}: --ranks and --fabric say it already; give one of both", field));
-  if (is_whole(session.registry, options))
+  refuse_rank_fields(options);
+  if (!session.registry.find(options.operation).on_rank)
     bad_input(
         fmt::format("--ranks {}: {} runs on one rank; leave --ranks out, or name an operation that communicates, "
                     "for example fused_allgather_and_linear",

@@ -68,6 +68,8 @@ void print_report(const autotune::TuneReport& report, bool json) {
                          format_counted(report.tunings, "tuning"), format_counted(report.merges, "merge"),
                          format_counted(report.trials, "trial"), format_count(report.failed_trials),
                          format_seconds(report.seconds)));
+  if (report.rank_races > 0)
+    print_line(fmt::format("{} timed by all ranks together", format_counted(report.rank_races, "bucket")));
   if (report.modelled > 0)
     print_line(fmt::format("{} modelled for a GPU that is not here, with {} {}; a run there measures them",
                            format_counted(report.modelled, "bucket"), format_count(report.binaries),
@@ -78,13 +80,14 @@ void print_report(const autotune::TuneReport& report, bool json) {
   else if (!report.covered)
     print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
   else if (!report.complete)
-    print_line("Every bucket has a record; some still have the default configuration. Run again to tune further.");
+    print_line("Every bucket has a record; some are not tuned yet, or not timed by all ranks. Run again to go on.");
   if (json)
     print_json({{"operations", report.operations},
                 {"buckets", report.buckets},
                 {"ranges", report.ranges},
                 {"tunings", report.tunings},
                 {"merges", report.merges},
+                {"rank_races", report.rank_races},
                 {"modelled", report.modelled},
                 {"binaries", report.binaries},
                 {"unstored_binaries", report.unstored_binaries},

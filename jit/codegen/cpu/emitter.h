@@ -1,5 +1,5 @@
-// jit/codegen/cpu/emitter.h -- the small vocabulary that CPU lowering is written in: loops, arena, vectors,
-// conversions. SPDX-License-Identifier: Apache-2.0
+// jit/codegen/cpu/emitter.h -- the small vocabulary of CPU lowering: loops, arena, vectors, conversions.
+// SPDX-License-Identifier: Apache-2.0
 //
 // 16-bit floats live in registers as their bits (i16): every conversion is explicit and no target needs a library call.
 // A masked-out lane of a load reads as zero bits.

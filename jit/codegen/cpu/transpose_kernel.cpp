@@ -1,5 +1,5 @@
-// jit/codegen/cpu/transpose_kernel.cpp -- rows of memory to panels whose vectors run along the rows; see
-// micro_kernel.h. SPDX-License-Identifier: Apache-2.0
+// jit/codegen/cpu/transpose_kernel.cpp -- rows of memory to panels of vectors along the rows; see micro_kernel.h.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Four units of k at a time: vector i holds them of rows i, 4 + i, 8 + i, .. in its 128-bit lanes, joined while they
 // are loaded, so that two rounds of unpacking within lanes leave each unit of k with its rows in order:

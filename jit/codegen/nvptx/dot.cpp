@@ -5,7 +5,7 @@
 // of 16-bit elements that the same warp has computed, as in the second product of attention, goes from register to
 // register. One ldmatrix.x4 gives the fragment of a for 16 rows, and of b for two groups of 8 columns. Of f32 it moves
 // words instead of pairs; the product is then the sum of three tf32 products of the operands' upper and lower halves
-// (tf32x3), which is as good as f32.
+// (tf32x3), which is as good as f32, or on request that of the upper halves alone.
 #include <algorithm>
 
 #include "jit/codegen/nvptx/program.h"
@@ -79,15 +79,17 @@ void Program::multiply_once(DType dtype, const std::vector<Value*>& words, Value
 }
 
 // sums += a b for one instruction's 16 x 8 results; a has four words, b two.
-void Program::multiply(DType dtype, const std::vector<Value*>& a, const std::vector<Value*>& b, Value** sums) {
+void Program::multiply(const Op& dot, const std::vector<Value*>& a, const std::vector<Value*>& b, Value** sums) {
   std::vector<Value*> words = a;
   words.insert(words.end(), b.begin(), b.end());
+  const DType dtype = dot.operands[0]->type.dtype;
   if (dtype != DType::f32) return multiply_once(dtype, words, sums);
   std::vector<Value*> upper, lower;
   for (Value* word : words) {
     const auto [hi, lo] = tf32_halves(e_, word);
     upper.push_back(hi), lower.push_back(lo);
   }
+  if (dot.string_attr("precision") == "tf32") return multiply_once(dtype, upper, sums);
   // The small products first.
   multiply_once(dtype, {lower[0], lower[1], lower[2], lower[3], upper[4], upper[5]}, sums);
   multiply_once(dtype, {upper[0], upper[1], upper[2], upper[3], lower[4], lower[5]}, sums);
@@ -202,7 +204,7 @@ void Program::lower_dot(const Op& op) {
     for (int i = 0; i < repeats[0]; ++i) {
       const auto rows = load_rows(i, kk);
       for (int j = 0; j < repeats[1]; ++j)
-        multiply(dtype, rows, columns[static_cast<size_t>(j)], &sums[static_cast<size_t>((i * repeats[1] + j) * 4)]);
+        multiply(op, rows, columns[static_cast<size_t>(j)], &sums[static_cast<size_t>((i * repeats[1] + j) * 4)]);
     }
   }
   hold(result, layout, std::move(sums));

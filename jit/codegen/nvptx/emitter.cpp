@@ -54,8 +54,10 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, co
       b(context),
       num_slots_(shape.num_slots),
       num_sides_(shape.num_sides) {
-  std::vector<llvm::Type*> params(static_cast<size_t>(shape.num_slots + shape.num_sides), b.getInt64Ty());
+  const int64_t row_words = shape.num_slots + shape.num_sides;
+  std::vector<llvm::Type*> params(static_cast<size_t>(row_words), b.getInt64Ty());
   params.resize(params.size() + static_cast<size_t>(shape.num_maps), b.getPtrTy());
+  if (shape.num_ranks > 1) params = {b.getPtrTy()};
   function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false),
                                     llvm::Function::ExternalLinkage, symbol, module);
   annotate(function, "kernel", 1);
@@ -63,12 +65,32 @@ Emitter::Emitter(llvm::Module& m, const Target& t, const std::string& symbol, co
   add_tensor_maps(function, shape);
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", function));
   thread = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  if (shape.num_ranks > 1) find_rank(shape.num_ranks, row_words);
   lane = b.CreateAnd(thread, i32(31));
   warp = b.CreateLShr(thread, i32(5));
   auto* bytes = llvm::ArrayType::get(b.getInt8Ty(), 0);
   shared_ = new llvm::GlobalVariable(module, bytes, false, llvm::GlobalValue::ExternalLinkage, nullptr,
                                      symbol + "_shared", nullptr, llvm::GlobalVariable::NotThreadLocal, kSharedSpace);
   shared_->setAlignment(llvm::Align(1024));  // as TMA's widest swizzle asks for
+}
+
+// Ranks have as many neighbouring blocks each. The table is read where it lies, among the parameters.
+void Emitter::find_rank(int num_ranks, int64_t row_words) {
+  llvm::Argument* table = function->getArg(0);
+  auto* words = llvm::ArrayType::get(b.getInt64Ty(), static_cast<uint64_t>(num_ranks * row_words));
+  table->addAttr(llvm::Attribute::getWithByValType(context, words));
+  table->addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(8)));
+  const auto [block, blocks] = block_and_count();
+  Value* count = b.CreateUDiv(blocks, i32(num_ranks));
+  Value* rank = b.CreateUDiv(block, count);
+  Value* first = b.CreateMul(b.CreateZExt(rank, b.getInt64Ty()), i64(row_words));
+  rank_ = {b.CreateInBoundsGEP(b.getInt64Ty(), table, first), b.CreateSub(block, b.CreateMul(rank, count)), count};
+}
+
+Value* Emitter::parameter(int index) {
+  if (!rank_) return function->getArg(static_cast<unsigned>(index));
+  return b.CreateLoad(b.getInt64Ty(),
+                      b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), rank_->row, static_cast<uint64_t>(index)));
 }
 
 Value* Emitter::constant(DType dtype, double value) {
@@ -105,7 +127,7 @@ Value* Emitter::program_id(int axis) {
 }
 
 Value* Emitter::num_programs(int axis) {
-  if (num_sides_) return function->getArg(static_cast<unsigned>(num_slots_ + axis));
+  if (num_sides_) return parameter(num_slots_ + axis);
   constexpr llvm::Intrinsic::ID kIds[] = {llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x,
                                           llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_y,
                                           llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_z};
@@ -113,6 +135,7 @@ Value* Emitter::num_programs(int axis) {
 }
 
 std::pair<Value*, Value*> Emitter::block_and_count() {
+  if (rank_) return {rank_->block, rank_->count};
   return {b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {}),
           b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, {}, {})};
 }

@@ -6,6 +6,7 @@
 #pragma once
 #include <array>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct KernelShape {
   /// Parameters: 64 bits each, those of the grid of a persistent kernel too, then tensor maps of 128 bytes each.
   int num_slots, num_sides, num_maps;
   int num_warps, num_more_warps;  ///< those that layouts know, and those beyond
+  int num_ranks = 1;  ///< that share a launch: the parameters are a table with slots and sides of each, no tensor maps
 };
 
 class Emitter {
@@ -48,11 +50,13 @@ class Emitter {
   llvm::Type* type_of(DType dtype);
   llvm::Type* memory_type(DType dtype) { return dtype == DType::i1 ? b.getInt8Ty() : type_of(dtype); }
 
+  /// Parameter `index` of this block's rank: the slots, then the sides of a persistent kernel's grid.
+  llvm::Value* parameter(int index);
   /// Number of the warp group, known to be the same in all threads of a warp.
   llvm::Value* warp_group();
   llvm::Value* program_id(int axis);
   llvm::Value* num_programs(int axis);
-  /// Number of this block and how many there are, along axis 0; i32.
+  /// Number of this block and how many its rank has, along axis 0; i32.
   std::pair<llvm::Value*, llvm::Value*> block_and_count();
   /// From here on the program is number `index` (i32) of the grid that the parameters give.
   void set_program(llvm::Value* index);
@@ -121,8 +125,14 @@ class Emitter {
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
 
  private:
+  void find_rank(int num_ranks, int64_t row_words);
+
   llvm::GlobalVariable* shared_ = nullptr;
   int num_slots_, num_sides_;
+  struct RankBlocks {
+    llvm::Value *row, *block, *count;
+  };
+  std::optional<RankBlocks> rank_;         ///< where several share the launch: the rank's parameters and blocks
   std::array<llvm::Value*, 3> program_{};  ///< null: the block's number
   bool syncs_all_ = true, is_scratch_used_ = false, is_scratch_stored_ = false;
   int loop_depth_ = 0, num_syncs_ = 0;

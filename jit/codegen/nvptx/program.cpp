@@ -40,20 +40,22 @@ int warps_of(const ir::Function& function) {
   return warps;
 }
 
+int ranks_in_launch(const ir::Function& function) { return schedule_of(function, "ranks_in_launch", 1); }
+
 /// The sizes in the argument block that follow a length in device memory, by slot.
-std::map<unsigned, Value*> sizes_from_device(Emitter& e, const ir::Function& function) {
-  std::map<unsigned, Value*> sizes;
+std::map<int, Value*> sizes_from_device(Emitter& e, const ir::Function& function) {
+  std::map<int, Value*> sizes;
   const auto from_length = ir::length_sizes(function);
   if (!from_length || from_length->empty()) return sizes;
   // Without an address the length is longer than all sizes, so that they stay as they are.
   constexpr int64_t kLongest = int64_t{1} << 62;
-  Value* address = e.function->getArg(static_cast<unsigned>(ir::num_slots(function)) - 1);
+  Value* address = e.parameter(ir::num_slots(function) - 1);
   Value* pointer = e.b.CreateIntToPtr(address, llvm::PointerType::get(e.context, kGlobalSpace));
   Value* length = e.load(DType::i64, pointer, 1, e.b.CreateICmpNE(address, e.i64(0)), e.i64(kLongest))[0];
   for (const ir::LengthSize& size : *from_length) {
-    const auto slot = static_cast<unsigned>(size.slot);
+    const auto slot = static_cast<int>(size.slot);
     Value* needed = e.b.CreateAdd(length, e.i64(size.plus));
-    sizes[slot] = e.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, e.function->getArg(slot), needed);
+    sizes[slot] = e.b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, e.parameter(slot), needed);
   }
   return sizes;
 }
@@ -72,7 +74,7 @@ Program::Program(llvm::Module& module, const Target& target, const ir::Function&
       tma_(plan_tma(function, target, users_, warps_of(function), schedule_of(function, "cluster", 1))),
       e_(module, target, function.name(),
          {ir::num_slots(function), is_persistent() ? 3 : 0, static_cast<int>(tma_.loop ? tma_.maps.size() : 0),
-          warps_of(function), tma_.loop ? kGroupWarps : 0}),
+          warps_of(function), tma_.loop ? kGroupWarps : 0, ranks_in_launch(function)}),
       vector_(vector_elements(function)) {}
 
 Program::~Program() = default;
@@ -83,6 +85,12 @@ void Program::fail(const Op& op, const std::string& why) const {
 }
 
 void Program::lower() {
+  if (ranks_in_launch(function_) > 1 && (tma_.loop || tma_.store || !is_in_order()))
+    throw Error(
+        ErrorCode::compile_failed,
+        fmt::format("kernel {}: only programs that run in order, without TMA, can be those of several ranks in one "
+                    "launch",
+                    function_.name()));
   bind_parameters();
   note_positions(function_.body());
   plan_pipelines(function_.body());
@@ -112,6 +120,7 @@ GpuLaunch Program::launch() const {
   launch.loop = tma_.loop ? "wgmma" : pipelines_.empty() ? "" : "portable: " + tma_.refusal;
   launch.is_persistent = is_persistent();
   launch.is_in_order = is_in_order();
+  launch.ranks_in_launch = static_cast<uint32_t>(ranks_in_launch(function_));
   if (!tma_.loop) return launch;
   launch.tensor_maps = tma_.maps;
   launch.cluster[0] = static_cast<uint32_t>(tma_.cluster);
@@ -119,11 +128,11 @@ GpuLaunch Program::launch() const {
 }
 
 void Program::bind_parameters() {
-  const std::map<unsigned, Value*> from_device = sizes_from_device(e_, function_);
-  unsigned slot = 0;
+  const std::map<int, Value*> from_device = sizes_from_device(e_, function_);
+  int slot = 0;
   const auto next = [&]() -> Value* {
     const auto found = from_device.find(slot);
-    Value* given = e_.function->getArg(slot++);
+    Value* given = e_.parameter(slot++);
     return found == from_device.end() ? given : found->second;
   };
   for (const ir::Value* param : function_.body().arguments) {

@@ -197,6 +197,15 @@ class Program {
   llvm::Value* element_address(const ir::Op& op);
   // synchronisation.cpp: atomics and flags; one thread acts for the block
   void lower_sync(const ir::Op& op);
+  void lower_fence(const ir::Op& op);
+  void lower_griddep(const ir::Op& op);
+  void lower_atomic_load(const ir::Op& op);
+  void lower_wait_ge(const ir::Op& op);
+  void lower_signal(const ir::Op& op);
+  void lower_cas(const ir::Op& op);
+  void lower_atomic(const ir::Op& op);
+  llvm::Value* flag_address(const ir::Op& op);
+  void by_first_thread(DType dtype, const std::string& text, llvm::Value* address, llvm::Value* value);
   void lower_await(const ir::Op& op);
   void lower_clock(const ir::Op& op);
   llvm::Value* from_first_thread(DType dtype, const std::function<llvm::Value*()>& act);
@@ -302,7 +311,7 @@ class Program {
   std::vector<llvm::Value*> load_columns(const Staged& right, bool by_columns, llvm::Value* first, int64_t step,
                                          int64_t k);
   void multiply_once(DType dtype, const std::vector<llvm::Value*>& words, llvm::Value** sums);
-  void multiply(DType dtype, const std::vector<llvm::Value*>& a, const std::vector<llvm::Value*>& b,
+  void multiply(const ir::Op& dot, const std::vector<llvm::Value*>& a, const std::vector<llvm::Value*>& b,
                 llvm::Value** sums);
   llvm::Value* warp_share(const LinearLayout& layout, int axis);
   std::vector<llvm::Value*> packed_fragment(const LinearLayout& layout, const std::vector<llvm::Value*>& values, int i,

@@ -61,11 +61,19 @@ bool is_too_old(const std::string& output) {
          output.find("Unsupported .version") != std::string::npos;
 }
 
-[[noreturn]] void fail(const KernelBinary& binary, const Target& target, const std::string& why,
+[[noreturn]] void fail(ErrorCode code, const KernelBinary& binary, const Target& target, const std::string& why,
                        const std::string& output) {
   if (log_enabled(LogLevel::trial)) log_line(LogLevel::trial, "ptxas: " + output);
-  throw Error(ErrorCode::compile_failed,
-              fmt::format("kernel {}: {} for {}: {}", binary.symbol, target.ptxas, target.cubin_arch, why));
+  throw Error(code, fmt::format("kernel {}: {} for {}: {}", binary.symbol, target.ptxas, target.cubin_arch, why));
+}
+
+/// One that refuses a text says why; what crashes or hangs is the machine's fault, and another may do better.
+[[noreturn]] void fail(const KernelBinary& binary, const Target& target, const ChildResult& result,
+                       const ChildLimits& limits) {
+  const std::string why = fmt::format("{}: {}", result.cause(limits), complaint(result.output));
+  if (!result.is_timed_out && !result.signal) fail(ErrorCode::compile_failed, binary, target, why, result.output);
+  fail(ErrorCode::io, binary, target,
+       why + "; set SEQTILE_PTXAS to another ptxas, or to none: the driver compiles the kernel then", result.output);
 }
 
 }  // namespace
@@ -115,15 +123,19 @@ Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimi
   return assembled;
 }
 
-/// The assembler trades a few spilled values for one more block a multiprocessor; what it does not spill when told to
-/// use registers freely is the better code. An assembler without that option keeps its first word.
-Assembled without_spills(Assembled first, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
+/// The assembler trades a few spilled values for one more block a multiprocessor, or for loads that it moves ahead;
+/// what it does not spill when told to use registers freely, that one block is enough, or to move less, is the better
+/// code. An assembler without these options keeps its first word.
+Assembled without_spills(Assembled best, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
   const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
-  if (spilled(first) == 0) return first;
-  Assembled second = run_ptxas(ptx, target, limits, {"--register-usage-level=10"});
-  const bool is_better =
-      second.result.ok() && spilled(second) < spilled(first) && second.use.warnings.size() <= first.use.warnings.size();
-  return is_better ? std::move(second) : std::move(first);
+  for (const char* option : {"--register-usage-level=10", "--minnctapersm=1", "--register-usage-level=2"}) {
+    if (spilled(best) == 0) break;
+    Assembled next = run_ptxas(ptx, target, limits, {option});
+    const bool is_better =
+        next.result.ok() && spilled(next) < spilled(best) && next.use.warnings.size() <= best.use.warnings.size();
+    if (is_better) best = std::move(next);
+  }
+  return best;
 }
 
 /// Why `program` is of no use, as the smallest kernel shows, or nothing. One that is too old is told of by assemble().
@@ -169,13 +181,12 @@ void assemble(KernelBinary& binary, const Target& target, const StageDump& dump,
   if (!result.ok() && is_too_old(result.output))
     return log_line(LogLevel::warning, fmt::format("{} is too old for {}, its kernels stay PTX: {}", target.ptxas,
                                                    target.cubin_arch, complaint(result.output)));
-  if (!result.ok())
-    fail(binary, target, fmt::format("{}: {}", result.cause(limits), complaint(result.output)), result.output);
+  if (!result.ok()) fail(binary, target, result, limits);
   assembled = without_spills(std::move(assembled), ptx, target, limits);
   const auto bytes = std::as_bytes(std::span(assembled.code));
   if (cubin_sm(bytes) != sm_number(target.cubin_arch))
-    fail(binary, target, fmt::format("the {} bytes that it wrote are no cubin of this kind", bytes.size()),
-         result.output);
+    fail(ErrorCode::compile_failed, binary, target,
+         fmt::format("the {} bytes that it wrote are no cubin of this kind", bytes.size()), result.output);
   binary.code.assign(bytes.begin(), bytes.end());
   binary.stage = "cubin";
   binary.resources = assembled.use;

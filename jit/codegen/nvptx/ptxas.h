@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ptxas may crash, hang for minutes or take all memory on an unlucky configuration, so it runs in a child under limits
-// and whatever it does wrong is an Error compile_failed: a result of tuning like any other. Most of the time of a
+// and whatever it does wrong is an Error: a result of tuning like any other. Most of the time of a
 // compilation is spent in it and nothing is shared between two of them, so callers run as many at once as there are
 // cores. Where no toolkit is installed the PTX goes to the driver.
 #pragma once
@@ -29,7 +29,8 @@ std::string ptxas_identity(const std::string& program);
 
 /// Turns `binary` from PTX into a cubin for `target.cubin_arch` and fills `resources`. Dumps stage "cubin". An
 /// assembler that is older than the architecture or the text leaves the PTX, with a line in the log: the driver may be
-/// newer. Errors: compile_failed with what ptxas said or how it ended; unsupported when it cannot be started.
+/// newer. Errors: compile_failed with what ptxas said; io where it crashed or hung; unsupported when it cannot be
+/// started.
 void assemble(KernelBinary& binary, const Target& target, const StageDump& dump = {}, const ChildLimits& limits = {});
 
 /// Reads what `ptxas -v` prints of one kernel.

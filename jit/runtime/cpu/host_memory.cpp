@@ -22,7 +22,9 @@ class HostMemory final : public DeviceMemory {
                      ? nullptr
                      : std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
     if (!data)
-      throw Error(ErrorCode::out_of_resources, fmt::format("no memory for {} bytes: the system has no more", bytes));
+      throw Error(
+          ErrorCode::out_of_resources,
+          fmt::format("no memory for {} bytes: the system has no more; lower lengths or a channel's capacity", bytes));
     return data;
   }
   void free(void* pointer) noexcept override { std::free(pointer); }

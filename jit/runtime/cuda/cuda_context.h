@@ -27,6 +27,7 @@ class Context {
 
   const Driver& driver() const { return *driver_; }
   CUdevice device() const { return device_; }
+  CUcontext handle() const { return context_; }
   const std::string& name() const { return name_; }  ///< "cuda:0"
 
   /// Throws for everything but success; `what` says what was tried ("cuda:0: WHAT: CUDA_ERROR_...").

@@ -55,6 +55,9 @@ class CudaDevice final : public Device {
       throw Error(ErrorCode::unsupported, context_.name() + ": a part of a grid cannot be launched");
     static_cast<const CudaKernel&>(kernel).launch(grid, slots, stream);
   }
+  void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) override {
+    static_cast<const CudaKernel&>(kernel).launch_ranks(ranks, stream);
+  }
 
  private:
   GpuFacts facts_;
@@ -76,8 +79,13 @@ int num_gpus(const Driver& driver) {
 GpuFacts describe_gpu(const Driver& driver, int ordinal) {
   const int count = num_gpus(driver);
   if (ordinal < 0 || ordinal >= count)
-    throw Error(ErrorCode::driver, fmt::format("there is no GPU cuda:{}; the driver (CUDA {}) shows {} of them",
-                                               ordinal, version_text(driver.version), count));
+    throw Error(
+        ErrorCode::driver,
+        fmt::format(
+            "there is no GPU cuda:{}; the driver (CUDA {}) shows {} of them; {}look at CUDA_VISIBLE_DEVICES and "
+            "the devices of the container",
+            ordinal, version_text(driver.version), count,
+            count > 0 ? fmt::format("take cuda:0 to cuda:{}, or ", count - 1) : ""));
   CUdevice device = 0;
   check(driver, driver.cuDeviceGet(&device, ordinal), "find the GPU");
   const auto attribute = [&](int which) {

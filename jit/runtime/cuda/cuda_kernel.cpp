@@ -56,11 +56,14 @@ void CudaKernel::check_code(const GpuFacts& facts) const {
     throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {}, {} is an sm_{} ({}); compile it again",
                                                          binary_.symbol, what, context_.name(), sm, facts.name));
   };
-  if (8 * (size_t{binary_.num_slots} + 3) + 192 * binary_.gpu.tensor_maps.size() > kMaxParameterBytes)
-    throw Error(ErrorCode::unsupported,
-                fmt::format("kernel {}: {} slots and {} tensor maps are more than the {} bytes "
-                            "of parameters that a GPU takes",
-                            binary_.symbol, binary_.num_slots, binary_.gpu.tensor_maps.size(), kMaxParameterBytes));
+  const size_t ranks = binary_.gpu.ranks_in_launch;
+  if (8 * ranks * (size_t{binary_.num_slots} + 3) + 192 * binary_.gpu.tensor_maps.size() > kMaxParameterBytes)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("kernel {}: {} slots{} and {} tensor maps are more than the {} bytes "
+                    "of parameters that a GPU takes",
+                    binary_.symbol, binary_.num_slots, ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
+                    binary_.gpu.tensor_maps.size(), kMaxParameterBytes));
   // sm_90a code is for that GPU only; sm_80 PTX is for all from there on.
   const bool runs_here = binary_.target == "sm_90a" ? sm == 90 : binary_.target == "sm_80" && sm >= 80;
   if (!runs_here) refuse("code for " + binary_.target);
@@ -140,12 +143,27 @@ size_t CudaKernel::write_parameters(std::span<const uint64_t> slots, const GpuGr
 }
 
 void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const {
-  if (slots.size() != binary_.num_slots)
-    throw Error(ErrorCode::invalid_argument, fmt::format("kernel {}: {} argument slots were given, it takes {}",
-                                                         binary_.symbol, slots.size(), binary_.num_slots));
+  if (binary_.gpu.ranks_in_launch > 1) {
+    const RankArguments alone{grid, slots};
+    return launch_ranks({&alone, 1}, stream);
+  }
+  check_slots(binary_, slots);
   const GpuGrid launched = gpu_grid(binary_, grid, resident_blocks_, context_.name());
   if (launched.is_empty()) return;
   const Context::Current current(context_);
+  alignas(64) std::byte block[kMaxParameterBytes];
+  submit(launched, block, write_parameters(slots, launched, block), stream);
+}
+
+void CudaKernel::launch_ranks(std::span<const RankArguments> ranks, Stream stream) const {
+  RankLaunch launch = rank_launch(binary_, ranks, resident_blocks_, context_.name());
+  if (launch.grid.is_empty()) return;
+  const Context::Current current(context_);
+  const auto table = std::as_writable_bytes(std::span(launch.table));
+  submit(launch.grid, table.data(), table.size(), stream);
+}
+
+void CudaKernel::submit(const GpuGrid& launched, std::byte* block, size_t bytes, Stream stream) const {
   const auto& cluster = binary_.gpu.cluster;
   CUlaunchAttribute attributes[2] = {};
   unsigned num_attributes = 0;
@@ -167,8 +185,6 @@ void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Strea
                         static_cast<CUstream>(stream.handle),
                         attributes,
                         num_attributes};
-  alignas(64) std::byte block[kMaxParameterBytes];
-  size_t bytes = write_parameters(slots, launched, block);
   void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), block,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &bytes,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};

@@ -20,6 +20,7 @@ class CudaKernel final : public LoadedKernel {
 
   /// See Device::launch.
   void launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const;
+  void launch_ranks(std::span<const RankArguments> ranks, Stream stream) const;
 
  private:
   void check_code(const GpuFacts& facts) const;
@@ -28,6 +29,8 @@ class CudaKernel final : public LoadedKernel {
   void reserve_shared(const GpuFacts& facts) const;
   /// Writes the slots, the grid, and the tensor maps made of the slots to `block`; returns the bytes.
   size_t write_parameters(std::span<const uint64_t> slots, const GpuGrid& grid, std::byte* block) const;
+  /// With `bytes` of parameters.
+  void submit(const GpuGrid& grid, std::byte* block, size_t bytes, Stream stream) const;
 
   const Context& context_;
   CUmodule module_ = nullptr;

@@ -56,9 +56,12 @@ void* CudaMemory::allocate(size_t bytes) {
 }
 
 void CudaMemory::fail_allocation(CUresult result, size_t bytes) {
+  std::string what = fmt::format("allocate {} bytes", bytes);
   size_t free = 0, total = 0;
-  context_.driver().cuMemGetInfo(&free, &total);
-  context_.fail(result, fmt::format("allocate {} bytes ({} of {} are free)", bytes, free, total));
+  // An earlier launch's fault may be told here too, which is none of the memory's.
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && context_.driver().cuMemGetInfo(&free, &total) == CUDA_SUCCESS)
+    what += fmt::format(" ({} of {} are free)", free, total);
+  context_.fail(result, what);
 }
 
 bool CudaMemory::free_now(CUdeviceptr pointer) noexcept {

@@ -23,7 +23,7 @@ using CUgraphExec = struct CUgraphExec_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 
 inline constexpr CUresult CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NO_DEVICE = 100,
-                          CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701;
+                          CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704;
 
 // CUdevice_attribute
 inline constexpr int CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,  // kHz
@@ -49,6 +49,12 @@ inline constexpr int CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_B
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2, CU_STREAM_CAPTURE_STATUS_NONE = 0;
 inline constexpr int CU_GRAPH_NODE_TYPE_KERNEL = 0;
+
+/// Memory of one process that another one opens.
+struct CUipcMemHandle {
+  char reserved[64] = {};
+};
+inline constexpr unsigned CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1;
 
 struct CUmemLocation {
   int type = 1;  // a device

@@ -144,6 +144,32 @@ TEST_CASE("fabric: who waits for a rank that has left is told", "[fabric]") {
     CHECK(error == "");
 }
 
+TEST_CASE("fabric: who waits longer than its patience for a rank names it", "[fabric]") {
+  for (const char* kind : {"threads", "processes", "nodes"}) {
+    INFO(kind);
+    const auto errors = on_ranks(kind, 2, [](Fabric& fabric) {
+      fabric.set_patience(fabric.rank() == 0 ? 200ms : 60'000ms);
+      fabric.all_gather("");
+      if (fabric.rank() == 1) usleep(600'000);
+      fabric.all_gather("");
+      fabric.all_gather("");
+    });
+    CHECK_THAT(errors[0], Catch::Contains("rank 1") && Catch::Contains("see what keeps it, or wait longer"));
+    CHECK_THAT(errors[1], Catch::Contains("has left"));
+  }
+}
+
+TEST_CASE("fabric: memory of processes is there again when it has been given back", "[fabric]") {
+  const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  check_all(on_ranks("processes", 2,
+                     [&](Fabric& fabric) {
+                       for (int i = 0; i < 5; ++i) fabric.allocate(machine / 5);
+                       const auto kept = fabric.allocate(machine / 5);
+                       require_error("are more than this machine's", [&] { fabric.allocate(machine / 3); });
+                     }),
+            "");
+}
+
 TEST_CASE("fabric: a rank that lives but does not come to the survivors is named", "[fabric]") {
   const auto errors = on_ranks("processes", 3, [](Fabric& fabric) {
     if (fabric.rank() == 0) _exit(9);
@@ -156,19 +182,19 @@ TEST_CASE("fabric: a rank that lives but does not come to the survivors is named
 }
 
 TEST_CASE("channel: options that no channel can have, or that differ, are one line on every rank", "[fabric]") {
-  for (const char* kind : {"threads", "processes"}) {
+  for (const char* kind : {"threads", "processes", "nodes"}) {
     check_all(on_ranks(kind, 3,
                        [](Fabric& fabric) {
                          Channel(fabric, {.capacity = fabric.rank() == 2 ? 64 : 32, .staging_bytes = 100});
                        }),
               "a channel: capacity is 64 on rank 2 and 32 on rank 0; give all ranks the same");
     check_all(on_ranks(kind, 3, [](Fabric& fabric) { Channel(fabric, {.capacity = 32, .staging_bytes = -1}); }),
-              "a channel for 32 rows with -1 bytes of staging and 1 flags of each rank: none may be negative");
+              "a channel with -1 bytes of staging: from 0 to 1099511627776 are possible; give it another capacity");
   }
 }
 
 TEST_CASE("channel: it grows, starts anew, and goes on counting", "[fabric]") {
-  for (const char* kind : {"threads", "processes"})
+  for (const char* kind : {"threads", "processes", "nodes"})
     check_all(on_ranks(kind, 2,
                        [](Fabric& fabric) {
                          Channel channel(fabric, {.capacity = 8, .staging_bytes = 1000, .first_epoch = 41});
@@ -199,9 +225,9 @@ TEST_CASE("fabric: who is in a meeting gets its texts, and nobody enters the nex
     for (size_t rank = 0; rank < 3; ++rank)
       threads.emplace_back([&, rank] {
         const std::string mine = std::to_string(rank);
-        second[rank] = fabrics[rank]->all_gather(mine) == std::vector<std::string>{"0", "1", "2"} ? "met" : "wrong";
-        if (rank == 0) return fabrics[0].reset();
         try {
+          second[rank] = fabrics[rank]->all_gather(mine) == std::vector<std::string>{"0", "1", "2"} ? "met" : "wrong";
+          if (rank == 0) return fabrics[0].reset();
           fabrics[rank]->all_gather("again");
           second[rank] = "entered";
         } catch (const Error& error) {
@@ -219,9 +245,9 @@ TEST_CASE("channel: deadlines and sizes that would overflow are refused, and a g
   CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .deadline = std::chrono::nanoseconds(-1)}),
                     Catch::Contains("a deadline of -1 ns: it may not be negative"));
   CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .staging_bytes = INT64_MAX}),
-                    Catch::Contains("none may be negative or above"));
+                    Catch::Contains("bytes of staging: from 0 to 1099511627776 are possible"));
   CHECK_THROWS_WITH(Channel(*fabrics[0], {.capacity = 8, .flags_per_source = int64_t{1} << 59}),
-                    Catch::Contains("none may be negative or above"));
+                    Catch::Contains("flags of each rank: from 1 to"));
   for (const std::string& error : on_ranks("processes", 2, [](Fabric& fabric) {
          Channel channel(fabric, {.capacity = 8, .staging_bytes = 1024});
          const uint64_t before = channel.staging_address();

@@ -9,7 +9,7 @@
 using namespace seqtile;
 using seqtile::test::Exploration;
 using seqtile::test::explore;
-using seqtile::test::ExplorerOptions;
+using seqtile::test::ModelOptions;
 
 namespace {
 
@@ -25,11 +25,10 @@ bool may_be_causal(const Protocol& protocol) {
 void check_every_order(const Protocol& protocol, bool roles_in_order, bool is_causal) {
   const int epochs[] = {0, 0, 6, 3, 3};
   for (int num_ranks = 2; num_ranks <= 4; ++num_ranks) {
-    ExplorerOptions options{num_ranks, epochs[num_ranks]};
+    ModelOptions options{num_ranks, epochs[num_ranks]};
     options.roles_in_order = roles_in_order;
     options.is_causal = is_causal;
-    options.max_states = kMostStates;
-    const Exploration found = explore(protocol, options);
+    const Exploration found = explore(protocol, options, kMostStates);
     INFO(protocol.name << ", " << num_ranks << " ranks, in order " << roles_in_order << ", causal " << is_causal);
     CHECK(found.violation == "");
     CHECK((found.is_complete || num_ranks == 4));
@@ -39,7 +38,7 @@ void check_every_order(const Protocol& protocol, bool roles_in_order, bool is_ca
   }
 }
 
-std::string violation_of(const Protocol& protocol, ExplorerOptions options) {
+std::string violation_of(const Protocol& protocol, ModelOptions options) {
   return explore(protocol, options).violation;
 }
 
@@ -54,10 +53,47 @@ TEST_CASE("protocol: no order of steps reads stale data, overwrites live data or
         if (!is_causal || may_be_causal(*protocol)) check_every_order(*protocol, roles_in_order, is_causal);
 }
 
+// As programs of a role do that run at the same time. Kernels' flags are compared with these steps (protocol_path.h).
+TEST_CASE("protocol: peers side by side make nothing wrong, nor does a rank without rows", "[fabric]") {
+  for (const Protocol* protocol : all_protocols())
+    for (const int empty_rank : {-1, 0, 1})
+      for (int num_ranks = 2; num_ranks <= 3; ++num_ranks) {
+        ModelOptions options{num_ranks, 3};
+        options.peers_in_order = false;
+        options.empty_rank = empty_rank;
+        const Exploration found = explore(*protocol, options, kMostStates);
+        INFO(protocol->name << ", " << num_ranks << " ranks, " << found.num_states << " states, empty " << empty_rank);
+        CHECK(found.violation == "");
+        CHECK((found.is_complete || num_ranks == 3));
+        if (!found.is_complete)
+          WARN(protocol->name << ", 3 ranks, peers side by side, empty " << empty_rank << ": the first "
+                              << found.num_states << " states; 2 ranks are complete");
+      }
+}
+
+// A message may take any time, and brings what the sender has written until then. Between three nodes a rank has one
+// thread: side by side its roles make too many states.
+TEST_CASE("protocol: between nodes no message comes too late, and none is overwritten before it was sent", "[fabric]") {
+  for (const Protocol* protocol : all_protocols())
+    for (const int num_ranks : {2, 3}) {
+      ModelOptions options{num_ranks, num_ranks == 2 ? 5 : 3};
+      options.is_carried = true, options.roles_in_order = num_ranks == 3;
+      const Exploration found = explore(*protocol, options, kMostStates);
+      INFO(protocol->name << ", " << num_ranks << " ranks, " << found.num_states << " states");
+      CHECK(found.violation == "");
+      CHECK(found.is_complete);
+      options.num_buffers = 1;
+      CHECK_THAT(violation_of(*protocol, options), Catch::Contains("overwrites data"));
+    }
+  ModelOptions options{2, 4};
+  options.is_carried = options.is_causal = true, options.awaits_all_at_end = false;
+  CHECK_THAT(violation_of(gather_protocol(), options), Catch::Contains("has not got yet"));
+}
+
 TEST_CASE("protocol: one buffer is overwritten while it is read", "[fabric]") {
   for (const Protocol* protocol : all_protocols())
     for (int num_ranks = 2; num_ranks <= 3; ++num_ranks) {
-      ExplorerOptions options{num_ranks};
+      ModelOptions options{num_ranks};
       options.num_buffers = 1;
       CHECK_THAT(violation_of(*protocol, options), Catch::Contains("overwrites data"));
     }
@@ -66,7 +102,7 @@ TEST_CASE("protocol: one buffer is overwritten while it is read", "[fabric]") {
 // As a causal kernel would that leaves out the keys that nobody here sees.
 TEST_CASE("protocol: who awaits only the data that it reads is overtaken", "[fabric]") {
   for (int num_ranks = 2; num_ranks <= 4; ++num_ranks) {
-    ExplorerOptions options{num_ranks, 4};
+    ModelOptions options{num_ranks, 4};
     options.is_causal = true;
     options.awaits_all_at_end = false;
     CHECK_THAT(violation_of(gather_protocol(), options), Catch::Contains("overwrites data"));

@@ -291,7 +291,7 @@ TEST_CASE("verifier: dot", "[jit][ir]") {
       {"%20 = dot %10, %18, %15 {precision = \"native\"} : tile<[64, 32], f16>",
        "dot %20: the accumulator is not f32: c is tile<[64, 32], f16>"},
       {"%20 = dot %10, %18, %12 {precision = \"exact\"} : tile<[64, 64], f32>",
-       "dot %20: precision 'exact' is not one of native tf32 tf32x3"},
+       "dot %20: precision 'exact' is not one of native tf32"},
       {"%20 = dot %10, %18, %5 {precision = \"native\"} : f32",
        "dot %20: the operands are not tiles of rank 2: a is tile<[64, 32], f32>, b is tile<[32, 64], f32>, c is f32"},
   });

@@ -1,5 +1,7 @@
 // tests/jit/sim/memory_order_test.cpp -- races in global memory by scopes and orders: CTAs apart, together, on devices.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {
@@ -178,6 +180,29 @@ TEST_CASE("ptx machine: devices that push to each other, right and with each fau
   CHECK(has(push(kPush, false), ReportKind::private_memory));
   // without a parity the next epoch overwrites data that the peer may still read
   CHECK(has(push(kPush, true, 3), ReportKind::race));
+}
+
+TEST_CASE("ptx machine: who watches memory is told of all accesses to it in their order", "[jit][sim]") {
+  for (const bool is_checked : {true, false}) {
+    std::vector<uint32_t> data(64, 0), flag(1, 0), result(64, 0);
+    std::vector<WatchedAccess> flags, results;
+    Bench bench;
+    bench.add(data), bench.add(flag), bench.add(result);
+    bench.shape.threads = 64, bench.shape.grid = {2, 1, 1}, bench.shape.cooperative = true;
+    if (!is_checked) bench.options.checks = Checks::none();
+    bench.machine.watch(flag.data(), [&](const WatchedAccess& access) { flags.push_back(access); });
+    bench.machine.watch(result.data(), [&](const WatchedAccess& access) { results.push_back(access); });
+    CHECK_THROWS_WITH(bench.machine.watch(&data[1], {}), Catch::Contains("no registered memory begins there"));
+    REQUIRE(bench.run(kHandOver).ok());
+    const auto sent = std::ranges::find(flags, true, &WatchedAccess::is_write);
+    REQUIRE(sent != flags.end());
+    CHECK((sent->order == Order::release && sent->scope == Scope::gpu && sent->value == 1 && sent->offset == 0));
+    for (auto access = flags.begin(); access != flags.end(); ++access)
+      CHECK((access == sent || access->value == (access < sent ? 0 : 1)));
+    CHECK(flags.back().order == Order::acquire);
+    REQUIRE(results.size() == 64);
+    for (const WatchedAccess& access : results) CHECK(access.value == access.offset / 4 + 100);
+  }
 }
 
 }  // namespace

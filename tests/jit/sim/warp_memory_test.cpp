@@ -1,5 +1,5 @@
-// tests/jit/sim/warp_memory_test.cpp -- shared memory between lanes and between warps: atomics, missing barriers,
-// bytes. SPDX-License-Identifier: Apache-2.0
+// tests/jit/sim/warp_memory_test.cpp -- shared memory between lanes and warps: atomics, missing barriers.
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -9,21 +9,28 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include <fmt/core.h>
 
 #include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/heads.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/flag_recorder.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/rank_run.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
+using seqtile::testing::configs_on;
+using seqtile::testing::kSharedGpus;
+using seqtile::testing::kSimulatedGpus;
+using seqtile::testing::kSimulatedRanks;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
+using seqtile::testing::schedule_for_gpu;
 
 namespace {
 
@@ -34,6 +41,14 @@ struct Case {
   int64_t heads = 6;
   DType dtype = DType::f32;
   std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
+  std::optional<autotune::Config> config = std::nullopt;  ///< else short chunks of the default tile
+
+  autotune::Workload workload() const {
+    return library_op("fused_alltoall_and_linear")
+        .normalize(seqpar::FusedAlltoallAndLinear{
+            .world_size = world_size, .heads = heads, .head_dim = kHeadDim, .n = kN, .residual = true, .dtype = dtype}
+                       .workload());
+  }
 };
 
 struct Buffer {
@@ -58,32 +73,32 @@ class Run {
   explicit Run(const Case& c)
       : case_(c),
         op_(library_op("fused_alltoall_and_linear")),
-        w_(op_.normalize(seqpar::FusedAlltoallAndLinear{.world_size = c.world_size,
-                                                        .heads = c.heads,
-                                                        .head_dim = kHeadDim,
-                                                        .n = kN,
-                                                        .residual = true,
-                                                        .dtype = c.dtype}
-                             .workload())),
+        w_(c.workload()),
         calls_(static_cast<size_t>(c.world_size)) {}
 
   RankOutcome on(RankOptions options) {
-    const bool is_simulated = options.device.starts_with("sim:");
-    const Target target = is_simulated ? gpu_target(options.device.substr(4)) : host_target();
+    const Target target = target_of(options);
     autotune::Workload of_one_rank = w_;
     of_one_rank.fields.set("world_size", int64_t{1});
     autotune::Config config = op_.default_config(of_one_rank, 32, target);  // the same tile for any number
     config.set("chunk_rows", int64_t{16});
+    if (case_.config) config = *case_.config;
     KernelBuilder b(op_.name);
+    if (target.is_gpu()) schedule_for_gpu(b, config);
     op_.build(b, w_, config, target);
     const auto function = b.finish();
     for (const int64_t length : case_.lengths) add(length, config);
     const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto needs = seqpar::needs_of(seqpar::alltoall_linear_exchange(w_, config.get_int("chunk_rows")), capacity);
+    const auto exchange = seqpar::alltoall_linear_exchange(w_, config.get_int("chunk_rows"));
+    const auto needs = seqpar::needs_of(exchange, capacity);
     options.world_size = case_.world_size;
     options.channel.capacity = capacity;
     options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
-    return run_ranks(*function, options, calls_);
+    test::FlagRecorder flags(reduce_scatter_protocol(), exchange);
+    options.with_channel = [&](Channel& channel) { flags.watch(channel); };
+    RankOutcome outcome = run_ranks(*function, options, calls_);
+    CHECK(flags.refusal(case_.lengths) == "");
+    return outcome;
   }
 
   const std::deque<Buffer>& results() const { return y_; }
@@ -154,7 +169,7 @@ void check(Case c, const RankOptions& options) {
   REQUIRE(run.difference() == "");
   c.world_size = 1;
   Run alone(c);
-  require_success(alone.on({.device = options.device == "processes" ? "threads" : options.device}));
+  require_success(alone.on({.device = options.device.starts_with("sim:") ? options.device : "threads"}));
   for (size_t call = 0; call < c.lengths.size(); ++call)
     REQUIRE((run.results()[call].bytes == alone.results()[call].bytes));
 }
@@ -176,13 +191,50 @@ TEST_CASE("alltoall linear: every combination on the CPU", "[seqpar][slow]") {
 }
 
 TEST_CASE("alltoall linear: the bits of one rank where ranks pause at random", "[seqpar]") {
-  for (const char* device : {"threads", "processes"})
+  for (const char* device : {"threads", "processes", "nodes"})
     for (const int64_t heads : {6, 2})  // with two heads a rank of three has none
       check({.world_size = 3, .heads = heads, .dtype = DType::bf16}, {.device = device, .seed = 3, .slow_rank = 1});
 }
 
 TEST_CASE("alltoall linear: the bits of one rank on simulated GPUs, every check on", "[seqpar][sim]") {
-  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+  for (const char* device : kSimulatedGpus)
     for (const int world_size : {2, 3})
       check({.world_size = world_size, .heads = 5, .dtype = DType::bf16, .lengths = {0, 1, 5, 70}}, {.device = device});
+}
+
+TEST_CASE("alltoall linear: the bits of one rank on ranks that share a simulated GPU, every check on",
+          "[seqpar][sim]") {
+  for (const char* device : kSharedGpus)
+    for (const int world_size : {2, 4})
+      check({.world_size = world_size, .heads = 5, .dtype = DType::bf16, .lengths = {0, 1, 5, 70}}, {.device = device});
+}
+
+namespace {
+
+/// With the configurations that a call would have.
+void check_configs(Case c, const RankOptions& options) {
+  for (const autotune::Config& config : configs_on(options.device, c.workload())) {
+    INFO(config.json());
+    c.config = config;
+    Run run(c);
+    const RankOutcome outcome = run.on(options);
+    for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
+    CHECK(run.difference() == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("alltoall linear: the default and other configurations on simulated GPUs", "[seqpar][sim]") {
+  for (const char* device : kSimulatedGpus)
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      check_configs({.heads = 5, .dtype = dtype, .lengths = {0, 1, 5, 131}}, {.device = device});
+}
+
+TEST_CASE("alltoall linear: every combination on simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : kSimulatedRanks)
+    for (const int world_size : {1, 2, 3})
+      for (const int64_t heads : {8, 5})
+        for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+          check_configs({.world_size = world_size, .heads = heads, .dtype = dtype}, {.device = device});
 }

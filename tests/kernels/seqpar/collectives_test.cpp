@@ -1,6 +1,7 @@
 // tests/kernels/seqpar/collectives_test.cpp -- collectives on every fabric of this machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/collective_run.h"
+#include "tests/support/kernel_cases.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
@@ -16,7 +17,7 @@ TEST_CASE("collectives: exact on the CPU, any number of ranks and rows", "[seqpa
 }
 
 TEST_CASE("collectives: exact where ranks pause at random", "[seqpar]") {
-  for (const char* device : {"threads", "processes"}) {
+  for (const char* device : {"threads", "processes", "nodes"}) {
     RankOptions options;
     options.device = device;
     options.seed = 3, options.slow_rank = 1;
@@ -24,13 +25,72 @@ TEST_CASE("collectives: exact where ranks pause at random", "[seqpar]") {
   }
 }
 
+TEST_CASE("collectives: exact on two nodes", "[seqpar]") {
+  for (const int world_size : {1, 2, 4}) {
+    RankOptions options;
+    options.device = "nodes";
+    check_collectives(world_size, DType::f32, options);
+  }
+}
+
+TEST_CASE("collectives: exact on two nodes, any number of ranks and rows, epochs beyond 48 bits", "[seqpar][slow]") {
+  for (const int world_size : {2, 3, 4, 8})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int bits : {31, 48}) {
+        RankOptions options;
+        options.device = "nodes";
+        options.channel.first_epoch = (uint64_t{1} << bits) - 3;
+        check_collectives(world_size, dtype, options);
+      }
+}
+
 TEST_CASE("collectives: exact on simulated GPUs, every check on", "[seqpar][sim]") {
-  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+  for (const char* device : kSimulatedGpus)
     for (const int world_size : {1, 2, 3}) {
       RankOptions options;
       options.device = device;
       check_collectives(world_size, DType::bf16, options);
     }
+}
+
+TEST_CASE("collectives: exact on ranks that share a simulated GPU, every check on", "[seqpar][sim]") {
+  for (const char* device : kSharedGpus)
+    for (const int world_size : {1, 2, 3, 4}) {
+      RankOptions options;
+      options.device = device;
+      check_collectives(world_size, DType::bf16, options);
+    }
+}
+
+namespace {
+
+/// With the configurations that a call would have.
+void check_configs(const CollectiveCase& c, int world_size, DType dtype, const char* device) {
+  RankOptions options;
+  options.device = device;
+  for (const autotune::Config& config : configs_on(device, run_of(c, world_size, dtype).workload()))
+    check_collective(c, world_size, dtype, options, "", &config);
+}
+
+constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+}  // namespace
+
+TEST_CASE("collectives: the default and other configurations on simulated GPUs", "[seqpar][sim]") {
+  size_t next = 0;
+  for (const char* device : kSimulatedGpus)
+    for (const CollectiveCase& c : collective_cases(2)) check_configs(c, 2, kDTypes[next++ % 3], device);
+}
+
+TEST_CASE("collectives: every combination on simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : kSimulatedRanks)
+    for (const int world_size : {1, 2, 3})
+      for (const DType dtype : kDTypes) {
+        RankOptions options;
+        options.device = device;
+        check_collectives(world_size, dtype, options);
+        for (const CollectiveCase& c : collective_cases(world_size)) check_configs(c, world_size, dtype, device);
+      }
 }
 
 TEST_CASE("collectives: a one-shot call beyond its staging is refused on every rank", "[seqpar]") {
@@ -41,6 +101,6 @@ TEST_CASE("collectives: a one-shot call beyond its staging is refused on every r
     REQUIRE(record);
     CHECK((record->kind == channel::too_long || record->kind == channel::aborted));
   }
-  CHECK_THAT(difference("all_reduce", run, 2), Catch::Contains("is nan"));  // of the call, or the one before
+  CHECK_THAT(difference(run), Catch::Contains("is nan"));  // of the call, or the one before
   CHECK(std::isnan(at(run.y(4, 0), 128, 16383)));
 }

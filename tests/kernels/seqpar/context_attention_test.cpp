@@ -10,23 +10,30 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include <fmt/core.h>
 
 #include "kernels/attention_shape.h"
 #include "kernels/seqpar/channel_args.h"
-#include "kernels/seqpar/row_layout.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/flag_recorder.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/rank_run.h"
+#include "tests/support/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
-using seqpar::RowLayout;
+using seqtile::testing::configs_on;
+using seqtile::testing::kSharedGpus;
+using seqtile::testing::kSimulatedGpus;
+using seqtile::testing::kSimulatedRanks;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
+using seqtile::testing::RowMatrix;
+using seqtile::testing::schedule_for_gpu;
 
 namespace {
 
@@ -40,6 +47,7 @@ struct Case {
   int64_t block_m = 16, block_n = 32, chunk_rows = 32;
   bool is_exact = false;
   uint32_t seed = 7;
+  std::optional<autotune::Config> config = std::nullopt;  ///< else one of these tiles
 
   autotune::Workload workload() const {
     seqpar::ContextAttentionForward op{.world_size = world_size,
@@ -54,23 +62,8 @@ struct Case {
   }
 };
 
-struct Buffer {
-  Buffer(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
-    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
-    tensor.data = bytes.data();
-  }
-  std::byte* row(int64_t i) { return bytes.data() + row_bytes() * i; }
-  int64_t row_bytes() const { return tensor.sizes[1] * dtype_bytes(tensor.dtype); }
-  std::vector<std::byte> bytes;
-  Tensor tensor;
-};
-
-/// Rows of the sequence that a rank owns.
 std::vector<int32_t> owned_rows(const Case& c, int rank, int64_t length) {
-  const RowLayout layout = seqpar::parse_row_layout(c.layout);
-  std::vector<int32_t> rows(static_cast<size_t>(seqpar::num_rows(layout, rank, length, c.world_size)));
-  seqpar::fill_positions(layout, rank, length, c.world_size, rows);
-  return rows;
+  return testing::owned_rows(seqpar::parse_row_layout(c.layout), rank, length, c.world_size);
 }
 
 /// The whole sequence of one call.
@@ -90,7 +83,7 @@ struct Sequence {
       fill_normal(v.tensor, 0, 1, seed + 1);
     }
   }
-  Buffer q, k, v, out, lse;
+  RowMatrix q, k, v, out, lse;
 };
 
 /// All calls of a case on all ranks.
@@ -99,22 +92,27 @@ class Run {
   explicit Run(const Case& c) : case_(c), w_(c.workload()), op_(library_op(w_.operation)) {
     config_ = {
         {"block_m", c.block_m}, {"block_n", c.block_n}, {"chunk_rows", c.chunk_rows}, {"push_programs", int64_t{2}}};
+    if (c.config) config_ = *c.config;
     calls_.resize(static_cast<size_t>(c.world_size));
     for (const int64_t length : c.lengths) add(length);
   }
 
   RankOutcome on(RankOptions options) {
-    const bool is_simulated = options.device.starts_with("sim:");
+    const Target target = target_of(options);
     KernelBuilder b(op_.name);
-    if (is_simulated) b.align_rows(16);
-    op_.build(b, w_, config_, is_simulated ? gpu_target(options.device.substr(4)) : host_target());
+    if (target.is_gpu()) schedule_for_gpu(b, config_);
+    op_.build(b, w_, config_, target);
     const auto function = b.finish();
     const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto needs = seqpar::needs_of(seqpar::context_attention_exchange(w_, case_.chunk_rows), capacity);
+    const auto exchange = seqpar::context_attention_exchange(w_, config_.get_int("chunk_rows"));
+    const auto needs = seqpar::needs_of(exchange, capacity);
     options.world_size = case_.world_size;
     options.channel.capacity = capacity;
     options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
+    test::FlagRecorder flags(gather_protocol(), exchange);
+    options.with_channel = [&](Channel& channel) { flags.watch(channel); };
     RankOutcome outcome = run_ranks(*function, options, calls_);
+    CHECK(flags.refusal(case_.lengths) == "");
     take_back();
     return outcome;
   }
@@ -138,14 +136,9 @@ class Run {
       const std::vector<int32_t> rows = owned_rows(c, rank, length);
       const autotune::SizeExpr programs = op_.grid(w_, config_)[0];
       RankCall call{{programs.value({&length, 1}), 1, 1}, {}, 1};
-      for (Buffer* whole : {&all.q, &all.k, &all.v, &all.out, &all.lse}) {
-        Buffer& part =
-            parts_.emplace_back(whole->tensor.dtype, static_cast<int64_t>(rows.size()), whole->tensor.sizes[1]);
-        for (size_t i = 0; i < rows.size(); ++i)
-          std::memcpy(part.row(static_cast<int64_t>(i)), whole->row(rows[i]), static_cast<size_t>(whole->row_bytes()));
-        call.tensors.push_back(part.tensor);
-      }
-      Buffer& sequence = parts_.emplace_back(DType::i8, length, 1);
+      for (const RowMatrix* whole : {&all.q, &all.k, &all.v, &all.out, &all.lse})
+        call.tensors.push_back(parts_.emplace_back(testing::picked_rows(*whole, rows)).tensor);
+      RowMatrix& sequence = parts_.emplace_back(DType::i8, length, 1);
       call.tensors.push_back(make_tensor(sequence.bytes.data(), DType::i8, {length}));
       calls_[static_cast<size_t>(rank)].push_back(std::move(call));
     }
@@ -156,13 +149,9 @@ class Run {
     for (size_t call = 0; call < sequences_.size(); ++call)
       for (int rank = 0; rank < case_.world_size; ++rank) {
         const std::vector<int32_t> rows = owned_rows(case_, rank, case_.lengths[call]);
-        for (const auto& [tensor, whole] : {std::pair{size_t{3}, &sequences_[call].out}, {4, &sequences_[call].lse}}) {
-          const Tensor& part = calls_[static_cast<size_t>(rank)][call].tensors[tensor];
-          const auto* data = static_cast<const std::byte*>(part.data);
-          for (size_t i = 0; i < rows.size(); ++i)
-            std::memcpy(whole->row(rows[i]), data + static_cast<int64_t>(i) * whole->row_bytes(),
-                        static_cast<size_t>(whole->row_bytes()));
-        }
+        const std::vector<Tensor>& tensors = calls_[static_cast<size_t>(rank)][call].tensors;
+        testing::put_rows(tensors[3], rows, sequences_[call].out);
+        testing::put_rows(tensors[4], rows, sequences_[call].lse);
       }
   }
 
@@ -174,7 +163,7 @@ class Run {
       plain.fields.set(name, w_.fields.values().at(name));
     const attention::Shape s(library_op("attention_forward").normalize(plain));
     const Sequence& all = sequences_[call];
-    const auto head_rows = [&](const Buffer& buffer, int64_t head) {
+    const auto head_rows = [&](const RowMatrix& buffer, int64_t head) {
       std::vector<double> rows;
       for (int64_t row = 0; row < length; ++row)
         for (int64_t d = 0; d < s.head_dim; ++d)
@@ -207,7 +196,7 @@ class Run {
   const autotune::OpDef& op_;
   autotune::Config config_;
   std::deque<Sequence> sequences_;
-  std::deque<Buffer> parts_;
+  std::deque<RowMatrix> parts_;
   std::vector<std::vector<RankCall>> calls_;
 };
 
@@ -222,8 +211,7 @@ std::string different_bits(const Run& a, const Run& b, int64_t end = int64_t{1} 
     const Sequence &x = a.sequences()[call], &y = b.sequences()[call];
     for (const auto& [left, right] : {std::pair{&x.out, &y.out}, {&x.lse, &y.lse}})
       for (int64_t row = 0; row < std::min(end, left->tensor.sizes[0]); ++row)
-        if (std::memcmp(const_cast<Buffer*>(left)->row(row), const_cast<Buffer*>(right)->row(row),
-                        static_cast<size_t>(left->row_bytes())) != 0)
+        if (std::memcmp(left->row(row), right->row(row), static_cast<size_t>(left->row_bytes())) != 0)
           return fmt::format("length {}: row {} of {} differs", left->tensor.sizes[0], row,
                              left == &x.out ? "out" : "lse");
   }
@@ -246,7 +234,7 @@ void check(Case c, const RankOptions& options) {
   require_success(exact.on(options));
   c.world_size = 1;
   Run alone(c);
-  require_success(alone.on({.device = options.device == "processes" ? "threads" : options.device}));
+  require_success(alone.on({.device = options.device.starts_with("sim:") ? options.device : "threads"}));
   REQUIRE(different_bits(exact, alone) == "");
 }
 
@@ -276,7 +264,7 @@ TEST_CASE("context attention: every combination on the CPU", "[seqpar][slow]") {
 }
 
 TEST_CASE("context attention: right and exact where ranks pause at random", "[seqpar]") {
-  for (const char* device : {"threads", "processes"})
+  for (const char* device : {"threads", "processes", "nodes"})
     for (const char* layout : {"contiguous", "zigzag"})
       check({.world_size = 3, .layout = layout, .dtype = DType::bf16}, {.device = device, .seed = 3, .slow_rank = 1});
 }
@@ -295,18 +283,50 @@ TEST_CASE("context attention: right and exact on simulated GPUs, every check on"
               {.device = device});
 }
 
+TEST_CASE("context attention: right and exact on ranks that share a simulated GPU, every check on", "[seqpar][sim]") {
+  for (const char* device : kSharedGpus)
+    for (const int world_size : {2, 4})
+      check({.world_size = world_size,
+             .layout = world_size == 2 ? "contiguous" : "zigzag",
+             .dtype = DType::bf16,
+             .heads = 2,
+             .kv_heads = 1,
+             .lengths = {0, 1, 5, 131, 2}},
+            {.device = device});
+}
+
+namespace {
+
+/// With the configurations that a call would have.
+void check_configs(Case c, const RankOptions& options) {
+  for (const autotune::Config& config : configs_on(options.device, c.workload())) {
+    INFO(config.json());
+    c.config = config;
+    Run run(c);
+    require_success(run.on(options));
+    CHECK(run.difference() == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("context attention: the default and other configurations on simulated GPUs", "[seqpar][sim]") {
+  for (const char* device : kSimulatedGpus)
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+      check_configs({.layout = "zigzag", .dtype = dtype, .heads = 2, .kv_heads = 1, .lengths = {0, 1, 5, 131}},
+                    {.device = device});
+}
+
 TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][sim][slow]") {
-  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+  for (const char* device : kSimulatedRanks)
     for (const int world_size : {1, 2, 3})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (const bool causal : {false, true})
-          for (const char* layout : {"contiguous", "zigzag"})
-            check({.world_size = world_size,
-                   .causal = causal,
-                   .layout = layout,
-                   .dtype = dtype,
-                   .lengths = {0, 1, 5, 131, 70, 2}},
-                  {.device = device});
+          for (const char* layout : {"contiguous", "zigzag"}) {
+            const Case c{.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype};
+            check(c, {.device = device});
+            check_configs(c, {.device = device});
+          }
 }
 
 TEST_CASE("context attention: nothing is reported under random schedules", "[seqpar][sim][sweep]") {

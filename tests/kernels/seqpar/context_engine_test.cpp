@@ -1,15 +1,18 @@
-// tests/kernels/seqpar/context_engine_test.cpp -- rotary embedding and attention on own rows, through the engine.
+// tests/kernels/seqpar/context_engine_test.cpp -- rotary embedding and attention on own rows, and back, by the engine.
 // SPDX-License-Identifier: Apache-2.0
 #include <random>
 
+#include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/rope.h"
 #include "kernels/seqpar/context_attention.h"
+#include "kernels/seqpar/context_attention_backward.h"
 #include "tests/support/sharded_layers.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
 using namespace seqtile::testing;
+using seqpar::ContextAttentionBackward;
 using seqpar::ContextAttentionForward;
 
 namespace {
@@ -19,17 +22,18 @@ const std::vector<int64_t> kLengths{0, 2, 17, 200, 0, 199};
 
 using Values = std::vector<float>;
 
-/// q, k and v of every row of the sequence.
+/// q, k, v and dout of every row of the sequence.
 struct Whole {
   Whole() {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
-    for (Values* values : {&q, &k, &v}) {
-      values->resize(static_cast<size_t>(kLongest * kHeadDim * (values == &q ? kHeads : kKvHeads)));
+    for (Values* values : {&q, &k, &v, &dout}) {
+      const bool has_keys = values == &k || values == &v;
+      values->resize(static_cast<size_t>(kLongest * kHeadDim * (has_keys ? kKvHeads : kHeads)));
       for (float& value : *values) value = normal(random);
     }
   }
-  Values q, k, v;
+  Values q, k, v, dout;
 };
 
 /// Own rows of them, in the order of `positions`, and what comes out.
@@ -38,8 +42,10 @@ struct Rows {
       : positions(std::move(at)),
         q(picked(whole.q, kHeads)),
         k(picked(whole.k, kKvHeads)),
-        v(picked(whole.v, kKvHeads)) {
+        v(picked(whole.v, kKvHeads)),
+        dout(picked(whole.dout, kHeads)) {
     out.resize(q.size() + 1);
+    dq.resize(q.size() + 1), dk.resize(k.size() + 1), dv.resize(k.size() + 1);
     lse.resize(positions.size() * kHeads + 1);
   }
   Values picked(const Values& values, int64_t heads) const {
@@ -68,11 +74,14 @@ struct Rows {
   }
 
   std::vector<int32_t> positions;
-  Values q, k, v, out, lse;
+  Values q, k, v, dout, out, lse, dq, dk, dv;
 };
 
-/// The sequence on one rank.
-Values unsharded(const Home& home, const Whole& whole, int64_t length) {
+/// What comes out on one rank.
+struct Results {
+  Values out, dq, dk, dv;
+};
+Results unsharded(const Home& home, const Whole& whole, int64_t length) {
   std::vector<int32_t> positions(static_cast<size_t>(length));
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
   Rows rows(whole, positions);
@@ -90,11 +99,36 @@ Values unsharded(const Home& home, const Whole& whole, int64_t length) {
              .out = rows.heads_of(rows.out, kHeads),
              .lse = rows.flat(rows.lse, kHeads),
              .length = length});
-  return rows.out;
+  const auto backward = engine->prepare(AttentionBackward{.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim});
+  backward({.q = rows.heads_of(rows.q, kHeads),
+            .k = rows.heads_of(rows.k, kKvHeads),
+            .v = rows.heads_of(rows.v, kKvHeads),
+            .out = rows.heads_of(rows.out, kHeads),
+            .lse = rows.flat(rows.lse, kHeads),
+            .dout = rows.heads_of(rows.dout, kHeads),
+            .q_start = make_tensor(starts, DType::i32, {2}),
+            .kv_start = make_tensor(&first, DType::i32, {1}),
+            .kv_len = make_tensor(&starts[1], DType::i32, {1}),
+            .dq = rows.heads_of(rows.dq, kHeads),
+            .dk = rows.heads_of(rows.dk, kKvHeads),
+            .dv = rows.heads_of(rows.dv, kKvHeads),
+            .length = length});
+  return {rows.out, rows.dq, rows.dk, rows.dv};
+}
+
+/// A rank's rows of a result against those of the whole sequence.
+void compare(const char* what, const Rows& rows, const Values& got, const Values& want, int64_t heads) {
+  const int64_t columns = heads * kHeadDim;
+  for (int64_t row = 0; row < rows.count(); ++row)
+    for (int64_t i = 0; i < columns; ++i) {
+      const float value = got[static_cast<size_t>(row * columns + i)];
+      const float wanted = want[static_cast<size_t>(rows.positions[static_cast<size_t>(row)] * columns + i)];
+      require(std::abs(value - wanted) < 5e-5f, fmt::format("row {} of {}: {}, not {}", row, what, value, wanted));
+    }
 }
 
 void check_rank(const Home& home, Fabric& fabric, const std::string& layout, const Whole& whole,
-                const std::vector<Values>& want) {
+                const std::vector<Results>& want) {
   const ContextAttentionForward op{.world_size = fabric.world_size(),
                                    .heads = kHeads,
                                    .kv_heads = kKvHeads,
@@ -103,8 +137,15 @@ void check_rank(const Home& home, Fabric& fabric, const std::string& layout, con
                                    .lse = true,
                                    .fabric = fabric.kind()};
   const auto engine = home.engine(fabric, "tuning.db", MissPolicy::fallback);
-  Channel channel(fabric, seqpar::channel_options({op.workload()}, kLongest));
+  const ContextAttentionBackward backward_op{.world_size = fabric.world_size(),
+                                             .heads = kHeads,
+                                             .kv_heads = kKvHeads,
+                                             .head_dim = kHeadDim,
+                                             .layout = layout,
+                                             .fabric = fabric.kind()};
+  Channel channel(fabric, seqpar::channel_options({op.workload(), backward_op.workload()}, kLongest));
   const FusedHandle attention(*engine, op, channel);
+  const FusedHandle backward(*engine, backward_op, channel);
   const auto rows_of = seqpar::parse_row_layout(layout);
   for (size_t call = 0; call < kLengths.size(); ++call) {
     const int64_t length = kLengths[call];
@@ -124,14 +165,22 @@ void check_rank(const Home& home, Fabric& fabric, const std::string& layout, con
     };
     require_error("rows, the tensor has", [&] { call_as(length < 100 ? 150 : 20); });
     call_as(length);
-    require(engine->counters().launches == before + 1, "one launch");
-    for (size_t row = 0; row < positions.size(); ++row)
-      for (int64_t i = 0; i < kHeads * kHeadDim; ++i) {
-        const float got = rows.out[row * kHeads * kHeadDim + static_cast<size_t>(i)];
-        const float wanted = want[call][static_cast<size_t>(positions[row] * kHeads * kHeadDim + i)];
-        require(std::abs(got - wanted) < 2e-5f,
-                fmt::format("{}, length {}, row {}: {}, not {}", layout, length, positions[row], got, wanted));
-      }
+    const int64_t columns = kHeads * kHeadDim, kv_columns = kKvHeads * kHeadDim;
+    backward({.q = rows.flat(rows.q, columns),
+              .k = rows.flat(rows.k, kv_columns),
+              .v = rows.flat(rows.v, kv_columns),
+              .out = rows.flat(rows.out, columns),
+              .lse = rows.flat(rows.lse, kHeads),
+              .dout = rows.flat(rows.dout, columns),
+              .dq = rows.flat(rows.dq, columns),
+              .dk = rows.flat(rows.dk, kv_columns),
+              .dv = rows.flat(rows.dv, kv_columns)},
+             length);
+    require(engine->counters().launches == before + 2, "one launch each");
+    compare("out", rows, rows.out, want[call].out, kHeads);
+    compare("dq", rows, rows.dq, want[call].dq, kHeads);
+    compare("dk", rows, rows.dk, want[call].dk, kKvHeads);
+    compare("dv", rows, rows.dv, want[call].dv, kKvHeads);
   }
   require(!channel.abort_record(), "nobody has given up");
   fabric.all_gather("");
@@ -139,11 +188,11 @@ void check_rank(const Home& home, Fabric& fabric, const std::string& layout, con
 
 }  // namespace
 
-TEST_CASE("context attention: behind rotary embedding through the engine, any length, one launch each",
+TEST_CASE("context attention: behind rotary embedding through the engine and back, any length, one launch each",
           "[seqpar][engine]") {
   const Home home;
   const Whole whole;
-  std::vector<Values> want;
+  std::vector<Results> want;
   for (const int64_t length : kLengths) want.push_back(unsharded(home, whole, length));
   for (const char* layout : {"contiguous", "zigzag"})
     check_none(on_ranks("threads", 3, [&](Fabric& fabric) { check_rank(home, fabric, layout, whole, want); }));

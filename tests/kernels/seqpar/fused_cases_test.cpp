@@ -1,171 +1,126 @@
-// tests/kernels/seqpar/fused_cases_test.cpp -- fused operations as the tuner runs them: one process, peers' data
-// preset. SPDX-License-Identifier: Apache-2.0
+// tests/kernels/seqpar/fused_cases_test.cpp -- fused operations as the tuner runs them: peers' data is preset.
+// SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
 #include <string>
 #include <vector>
 
 #include "kernels/tensor_values.h"
-#include "tests/support/guarded_call.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernel_table.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
 
 namespace {
 
-constexpr DType kDTypes[] = {DType::f32, DType::bf16, DType::f16};
-
-KernelCase context_attention(const std::string& layout, bool causal) {
-  return {"context_attention_forward",
-          {{"heads", int64_t{4}},
-           {"kv_heads", int64_t{2}},
-           {"head_dim", int64_t{24}},
-           {"causal", int64_t{causal}},
-           {"layout", layout},
-           {"lse", int64_t{1}},
-           {"world_size", int64_t{3}}}};
+void check_on_cpu(const std::string& group) {
+  const auto device = make_cpu_device(2);  // two workers: what sums up runs beside what it waits for
+  for (const TableCase& c : cases_of(group))
+    for (const DType dtype : kKernelDTypes) check_on(*device, c.kernel, dtype, c.lengths);
 }
 
-KernelCase alltoall_linear(int64_t heads) {
-  return {"fused_alltoall_and_linear",
-          {{"heads", heads},
-           {"head_dim", int64_t{8}},
-           {"n", int64_t{40}},
-           {"bias", int64_t{1}},
-           {"residual", int64_t{1}},
-           {"world_size", int64_t{3}}}};
+/// Calls `check` with each case of a group and a dtype, in turn. Slow tests take all dtypes.
+template <class Check>
+void in_turn(const std::string& group, const Check& check) {
+  size_t next = 1;
+  for (const TableCase& c : cases_of(group)) check(c, kKernelDTypes[next++ % std::size(kKernelDTypes)]);
+}
+
+void check_in_turn(const std::string& group) {
+  const auto device = make_cpu_device(2);
+  in_turn(group, [&](const TableCase& c, DType dtype) { check_on(*device, c.kernel, dtype, c.lengths); });
+}
+
+void simulate_in_turn(const std::string& group) {
+  in_turn(group, [](const TableCase& c, DType dtype) { check_simulated(c.kernel, dtype, c.few); });
 }
 
 }  // namespace
 
+TEST_CASE("operations over ranks: preset by one process, every dtype and length", "[seqpar][slow]") {
+  for (const CaseGroup& group : rank_table()) check_on_cpu(group.name);
+}
+
 TEST_CASE("fused_allgather_and_linear: preset by one process, every dtype and length", "[seqpar][sweep]") {
-  const KernelCase test_case{
-      "fused_allgather_and_linear",
-      {{"n", int64_t{40}}, {"n2", int64_t{24}}, {"k", int64_t{48}}, {"bias", int64_t{1}}, {"world_size", int64_t{3}}}};
-  const auto device = make_cpu_device(2);
-  for (const DType dtype : kDTypes) check_on(*device, test_case, dtype);
+  check_on_cpu("fused_allgather_and_linear");
+}
+
+TEST_CASE("fused sums over ranks: preset by one process, every dtype, transport and length", "[seqpar][sweep]") {
+  check_on_cpu("fused sums over ranks");
 }
 
 TEST_CASE("fused operations: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
-  const std::vector<int64_t> lengths = {1, 2, 3, 17, 64, 65, 127};
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const char* name : {"fused_allgather_and_linear", "fused_linear_and_reducescatter", "linear_and_allreduce"})
-      check_simulated(
-          {name, {{"n", int64_t{40}}, {"k", int64_t{48}}, {"bias", int64_t{1}}, {"world_size", int64_t{3}}}}, dtype,
-          lengths);
+    for (const char* group : {"fused_allgather_and_linear", "fused sums over ranks"})
+      for (const TableCase& c : cases_of(group)) check_simulated(c.kernel, dtype, c.few);
 }
 
-// Two workers: what sums up runs beside what it waits for.
-TEST_CASE("fused sums over ranks: preset by one process, every dtype, transport and length", "[seqpar][sweep]") {
-  const auto device = make_cpu_device(2);
-  for (const char* operation : {"fused_linear_and_reducescatter", "linear_and_allreduce"})
-    for (const char* transport : {"f32", "bf16"})
-      for (const DType dtype : kDTypes)
-        check_on(*device,
-                 {operation,
-                  {{"n", int64_t{40}},
-                   {"k", int64_t{48}},
-                   {"residual", int64_t{1}},
-                   {"norm", int64_t{transport[0] == 'f'}},
-                   {"world_size", int64_t{3}},
-                   {"transport", std::string(transport)}}},
-                 dtype);
+TEST_CASE("fused operations: tf32 on request on simulated GPUs", "[seqpar][sim]") {
+  for (const char* operation : {"fused_allgather_and_linear", "fused_linear_and_reducescatter"})
+    check_simulated(
+        {operation,
+         {{"world_size", int64_t{2}}, {"n", int64_t{40}}, {"k", int64_t{64}}, {"precision", std::string("tf32")}}},
+        DType::f32, {17});
 }
 
-TEST_CASE("collectives: preset by one process, every dtype and length", "[seqpar]") {
-  const auto device = make_cpu_device(2);
-  const auto check_all = [&](const std::string& operation, autotune::Fields fields) {
-    fields.set("world_size", int64_t{3});
-    for (const DType dtype : kDTypes) check_on(*device, {operation, fields}, dtype);
-  };
-  for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce", "broadcast"})
-    check_all(operation, {{"n", int64_t{75}}});
-  for (const int64_t heads : {6, 7})
-    for (const char* direction : {"to_heads", "to_sequence"})
-      check_all("all_to_all", {{"heads", heads}, {"head_dim", int64_t{20}}, {"direction", std::string(direction)}});
-}
+TEST_CASE("collectives: preset by one process, every dtype and length", "[seqpar]") { check_on_cpu("collectives"); }
 
-TEST_CASE("collectives: preset by one process on simulated GPUs", "[seqpar][sim]") {
-  for (const char* name : {"all_gather", "reduce_scatter", "all_reduce", "broadcast"})
-    check_simulated({name, {{"n", int64_t{72}}, {"world_size", int64_t{3}}}}, DType::bf16, {1, 3, 17, 64, 127});
-  check_simulated({"all_to_all", {{"heads", int64_t{6}}, {"head_dim", int64_t{16}}, {"world_size", int64_t{3}}}},
-                  DType::bf16, {1, 3, 17, 64, 127});
-}
+TEST_CASE("collectives: preset by one process on simulated GPUs", "[seqpar][sim]") { simulate_in_turn("collectives"); }
 
-TEST_CASE("context attention: preset by one process, every dtype", "[seqpar][sweep]") {
-  const auto device = make_cpu_device(2);
-  check_on(*device, context_attention("zigzag", true), DType::bf16);
-  for (const DType dtype : kDTypes) check_on(*device, context_attention("contiguous", false), dtype, {2, 65, 127});
+TEST_CASE("context attention: preset by one process, every layout", "[seqpar][sweep]") {
+  check_in_turn("context_attention_forward");
 }
 
 TEST_CASE("context attention: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
-  check_simulated(context_attention("zigzag", true), DType::bf16, {1, 17, 127});
-  check_simulated(context_attention("contiguous", true), DType::f32, {65});
+  simulate_in_turn("context_attention_forward");
+}
+
+TEST_CASE("context attention backward: preset by one process, every layout", "[seqpar][sweep]") {
+  check_in_turn("context_attention_backward");
+}
+
+TEST_CASE("context attention backward: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
+  simulate_in_turn("context_attention_backward");
 }
 
 TEST_CASE("fused_alltoall_and_linear: preset by one process, every length", "[seqpar][sweep]") {
-  check_on(*make_cpu_device(2), alltoall_linear(7), DType::bf16);
-  check_on(*make_cpu_device(2), alltoall_linear(6), DType::f32, {2, 65, 127});
+  check_in_turn("fused_alltoall_and_linear");
 }
 
 TEST_CASE("fused_alltoall_and_linear: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
-  check_simulated(alltoall_linear(7), DType::bf16, {1, 17, 127});
+  simulate_in_turn("fused_alltoall_and_linear");
 }
 
-namespace {
-
-KernelCase preset(bool is_trailing, bool accumulate = false, const char* gradient = "operand",
-                  const char* transport = "f32") {
-  KernelCase result{"sequence_parallel_trailing_matmul_backward",
-                    {{"n", int64_t{40}},
-                     {"k", int64_t{49}},
-                     {"accumulate", int64_t{accumulate}},
-                     {"gradient", std::string(gradient)},
-                     {"world_size", int64_t{3}}}};
-  if (is_trailing) return result;
-  result.operation = "sequence_parallel_leading_matmul_backward";
-  result.fields.set("n2", int64_t{24});
-  result.fields.set("transport", std::string(transport));
-  return result;
+TEST_CASE("fused_linear_and_alltoall: preset by one process, every length", "[seqpar][sweep]") {
+  check_in_turn("fused_linear_and_alltoall");
 }
 
-}  // namespace
+TEST_CASE("fused_linear_and_alltoall: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
+  simulate_few("fused_linear_and_alltoall");
+}
+
+TEST_CASE("sequence-parallel norm backward: preset by one process, every dtype", "[seqpar]") {
+  check_on_cpu("sequence_parallel_rms_norm_backward");
+}
+
+TEST_CASE("sequence-parallel norm backward: preset by one process on simulated GPUs", "[seqpar][sim]") {
+  simulate_few("sequence_parallel_rms_norm_backward");
+}
+
+TEST_CASE("matmul backward: preset by one process", "[seqpar][sweep]") { check_in_turn("matmul backward"); }
+
+TEST_CASE("matmul backward: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
+  simulate_in_turn("matmul backward");
+}
 
 // The tuner fills weights once and calls at many lengths.
 TEST_CASE("matmul backward: preset weights do not depend on the length", "[seqpar]") {
-  for (const bool is_trailing : {true, false}) {
-    const KernelCase test_case = preset(is_trailing);
+  for (const TableCase& c : cases_of("matmul backward")) {
+    const KernelCase& test_case = c.kernel;
     const autotune::OpDef& op = library_op(test_case.operation);
     const autotune::Workload workload = normalized(test_case, DType::f32);
     const GuardedCall few(op, workload, op.symbols(workload, 7), 1), many(op, workload, op.symbols(workload, 200), 1);
     for (int64_t row = 0; row < few.tensor("w").sizes[0]; ++row)
       CHECK(kernels::read_row(few.tensor("w"), row) == kernels::read_row(many.tensor("w"), row));
   }
-}
-
-TEST_CASE("matmul backward: preset by one process, every dtype", "[seqpar][sweep]") {
-  const auto device = make_cpu_device(2);
-  for (const bool is_trailing : {true, false}) {
-    for (const DType dtype : kDTypes) check_on(*device, preset(is_trailing), dtype, {3, 65});
-    check_on(*device, preset(is_trailing, true, "f32", "bf16"), DType::bf16, {17});
-  }
-}
-
-TEST_CASE("matmul backward: preset by one process on simulated GPUs", "[seqpar][sim][sweep]") {
-  for (const bool is_trailing : {true, false}) {
-    check_simulated(preset(is_trailing), DType::f32, {65});
-    check_simulated(preset(is_trailing, true, "f32", "bf16"), DType::bf16, {3});
-  }
-}
-
-TEST_CASE("matmul backward: preset by one process, every dtype and length on every device", "[seqpar][sim][slow]") {
-  const auto device = make_cpu_device(2);
-  for (const DType dtype : kDTypes)
-    for (const bool is_trailing : {true, false}) {
-      check_on(*device, preset(is_trailing), dtype);
-      check_on(*device, preset(is_trailing, true, "f32", "bf16"), dtype, {2, 65, 127});
-      check_simulated(preset(is_trailing), dtype, {1, 2, 17, 65, 127});
-      check_simulated(preset(is_trailing, true, "f32", "bf16"), dtype, {3, 64});
-    }
 }

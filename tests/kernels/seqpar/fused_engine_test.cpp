@@ -181,6 +181,64 @@ TEST_CASE("fused operations: the same on simulated GPUs", "[seqpar][engine][sim]
   }
 }
 
+namespace {
+
+/// A GPU that counts the launches that it is asked for.
+class CountingGpu final : public Device {
+ public:
+  explicit CountingGpu(const std::string& name) : gpu_(open_device(name, 1)) {}
+  const DeviceInfo& info() const override { return gpu_->info(); }
+  const Target& target() const override { return gpu_->target(); }
+  DeviceMemory& memory() override { return gpu_->memory(); }
+  DeviceStreams& streams() override { return gpu_->streams(); }
+  std::unique_ptr<LoadedKernel> load(KernelBinary binary) override { return gpu_->load(std::move(binary)); }
+  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
+              GridRange range) override {
+    ++launches;
+    gpu_->launch(kernel, grid, slots, stream, range);
+  }
+  void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream) override {
+    ++shared_launches;
+    gpu_->launch_ranks(kernel, ranks, stream);
+  }
+
+  std::atomic<int64_t> launches{0}, shared_launches{0};
+
+ private:
+  std::unique_ptr<Device> gpu_;
+};
+
+}  // namespace
+
+TEST_CASE("fused operations: ranks that share a GPU have one launch for all of them", "[seqpar][engine][sim]") {
+  const Home home;
+  const auto gpu = std::make_shared<CountingGpu>("sim:sm_80");
+  CHECK(run_layers(home, make_virtual_fabric(gpu, kRanks), {0, 1, 17, 100}) == kRanks * 2 * 4);
+  CHECK(gpu->shared_launches == 2 * 4);
+  CHECK(gpu->launches == 0);
+}
+
+TEST_CASE("fused operations: ranks that share a GPU refuse shares that differ", "[seqpar][engine][sim]") {
+  const Home home;
+  const auto fabrics = make_virtual_fabric(open_device("sim:sm_80", 1), kRanks);
+  on_every_rank([&](int rank) {
+    Fabric& fabric = *fabrics[static_cast<size_t>(rank)];
+    const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry, fabric);
+    FusedAllgatherAndLinear op = gather_op(fabric.kind());
+    Channel channel(fabric, seqpar::channel_options({op.workload()}, 20));
+    op.n += rank;
+    std::string refusal;
+    try {
+      const FusedHandle handle(*engine, op, channel);
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+    if (refusal != "a fused operation: n is 65 on rank 1 and 64 on rank 0; give all ranks the same")
+      throw Error(ErrorCode::wrong_result, refusal);
+    fabric.all_gather("");
+  });
+}
+
 TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[seqpar][engine]") {
   const Home home;
   const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);

@@ -37,6 +37,23 @@ TEST_CASE("fused prepare: static arguments that differ are one line on every ran
               "operation is fused_linear_and_reducescatter on rank 1 and fused_allgather_and_linear on rank 0");
 }
 
+TEST_CASE("fused prepare: a channel made for another operation says which argument differs", "[seqpar]") {
+  const auto refused = [](const std::string& part, const std::function<void(FusedAllgatherAndLinear&)>& change) {
+    for (const char* kind : kKinds)
+      check_all(on_ranks(kind, 3,
+                         [&](Fabric& fabric) {
+                           FusedAllgatherAndLinear op = up_op(fabric);
+                           if (fabric.rank() == 1) change(op);
+                           Channel(fabric, kernels::seqpar::channel_options({op.workload()}, kCapacity));
+                         }),
+                part);
+  };
+  using Op = FusedAllgatherAndLinear;
+  refused("a channel: operation 1's k is 25 on rank 1 and 24 on rank 0; give all ranks the same",
+          [](Op& op) { op.k = 25; });
+  refused("a channel: operation 1's dtype is bf16 on rank 1 and f32 on rank 0", [](Op& op) { op.dtype = DType::bf16; });
+}
+
 TEST_CASE("fused prepare: what does not suit the channel is one line on every rank", "[seqpar]") {
   const Home home;
   for (const char* kind : kKinds)

@@ -1,5 +1,6 @@
 // tests/kernels/seqpar/fused_ranks_test.cpp -- ranks that straggle, call wrongly, die and start anew.
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <random>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/seqpar/collectives.h"
+#include "tests/support/node_ranks.h"
 #include "tests/support/sharded_layers.h"
 
 using namespace seqtile;
@@ -19,7 +21,7 @@ TEST_CASE("fused ranks: 1,000 epochs of mixed operations and lengths, with strag
   const Home home;
   for (const int ranks : {2, 3}) {
     warm_up(home, ranks);
-    for (const char* kind : kKinds)
+    for (const char* kind : kRanks)
       check_none(on_ranks(kind, ranks, [&](Fabric& fabric) {
         Layers layers(home, fabric);
         std::mt19937 random(9), own(static_cast<uint32_t>(fabric.rank()));
@@ -42,7 +44,7 @@ TEST_CASE("fused ranks: 1,000 epochs of mixed operations and lengths, with strag
 TEST_CASE("fused ranks: bad calls are refused alike and leave the ranks as they were; channels grow", "[seqpar]") {
   const Home home;
   warm_up(home, 2);
-  for (const char* kind : kKinds)
+  for (const char* kind : kRanks)
     check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
       Layers layers(home, fabric);
       layers.check(20, 1);
@@ -86,7 +88,7 @@ TEST_CASE("fused ranks: an all-to-all takes the rows and heads of its rank alone
 TEST_CASE("fused ranks: an order that differs is a record and NaN; reset() makes the channel usable", "[seqpar]") {
   const Home home;
   warm_up(home, 3);
-  for (const char* kind : kKinds)
+  for (const char* kind : kRanks)
     check_none(on_ranks(kind, 3, [&](Fabric& fabric) {
       Layers layers(home, fabric);
       const FusedHandle twin(*layers.engine, up_op(fabric), layers.channel);  // only its number differs
@@ -139,4 +141,26 @@ TEST_CASE("fused ranks: one of four is killed; the others know, start anew witho
     for (int rank = 0; rank < 4; ++rank)
       CHECK(errors[static_cast<size_t>(rank)] == (rank == victim ? "ended with status 0x9" : ""));
   }
+}
+
+TEST_CASE("fused ranks: a node that is gone is a record and NaN for the others", "[seqpar]") {
+  const Home home;
+  warm_up(home, 3);
+  std::atomic<bool> is_gone{false};
+  NodeOptions options{.silence = 2s};
+  options.is_cut_off = [&](int rank) { return rank == 2 && is_gone; };  // alone on its node
+  check_none(on_threads(make_node_ranks(3, options), [&](Fabric& fabric) {
+    Layers layers(home, fabric);
+    for (uint32_t epoch = 0; epoch < 20; ++epoch) layers.check(epoch * 7, epoch);
+    fabric.all_gather("");
+    if (fabric.rank() == 2) is_gone = true;
+    const auto start = std::chrono::steady_clock::now();
+    std::string problem;
+    for (uint32_t epoch = 0; problem.empty(); ++epoch)
+      problem = epoch % 2 ? layers.run_up(60, epoch) : layers.run_down(60, epoch);
+    require(problem == "NaN", "right, then NaN: " + problem);
+    require(std::chrono::steady_clock::now() - start < 8s, "within the silence and a little");
+    require(layers.channel.abort_record().has_value(), "a record says why");
+    require_error("has died", [&] { layers.channel.reset(); });
+  }));
 }

@@ -202,6 +202,10 @@ TEST_CASE("timeline: the same on simulated GPUs", "[seqpar][sim]") {
   for (const char* target : {"sm_80", "sm_90a"}) check_timeline(make_sim_fabric(target, kRanks));
 }
 
+TEST_CASE("timeline: the same on ranks that share a simulated GPU", "[seqpar][sim]") {
+  check_timeline(make_virtual_fabric(open_device("sim:sm_80", 1), kRanks));
+}
+
 TEST_CASE("timeline: a small ring keeps the newest events", "[seqpar][sweep]") {
   for (const Events& events : run_ranks(make_thread_fabric(kRanks), 5)) {
     REQUIRE(events.size() == 5);

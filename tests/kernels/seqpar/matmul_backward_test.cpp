@@ -2,262 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <deque>
-#include <random>
-
-#include <fmt/core.h>
-
-#include "jit/compiler.h"
 #include "jit/error.h"
-#include "jit/row_alignment.h"
-#include "kernels/seqpar/channel_args.h"
-#include "kernels/seqpar/matmul_backward.h"
-#include "kernels/tensor_values.h"
+#include "tests/support/backward_run.h"
 #include "tests/support/kernel_cases.h"
-#include "tests/support/rank_run.h"
 
 using namespace seqtile;
-using namespace seqtile::kernels;
-using autotune::Config;
-using seqtile::testing::RankCall;
-using seqtile::testing::RankOptions;
-using seqtile::testing::RankOutcome;
-using seqtile::testing::run_ranks;
+using namespace seqtile::testing;
+using namespace seqtile::testing::backward;
 
 namespace {
 
 constexpr bool kBoth[] = {true, false};  // trailing, leading
-
-struct Case {
-  bool is_trailing;
-  int world_size;
-  std::vector<int64_t> n;  ///< of one rank's weights
-  int64_t k;
-  std::vector<int64_t> lengths;
-  DType dtype = DType::f32;
-  bool accumulate = false, f32_gradient = false;
-  int64_t chunk_rows = 24;
-  bool has_any_values = false;
-
-  autotune::Workload workload() const {
-    const int64_t n2 = n.size() > 1 ? n[1] : 0, n3 = n.size() > 2 ? n[2] : 0;
-    if (is_trailing)
-      return seqpar::SequenceParallelTrailingMatmulBackward{world_size, n[0], k, accumulate, f32_gradient, dtype}
-          .workload();
-    return seqpar::SequenceParallelLeadingMatmulBackward{world_size, n[0],         n2,         n3,   k,
-                                                         accumulate, f32_gradient, DType::f32, dtype}
-        .workload();
-  }
-};
-
-/// Small tiles, so that a call has several programs of each kind.
-Config config_of(const Case& c, bool is_gpu) {
-  Config config{{"chunk_rows", is_gpu ? int64_t{32} : c.chunk_rows}, {"push_programs", int64_t{1}}};
-  const auto set = [&](const char* name, int64_t value) { config.set(name, value); };
-  if (is_gpu) {
-    for (const char* name : {"block_m", "block_n", "block_k", "wgrad_block_m", "wgrad_block_n", "wgrad_block_k"})
-      set(name, 32);
-    set("num_warps", 4), set("num_stages", 3);
-  } else {
-    for (const char* name : {"form", "wgrad_form"}) config.set(name, std::string("outer"));
-    set("block_m", 24), set("block_n", 32), set("mr", 6), set("nr", 16), set("kc", 32);
-    set("wgrad_block_m", 18), set("wgrad_block_n", 32), set("wgrad_mr", 6), set("wgrad_nr", 16), set("wgrad_kc", 16);
-  }
-  if (c.is_trailing) config.set("order", std::string("rotate"));
-  return config;
-}
-
-/// Values of 0 and 1, mostly 0: every order of the sums gives the same bits, in bf16 too; or any values.
-struct Matrix {
-  int64_t rows, columns;
-  DType dtype;
-  std::vector<float> values;
-  std::vector<std::byte> bytes;  ///< NaN where there are no values
-
-  Matrix(int64_t rows, int64_t columns, DType dtype) : rows(rows), columns(columns), dtype(dtype) {
-    bytes.assign(static_cast<size_t>(rows * columns * dtype_bytes(dtype)) + 64, std::byte{0xff});
-  }
-  Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random, bool is_any = false)
-      : Matrix(rows, columns, dtype) {
-    for (int64_t i = 0; i < rows * columns; ++i) {
-      values.push_back(is_any ? static_cast<float>(random()) * 0x1p-32F - 0.5F : static_cast<float>(random() % 8 == 0));
-      write_element(tensor(), i, values.back());
-    }
-  }
-  Tensor tensor() { return make_tensor(bytes.data(), dtype, {rows, columns}); }
-  Tensor part(int64_t first, int64_t count) {
-    return make_tensor(bytes.data() + first * columns * dtype_bytes(dtype), dtype, {count, columns});
-  }
-  float at(int64_t row, int64_t column) const { return values[static_cast<size_t>(row * columns + column)]; }
-};
-
-/// sum += a b, or the transpose of a times b.
-void add_product(std::vector<float>& sum, const Matrix& a, const Matrix& b, bool transposes_a) {
-  const int64_t rows = transposes_a ? a.columns : a.rows, depth = transposes_a ? a.rows : a.columns;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t i = 0; i < depth; ++i)
-      if (const float factor = transposes_a ? a.at(i, row) : a.at(row, i); factor != 0)
-        for (int64_t column = 0; column < b.columns; ++column)
-          sum[static_cast<size_t>(row * b.columns + column)] += factor * b.at(i, column);
-}
-
-std::string difference(Matrix& got, int64_t first_row, const std::vector<float>& want, const std::string& name) {
-  for (int64_t i = 0; i < got.rows * got.columns; ++i) {
-    const double value = read_element(got.tensor(), i), wanted = want[static_cast<size_t>(first_row * got.columns + i)];
-    if (value != wanted)
-      return fmt::format("{}[{}, {}] is {}, not {}", name, i / got.columns, i % got.columns, value, wanted);
-  }
-  return "";
-}
-
-/// The tensors of one launch on every rank. What ranks have parts of is one matrix.
-class Launch {
- public:
-  Launch(const Case& c, int64_t length, std::deque<std::vector<Matrix>>& weights, std::mt19937& random)
-      : case_(c),
-        length_(length),
-        weights_(weights),
-        cut_(length, c.is_trailing ? c.n[0] : c.k, c.dtype, random, c.has_any_values) {
-    for (int rank = 0; rank < c.world_size; ++rank) {
-      auto& whole = whole_.emplace_back();
-      auto& dw = dw_.emplace_back();
-      for (const int64_t n : c.n) {
-        whole.emplace_back(length, c.is_trailing ? c.k : n, c.dtype, random, c.has_any_values);
-        const DType dw_dtype = c.f32_gradient ? DType::f32 : c.dtype;
-        dw.push_back(c.accumulate ? Matrix(n, c.k, dw_dtype, random) : Matrix(n, c.k, dw_dtype));
-      }
-      dx_.emplace_back(c.is_trailing ? length : rows_of(rank), c.k, c.dtype);
-    }
-  }
-
-  std::vector<Tensor> tensors(size_t rank) {
-    std::vector<Tensor> w, whole, dw, all;
-    for (size_t i = 0; i < case_.n.size(); ++i) {
-      w.push_back(weights_[rank][i].tensor());
-      whole.push_back(whole_[rank][i].tensor());
-      dw.push_back(dw_[rank][i].tensor());
-    }
-    const std::vector<Tensor> cut{cut_.part(first_row(static_cast<int>(rank)), rows_of(static_cast<int>(rank)))};
-    const auto add = [&](const std::vector<Tensor>& more) { all.insert(all.end(), more.begin(), more.end()); };
-    add(case_.is_trailing ? cut : whole), add(w), add(case_.is_trailing ? whole : cut);
-    if (case_.accumulate) add(dw);  // in place
-    add({dx_[rank].tensor()}), add(dw);
-    return all;
-  }
-
-  std::string difference() {
-    std::string text;
-    std::vector<float> sums(static_cast<size_t>(length_ * case_.k));
-    for (size_t rank = 0; rank < dx_.size() && text.empty(); ++rank) {
-      if (case_.is_trailing) std::ranges::fill(sums, 0.0F);
-      const size_t first = case_.is_trailing ? rank : 0, last = case_.is_trailing ? rank + 1 : dx_.size();
-      for (size_t source = first; source < last && (case_.is_trailing || rank == 0); ++source)
-        for (size_t i = 0; i < case_.n.size(); ++i)
-          add_product(sums, case_.is_trailing ? cut_ : whole_[source][i], weights_[source][i], false);
-      const int64_t row = case_.is_trailing ? 0 : first_row(static_cast<int>(rank));
-      text = ::difference(dx_[rank], row, sums, fmt::format("length {}, rank {}, dx", length_, rank));
-      for (size_t i = 0; i < case_.n.size() && text.empty(); ++i) text = difference_of_dw(rank, i);
-    }
-    return text;
-  }
-  void append_outputs(std::vector<std::byte>& bits) const {
-    for (size_t rank = 0; rank < dx_.size(); ++rank) {
-      bits.insert(bits.end(), dx_[rank].bytes.begin(), dx_[rank].bytes.end());
-      for (const Matrix& dw : dw_[rank]) bits.insert(bits.end(), dw.bytes.begin(), dw.bytes.end());
-    }
-  }
-  bool is_nan() {
-    for (size_t rank = 0; rank < dx_.size(); ++rank) {
-      std::vector<Matrix*> outputs{&dx_[rank]};
-      for (Matrix& dw : dw_[rank]) outputs.push_back(&dw);
-      for (Matrix* output : outputs)
-        for (int64_t i = 0; i < output->rows * output->columns; ++i)
-          if (!std::isnan(read_element(output->tensor(), i))) return false;
-    }
-    return true;
-  }
-
- private:
-  std::string difference_of_dw(size_t rank, size_t i) {
-    Matrix& dw = dw_[rank][i];
-    std::vector<float> sums = dw.values;
-    sums.resize(static_cast<size_t>(dw.rows * dw.columns));
-    add_product(sums, case_.is_trailing ? cut_ : whole_[rank][i], case_.is_trailing ? whole_[rank][i] : cut_, true);
-    return ::difference(dw, 0, sums, fmt::format("length {}, rank {}, dw of weight {}", length_, rank, i));
-  }
-  int64_t first_row(int rank) const { return rank * length_ / case_.world_size; }
-  int64_t rows_of(int rank) const { return first_row(rank + 1) - first_row(rank); }
-
-  const Case& case_;
-  const int64_t length_;
-  std::deque<std::vector<Matrix>>& weights_;
-  Matrix cut_;
-  std::deque<std::vector<Matrix>> whole_, dw_;
-  std::deque<Matrix> dx_;
-};
-
-/// The launches of a case.
-class Problem {
- public:
-  Problem(const Case& c, const std::string& device)
-      : case_(c),
-        op_(testing::library_op(c.workload().operation)),
-        workload_(op_.normalize(c.workload())),
-        is_gpu_(device.starts_with("sim:")),
-        config_(config_of(c, is_gpu_)),
-        function(kernel()),
-        calls(static_cast<size_t>(c.world_size)) {
-    std::mt19937 random(17);
-    for (int rank = 0; rank < c.world_size; ++rank) {
-      auto& weights = weights_.emplace_back();
-      for (const int64_t n : c.n) weights.emplace_back(n, c.k, c.dtype, random, c.has_any_values);
-    }
-    for (const int64_t length : c.lengths) {
-      Launch& launch = launches.emplace_back(case_, length, weights_, random);
-      const std::array symbols{length};
-      for (size_t rank = 0; rank < calls.size(); ++rank)
-        calls[rank].push_back({{op_.grid(workload_, config_)[0].value(symbols), 1, 1},
-                               launch.tensors(rank),
-                               op_.workspaces(workload_, config_)[0].elements.value(symbols)});
-    }
-  }
-
-  /// Without the parameter by which graphs know the length.
-  std::unique_ptr<ir::Function> kernel() const {
-    KernelBuilder b(op_.name);
-    if (is_gpu_) {
-      b.align_rows(kGpuAlignment);
-      for (const char* name : {"num_warps", "num_stages"}) b.schedule({{name, config_.get_int(name)}});
-    }
-    op_.build(b, workload_, config_, host_target());
-    return b.finish();
-  }
-  RankOptions options(RankOptions options) const {
-    const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto exchange = seqpar::matmul_backward_exchange(workload_, config_.get_int("chunk_rows"));
-    const auto needs = seqpar::needs_of(exchange, capacity);
-    options.world_size = case_.world_size;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes;
-    options.channel.flags_per_source = needs.flags_per_source;
-    return options;
-  }
-
- private:
-  const Case case_;
-  const autotune::OpDef& op_;
-  const autotune::Workload workload_;
-  const bool is_gpu_;
-  const Config config_;
-  std::deque<std::vector<Matrix>> weights_;
-
- public:
-  std::unique_ptr<ir::Function> function;
-  std::deque<Launch> launches;
-  std::vector<std::vector<RankCall>> calls;
-};
 
 void check(const Case& c, const RankOptions& given) {
   Problem problem(c, given.device);
@@ -269,6 +24,7 @@ void check(const Case& c, const RankOptions& given) {
   for (const uint64_t epoch : outcome.epochs)
     CHECK(epoch == ((options.channel.first_epoch + c.lengths.size()) & channel::kEpochMask));
   for (Launch& launch : problem.launches) CHECK(launch.difference() == "");
+  CHECK(problem.flags().refusal(c.lengths) == "");
 }
 
 /// One weight; several of different sizes, where the operation takes them.
@@ -285,18 +41,20 @@ TEST_CASE("matmul backward: exact on threads, any number of ranks and rows", "[s
         check({is_trailing, world_size, weights_of(is_trailing, n), k, {0, 1, 5, 64, 200, 257, 3, 100}}, {});
 }
 
-TEST_CASE("matmul backward: exact in processes that pause at random, gradients added in place", "[seqpar]") {
-  for (const bool is_trailing : kBoth)
-    for (const int world_size : {1, 2, 3, 4, 8}) {
-      std::mt19937 random(static_cast<uint32_t>(world_size));
-      Case c{is_trailing, world_size, weights_of(is_trailing, 33), 45, {0, 1, 2, 100}, DType::bf16, true};
-      for (int epoch = 0; epoch < 12; ++epoch) c.lengths.push_back(static_cast<int64_t>(random() % 97));
-      c.f32_gradient = world_size % 2 == 0;
-      RankOptions options;
-      options.device = "processes";
-      options.seed = 5, options.slow_rank = 1;
-      check(c, options);
-    }
+TEST_CASE("matmul backward: exact in processes and on nodes that pause at random, gradients added in place",
+          "[seqpar]") {
+  for (const std::string device : {"processes", "nodes"})
+    for (const bool is_trailing : kBoth)
+      for (const int world_size : {1, 2, 3, 4, 8}) {
+        std::mt19937 random(static_cast<uint32_t>(world_size));
+        Case c{is_trailing, world_size, weights_of(is_trailing, 33), 45, {0, 1, 2, 100}, DType::bf16, true};
+        for (int epoch = 0; epoch < 12; ++epoch) c.lengths.push_back(static_cast<int64_t>(random() % 97));
+        c.f32_gradient = world_size % 2 == 0;
+        RankOptions options;
+        options.device = device;
+        options.seed = 5, options.slow_rank = 1;
+        check(c, options);
+      }
 }
 
 TEST_CASE("matmul backward: the epoch goes on around 2^31, 2^32 and 2^48", "[seqpar]") {
@@ -318,6 +76,50 @@ TEST_CASE("matmul backward: exact on simulated GPUs, every check on", "[seqpar][
               options);
         check({is_trailing, world_size, weights_of(is_trailing, 19), 35, {2, 67}, DType::f32}, options);
       }
+}
+
+TEST_CASE("matmul backward: exact on ranks that share a simulated GPU, every check on", "[seqpar][sim]") {
+  for (const char* device : testing::kSharedGpus)
+    for (const bool is_trailing : kBoth)
+      for (const int world_size : {2, 4}) {
+        RankOptions options;
+        options.device = device;
+        check({is_trailing, world_size, weights_of(is_trailing, 40), 48, {0, 1, 5, 70}, DType::bf16, true, true},
+              options);
+      }
+}
+
+namespace {
+
+/// With the configurations that a call would have.
+void check_configs(Case c, const std::string& device) {
+  for (const autotune::Config& config : testing::configs_on(device, c.workload())) {
+    INFO(config.json());
+    c.config = config;
+    RankOptions options;
+    options.device = device;
+    check(c, options);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("matmul backward: the default and other configurations on simulated GPUs", "[seqpar][sim]") {
+  for (const char* device : testing::kSimulatedGpus)
+    for (const bool is_trailing : kBoth)
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        check_configs({is_trailing, 2, weights_of(is_trailing, 33), 57, {0, 1, 5, 131}, dtype, true}, device);
+}
+
+TEST_CASE("matmul backward: every combination on simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : testing::kSimulatedRanks)
+    for (const bool is_trailing : kBoth)
+      for (const int world_size : {1, 2, 3})
+        for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+          for (const auto& [n, k] : {std::pair<int64_t, int64_t>{72, 64}, {33, 57}, {1, 3}})
+            check_configs(
+                {is_trailing, world_size, weights_of(is_trailing, n), k, {0, 1, 5, 64, 200, 257, 3, 100}, dtype},
+                device);
 }
 
 TEST_CASE("matmul backward: nothing is reported under random schedules", "[seqpar][sim][sweep]") {

@@ -1,5 +1,5 @@
-// tests/jit/codegen/nvptx/every_op_test.cpp -- every operation with every element type: compiled or refused by name,
-// and right on the machine that executes the PTX. SPDX-License-Identifier: Apache-2.0
+// tests/jit/codegen/nvptx/every_op_test.cpp -- every operation and element type: right, or refused by name.
+// SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
 #include <cstdio>
@@ -96,7 +96,7 @@ TEST_CASE("every op: the PTX of everything that compiles does what the interpret
   CHECK(refused < 100);
 }
 
-TEST_CASE("every op: what compiles assembles, where there is an assembler", "[jit][nvptx][slow]") {
+TEST_CASE("every op: what compiles assembles, where there is an assembler", "[jit][nvptx]") {
   const auto assembler = nvptx::find_ptxas();
   if (!assembler) {
     std::puts("no ptxas here: the PTX of single operations is not assembled");

@@ -84,7 +84,10 @@ TEST_CASE("cuda driver: absent, too old, without a GPU", "[jit][cuda][fault]") {
   fake.now("cuInit=803");
   expect_error(open, ErrorCode::driver, "does not start: CUDA error 803; see whether nvidia-smi works");
   fake.now("gpus=0");
-  expect_error([] { open_gpu(); }, ErrorCode::driver, "there is no GPU cuda:0; the driver (CUDA 12.8) shows 0 of them");
+  expect_error([] { open_gpu(); }, ErrorCode::driver,
+               "there is no GPU cuda:0; the driver (CUDA 12.8) shows 0 of them; look at CUDA_VISIBLE_DEVICES");
+  fake.now("gpus=2");
+  expect_error([] { open_gpu(2); }, ErrorCode::driver, "shows 2 of them; take cuda:0 to cuda:1, or look at");
 }
 
 TEST_CASE("cuda driver: a library without one of the functions is too old", "[jit][cuda][fault]") {
@@ -126,7 +129,8 @@ TEST_CASE("cuda device: every GPU since Ampere has code, older ones are refused"
     CHECK(cuda::cubin_arch_of(facts) == (sm == 90 ? "sm_90a" : "sm_" + std::to_string(sm)));
   }
   FakeCuda fake("sm=75");
-  expect_error([] { open_gpu(); }, ErrorCode::unsupported, "compute capability 7.5");
+  expect_error([] { open_gpu(); }, ErrorCode::unsupported,
+               "compute capability 7.5; kernels need at least 8.0; take a newer GPU, the CPU, or a simulated GPU");
 }
 
 TEST_CASE("cuda device: memory is copied, filled and given back", "[jit][cuda]") {
@@ -162,6 +166,8 @@ TEST_CASE("cuda device: out of memory is told with what is free, and is not the 
       "memory of the GPU, or use smaller tensors");
   const DeviceBuffer third(gpu->memory(), 64);
   CHECK(third.data());
+  fake.now("cuMemAllocFromPoolAsync=700");  // an earlier launch's fault, which is not the memory's
+  expect_error([&] { gpu->memory().allocate(64); }, ErrorCode::driver, "cuda:0: allocate 64 bytes: CUDA_ERROR_ILLEGAL");
 }
 
 TEST_CASE("cuda device: memory freed during a capture goes when the capture is over", "[jit][cuda]") {

@@ -1,0 +1,249 @@
+// autotune/tuning/rank_finals.cpp -- all ranks of an operation time its best configurations together.
+// SPDX-License-Identifier: Apache-2.0
+//
+// One process that waits for nobody ranks what a kernel computes, not how its ranks wait for each other. So the best
+// configurations of a bucket, those of every form of the kernel among them, run on all ranks at once, in interleaved
+// rounds; a round's time is that of the slowest rank. The recorded configuration is the yardstick and stays unless
+// another one beats it as a challenger must in any final. In a range of buckets with one configuration its two ends are
+// timed: where both keep it, those between do too, else the range is halved. What ranks cannot run together is a failed
+// trial. A trial keeps the time that one process measured; its detail says what all ranks found.
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "autotune/tuning/session.h"
+#include "autotune/tuning/stats.h"
+#include "autotune/worker/rank_group.h"
+#include "jit/base/log.h"
+
+namespace seqtile::autotune {
+namespace {
+
+constexpr size_t kMost = 5;                         // configurations in a race
+constexpr double kNotHopeless = 1.25;               // times the best, as one process measured it
+constexpr double kLeastLimit = 5, kMostLimit = 60;  // seconds of a race
+constexpr const char *kOnAll = "on all ", *kChosen = "chosen on all ";
+
+using Trials = std::map<std::string, cache::TrialRow>;  // by configuration hash
+
+std::string times_text(int num_ranks, const std::vector<double>& us) {
+  return fmt::format("{} ranks: {:.2f} us ({:.2f} .. {:.2f}, {} rounds)", num_ranks, median(us), quantile(us, 0.2),
+                     quantile(us, 0.8), us.size());
+}
+
+}  // namespace
+
+/// A configuration in a race.
+struct TuningSession::RankLane {
+  Config config;
+  double alone_us = 0;  ///< as one process measured it
+  std::vector<double> us;
+};
+
+int ranks_to_race(const OpDef& op, const Workload& workload, const DeviceInfo& device) {
+  if (!op.on_rank || device.kind != "cpu") return 0;
+  const RankCall call = op.on_rank(workload, 0, 1);
+  return call.world_size > 1 && has_rank_group(call.fabric) ? call.world_size : 0;
+}
+
+bool awaits_ranks(const Item& item, const BucketState& state) {
+  if (item.num_ranks == 0 || state.is_raced || !state.record) return false;
+  return state.record->origin != cache::Origin::pinned;
+}
+
+bool is_chosen_by_ranks(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
+  return std::any_of(trials.begin(), trials.end(), [&](const cache::TrialRow& trial) {
+    if (trial.config_json != record.config_json) return false;
+    return trial.detail.starts_with(kChosen) || (trial.outcome != "ok" && trial.detail.starts_with(kOnAll));
+  });
+}
+
+void TuningSession::race_all_ranks() {
+  for (Item& item : items_) {
+    const auto can_race = [&](const BucketState& state) { return awaits_ranks(item, state) && state.is_resolved(); };
+    for (size_t first = 0, last = 0; first < item.buckets.size(); first = last + 1) {
+      last = first;
+      if (!can_race(item.buckets[first])) continue;
+      while (last + 1 < item.buckets.size() && can_race(item.buckets[last + 1]) &&
+             item.buckets[last + 1].record->config_json == item.buckets[first].record->config_json)
+        ++last;
+      if (is_over()) return;
+      begin(item);
+      settle_range(item, first, last);
+    }
+  }
+}
+
+/// Buckets from first to last have one configuration, but for ends that have been decided.
+void TuningSession::settle_range(Item& item, size_t first, size_t last) {
+  const size_t middle = first + (last - first) / 2;
+  const std::string config = item.buckets[middle].record->config_json;
+  for (const size_t end : {last, first}) {
+    if (item.buckets[end].is_raced) continue;
+    if (is_over()) return;
+    race_bucket(item, item.buckets[end]);
+    if (!item.buckets[end].is_raced) return;  // the machine cannot run the ranks
+  }
+  if (last - first < 2) return;
+  const auto keeps = [&](size_t i) { return item.buckets[i].record->config_json == config; };
+  if (!keeps(first) || !keeps(last)) {
+    settle_range(item, first, middle);
+    settle_range(item, middle, last);
+    return;
+  }
+  for (size_t i = first + 1; i < last; ++i) {
+    BucketState& state = item.buckets[i];
+    auto trials = store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi);
+    const auto known = std::ranges::find(trials, config, &cache::TrialRow::config_json);
+    cache::TrialRow row =
+        known != trials.end() ? *known : make_trial(state.bucket, Config::parse(config), {}, {state.record->median_us});
+    const auto name = [&](size_t end) {
+      return fmt::format("{}..{}", item.buckets[end].bucket.lo, item.buckets[end].bucket.hi);
+    };
+    row.detail =
+        fmt::format("{}{} ranks at {} and {}, of the same range", kChosen, item.num_ranks, name(first), name(last));
+    pending_trials_.emplace_back(item.key, std::move(row));
+    state.is_raced = true;
+  }
+}
+
+void TuningSession::race_bucket(Item& item, BucketState& state) {
+  report_progress("all ranks " + describe(item, state.bucket));
+  Trials trials;
+  for (auto& row : store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi))
+    trials.emplace(row.config_hash, std::move(row));
+  std::vector<RankLane> lanes = line_up_ranks(item, state, trials);
+  if (!time_on_ranks(item, state, lanes, kFinalRounds)) return;
+  const auto is_undecided = [&](const RankLane& lane) {
+    const auto ratios = paired_ratios(lane.us, lanes[0].us);
+    return ratios.size() == kFinalRounds && final_bound(ratios) > 1 - kMargin && median(ratios) < 1 - 2 * kMargin;
+  };
+  if (std::any_of(lanes.begin(), lanes.end(), is_undecided)) time_on_ranks(item, state, lanes, kMoreRounds);
+  ++report_.rank_races;
+  state.is_raced = true;
+  if (lanes.empty()) {
+    log_line(LogLevel::warning,
+             describe(item, state.bucket) + ": no configuration runs on all ranks; the record stays");
+    return;
+  }
+  const size_t winner = pick_on_ranks(item, state, lanes);
+  if (!lanes.empty()) publish_raced(item, state, lanes, winner, trials);
+  flush();
+}
+
+/// The recorded configuration, the default, and the best of what was measured: of all forms two, of every form one that
+/// is not far behind.
+std::vector<TuningSession::RankLane> TuningSession::line_up_ranks(const Item& item, const BucketState& state,
+                                                                  const Trials& trials) {
+  std::vector<RankLane> lanes;
+  const auto add = [&](const Config& config, double alone_us) {
+    const bool is_new = std::ranges::find(lanes, config, &RankLane::config) == lanes.end();
+    if (is_new && compile_and_check(config).ok()) lanes.push_back({config, alone_us, {}});
+  };
+  add(Config::parse(state.record->config_json), state.record->median_us);
+  add(item.op->default_config(item.workload, state.bucket.hi, target_), state.record->default_us);
+  std::vector<const cache::TrialRow*> order;
+  for (const auto& [hash, row] : trials)
+    if (row.outcome == "ok" && row.median_us > 0) order.push_back(&row);
+  std::ranges::stable_sort(order, {}, &cache::TrialRow::median_us);
+  std::set<std::string> forms;
+  for (size_t i = 0; i < order.size() && lanes.size() < kMost; ++i) {
+    if (i >= 2 && order[i]->median_us > kNotHopeless * order[0]->median_us) break;
+    const Config config = Config::parse(order[i]->config_json);
+    if (forms.insert(form_of(config)).second || i < 2) add(config, order[i]->median_us);
+  }
+  return lanes;
+}
+
+/// Adds rounds to all lanes, and takes out those that fail. False where the machine cannot run the ranks.
+bool TuningSession::time_on_ranks(const Item& item, const BucketState& state, std::vector<RankLane>& lanes,
+                                  int rounds) {
+  double round_us = 0;
+  for (const RankLane& lane : lanes) round_us += lane.alone_us;
+  MeasurePlan plan{state.bucket.hi, rounds, rounds, 0, false, true};
+  plan.limit_s = std::clamp(3e-6 * rounds * round_us, kLeastLimit, kMostLimit);
+  while (!lanes.empty()) {
+    std::vector<Config> racing;
+    for (const RankLane& lane : lanes) racing.push_back(lane.config);
+    const auto series = runner_.measure(racing, plan);
+    std::vector<RankLane> left;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      if (series[i].verdict.outcome == "oom") {
+        log_line(LogLevel::warning,
+                 describe(item, state.bucket) + ": not timed on all ranks: " + series[i].verdict.detail);
+        return false;
+      }
+      if (!series[i].verdict.ok()) {
+        note_rank_failure(item, state, lanes[i].config, series[i].verdict);
+        continue;
+      }
+      lanes[i].us.insert(lanes[i].us.end(), series[i].us.begin(), series[i].us.end());
+      left.push_back(std::move(lanes[i]));
+    }
+    const bool is_whole = series[0].verdict.ok();  // else the others were not timed
+    lanes = std::move(left);
+    if (is_whole) return true;
+  }
+  return true;
+}
+
+/// The first lane, or one that beats it and is right in this bucket. The default beats it where it is faster in the
+/// middle: nothing is better than the default that was not seen to be. Lanes that are wrong are taken out.
+size_t TuningSession::pick_on_ranks(const Item& item, const BucketState& state, std::vector<RankLane>& lanes) {
+  const Config standard = item.op->default_config(item.workload, state.bucket.hi, target_);
+  while (!lanes.empty()) {
+    size_t winner = 0;
+    double best = 1;
+    for (size_t i = 1; i < lanes.size(); ++i) {
+      const auto ratios = paired_ratios(lanes[i].us, lanes[0].us);
+      const double relative = median(ratios);
+      const bool is_faster =
+          final_bound(ratios) <= 1 - kMargin || (lanes[i].config == standard && relative < 1 - 2 * kMargin);
+      if (ratios.size() < kFinalRounds || !is_faster) continue;
+      const bool is_close = relative < best * (1 + kMargin) && relative >= best * (1 - kMargin);
+      if (winner != 0 && !(is_close ? lanes[i].config.hash() < lanes[winner].config.hash() : relative < best)) continue;
+      winner = i, best = relative;
+    }
+    const Config& config = lanes[winner].config;
+    if (config.json() == state.record->config_json) return winner;
+    const Verdict verdict = runner_.check_bucket(config, state.bucket);
+    if (verdict.ok()) return winner;
+    note_rank_failure(item, state, config, verdict);
+    lanes.erase(lanes.begin() + static_cast<std::ptrdiff_t>(winner));
+  }
+  return 0;
+}
+
+void TuningSession::publish_raced(Item& item, BucketState& state, const std::vector<RankLane>& lanes, size_t winner,
+                                  Trials& trials) {
+  const Config standard = item.op->default_config(item.workload, state.bucket.hi, target_);
+  const auto default_lane = std::ranges::find(lanes, standard, &RankLane::config);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const auto known = trials.find(lanes[i].config.hash());
+    cache::TrialRow row =
+        known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, lanes[i].us);
+    row.detail = (i == winner ? kChosen : kOnAll) + times_text(item.num_ranks, lanes[i].us);
+    pending_trials_.emplace_back(item.key, std::move(row));
+  }
+  const RankLane& chosen = lanes[winner];
+  const bool is_kept = chosen.config.json() == state.record->config_json;
+  const std::string space_hash = item.op->config_space(item.workload, state.bucket.hi, target_).hash();
+  cache::Record record =
+      make_record(state.bucket, chosen.config, space_hash, is_kept ? state.record->origin : cache::Origin::tuned,
+                  chosen.us, default_lane != lanes.end() ? default_lane->us : chosen.us);
+  record.max_rel_err = state.record->max_rel_err;
+  keep(item, chosen.config);
+  publish(item, state, std::move(record), fmt::format(", by all {} ranks", item.num_ranks));
+  state.is_raced = true;
+}
+
+/// The candidate's trial is there already, but for the default of a merged bucket.
+void TuningSession::note_rank_failure(const Item& item, const BucketState& state, const Config& config,
+                                      const Verdict& verdict) {
+  --report_.trials;
+  const std::string detail = fmt::format("{}{} ranks: {}", kOnAll, item.num_ranks, verdict.detail);
+  note_trial(item, make_trial(state.bucket, config, {verdict.outcome, detail}));
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,11 @@
+// jit/base/cdiv.h -- how many pieces of a size cover a length.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+namespace seqtile {
+
+/// a / b, rounded up. Requires: a >= 0, b > 0.
+constexpr int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace seqtile

@@ -1,0 +1,57 @@
+// jit/fabric/process_memory.h -- memory that processes share: parts of a file that has no name.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "jit/base/descriptor.h"
+#include "jit/error.h"
+#include "jit/fabric.h"
+
+namespace seqtile::fabric {
+
+constexpr size_t kPage = 4096;
+
+[[noreturn]] void fail(ErrorCode code, const std::string& what);
+/// What the system says of its last call.
+std::string system_reason();
+
+/// A shared mapping of a part of the file. Errors: out_of_resources.
+class Mapping {
+ public:
+  Mapping(int fd, size_t offset, size_t bytes);
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+  void* data() const { return data_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+
+/// The file that ranks share, as this rank has it.
+struct SharedFile {
+  explicit SharedFile(Descriptor descriptor) : descriptor(std::move(descriptor)) {}
+  Descriptor descriptor;
+  std::atomic<size_t> held_bytes{0};  ///< of buffers that are there, with the parts of all ranks
+};
+
+/// The parts of all ranks, `stride` bytes apart from `offset` on.
+class FileMemory final : public SymmetricMemory {
+ public:
+  FileMemory(std::shared_ptr<SharedFile> file, int rank, int world_size, size_t offset, size_t stride, size_t bytes);
+  /// The own part goes back to the system; where a peer still stores there, its page comes anew.
+  ~FileMemory() override;
+
+ private:
+  FileMemory(std::unique_ptr<Mapping> mapping, int world_size, size_t stride, size_t bytes);
+
+  std::unique_ptr<Mapping> mapping_;
+  std::shared_ptr<SharedFile> file_;  ///< the buffer may outlive its fabric
+  size_t own_offset_ = 0, stride_ = 0, held_bytes_ = 0;
+};
+
+}  // namespace seqtile::fabric

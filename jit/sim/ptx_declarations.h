@@ -1,0 +1,18 @@
+// jit/sim/ptx_declarations.h -- what PTX says of a parameter or variable: type, alignment, size, first values.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "jit/sim/ptx_lexer.h"
+#include "jit/sim/ptx_module.h"
+
+namespace seqtile::sim {
+
+/// The type behind a dot. `expected` is what the message asks for where there is none.
+PtxType read_type(PtxLexer& lexer, std::string_view word, const char* expected);
+/// An integer or a floating-point number in one of its spellings.
+PtxOperand read_immediate(PtxLexer& lexer);
+/// `.align 16 .b8 name[128]`, shared by parameters and variables.
+void read_declarator(PtxLexer& lexer, PtxVariable& variable);
+/// What stands behind the variable's `=`.
+void read_initializer(PtxLexer& lexer, PtxVariable& variable);
+
+}  // namespace seqtile::sim

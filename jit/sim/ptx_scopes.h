@@ -1,0 +1,54 @@
+// jit/sim/ptx_scopes.h -- the names of a kernel's registers and labels, by the braces that they stand in.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Inline assembly prints its instructions inside `{ }` with registers and labels of their own, so names are looked up
+// from the innermost scope outwards. A label may be used before it stands: uses are patched at the kernel's end.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/sim/ptx_module.h"
+
+namespace seqtile::sim {
+
+class PtxScopes {
+ public:
+  void open();
+  void close();
+  bool is_inside() const { return scope_ >= 0; }
+
+  /// `count` registers from number `first` of the kernel on, name0 ..; -1: one, of this very name.
+  void add_registers(std::string_view name, uint32_t first, int count, int line);
+  /// The number of the register, -1 where there is none.
+  int find_register(std::string_view name) const;
+
+  /// A label stands in front of that instruction.
+  void add_label(std::string_view name, uint32_t instruction, int line);
+  void note_use(std::string_view label, size_t instruction, size_t operand);
+  /// Fills in where labels stand that were used.
+  void resolve_labels(std::vector<PtxInstruction>& instructions) const;
+
+ private:
+  struct Registers {
+    uint32_t first = 0;
+    int count = -1;
+  };
+  struct Scope {
+    int parent = -1;
+    std::unordered_map<std::string_view, Registers> registers;
+    std::unordered_map<std::string_view, uint32_t> labels;
+  };
+  struct LabelUse {
+    size_t instruction, operand;
+    int scope;
+    std::string_view name;
+  };
+
+  std::vector<Scope> scopes_;
+  int scope_ = -1;
+  std::vector<LabelUse> uses_;
+};
+
+}  // namespace seqtile::sim

@@ -1,0 +1,177 @@
+// tests/jit/fabric/virtual_fabric_test.cpp -- ranks that share a GPU: who meets whom, and what the driver is asked for.
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "jit/compiler.h"
+#include "jit/error.h"
+#include "jit/runtime/cuda/cuda_device.h"
+#include "tests/support/fake_cuda_driver.h"
+#include "tests/support/ranks.h"
+
+using namespace seqtile;
+using seqtile::test::FakeCuda;
+using seqtile::testing::on_threads;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int kRanks = 3;
+using Row = std::array<uint64_t, 5>;  ///< two slots, three sides
+
+std::shared_ptr<Device> fake_gpu() {
+  const auto driver = cuda::Driver::open(FakeCuda::kPath);
+  GpuFacts facts = cuda::describe_gpu(*driver, 0);
+  Target target = gpu_target(facts);
+  return cuda::make_cuda_device(driver, 0, std::move(facts), std::move(target));
+}
+
+/// The library that plays the driver does not look at the text.
+KernelBinary kernel_of(const std::string& symbol, uint32_t ranks = kRanks) {
+  KernelBinary binary{.symbol = symbol, .target = "sm_90a", .stage = "ptx", .num_slots = 2};
+  binary.code.assign(8, std::byte{'x'});
+  binary.gpu.threads = 128;
+  binary.gpu.is_persistent = binary.gpu.is_cooperative = binary.gpu.is_in_order = true;
+  binary.gpu.ranks_in_launch = ranks;
+  return binary;
+}
+
+/// A launch of `programs` whose slots say whose it is.
+void launch(Fabric& fabric, const LoadedKernel& kernel, int64_t programs, Stream stream = {}) {
+  const auto rank = static_cast<uint64_t>(fabric.rank());
+  const uint64_t slots[] = {rank, 10 + rank};
+  fabric.device().launch(kernel, {programs, 1, 1}, slots, stream);
+}
+
+std::vector<Row> table_of(const test::FakeLaunch& launch) {
+  std::vector<Row> rows(launch.parameters.size() / sizeof(Row));
+  std::memcpy(rows.data(), launch.parameters.data(), rows.size() * sizeof(Row));
+  return rows;
+}
+
+void check_none(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) CHECK(error == "");
+}
+
+void check_all(const std::vector<std::string>& errors, const std::string& wanted) {
+  for (const std::string& error : errors) CHECK(error == wanted);
+}
+
+}  // namespace
+
+TEST_CASE("virtual fabric: the launches of all ranks are one, with a row of parameters each", "[fabric][cuda]") {
+  FakeCuda fake;
+  check_none(on_threads(make_virtual_fabric(fake_gpu(), kRanks), [&](Fabric& fabric) {
+    const auto kernel = fabric.device().load(kernel_of("fused"));
+    launch(fabric, *kernel, 5 + fabric.rank());
+    launch(fabric, *kernel, 1000);
+  }));
+  CHECK(fake.calls("cuModuleLoadDataEx") == 1);
+  CHECK(fake.calls("cuLaunchKernelEx") == 2);
+  CHECK(fake.calls("cuEventRecord") == 0);
+  const test::FakeLaunch &few = fake.state().launches[0], &many = fake.state().launches[1];
+  CHECK(few.grid[0] == kRanks * 7);                  // as many blocks for each as the longest has programs
+  CHECK(many.grid[0] == 2 * 132 / kRanks * kRanks);  // as many as run at once
+  for (const auto& each : fake.state().launches) CHECK(each.attributes == std::vector<int>{2});
+  CHECK(table_of(few) == std::vector<Row>{{0, 10, 5, 1, 1}, {1, 11, 6, 1, 1}, {2, 12, 7, 1, 1}});
+  CHECK(table_of(many)[2] == Row{2, 12, 1000, 1, 1});
+}
+
+TEST_CASE("virtual fabric: a launch comes behind and before what its ranks ask for on streams", "[fabric][cuda]") {
+  FakeCuda fake;
+  check_none(on_threads(make_virtual_fabric(fake_gpu(), kRanks), [&](Fabric& fabric) {
+    const OwnedStream stream(fabric.device().streams());
+    const auto kernel = fabric.device().load(kernel_of("fused"));
+    launch(fabric, *kernel, 1, stream);
+    fabric.all_gather("");
+  }));
+  CHECK(fake.calls("cuLaunchKernelEx") == 1);
+  CHECK(fake.calls("cuEventRecord") == 2 * (kRanks - 1));
+  CHECK(fake.calls("cuStreamWaitEvent") == 2 * (kRanks - 1));
+}
+
+TEST_CASE("virtual fabric: different kernels are refused on all ranks, which go on", "[fabric][cuda][fault]") {
+  FakeCuda fake;
+  check_all(on_threads(make_virtual_fabric(fake_gpu(), kRanks),
+                     [&](Fabric& fabric) {
+                       const auto one = fabric.device().load(kernel_of("one"));
+                       const auto other = fabric.device().load(kernel_of("other"));
+                       std::string refusal;
+                       try {
+                         launch(fabric, fabric.rank() == 1 ? *other : *one, 1);
+                       } catch (const Error& error) {
+                         refusal = error.what();
+                       }
+                       launch(fabric, *other, 1);
+                       throw Error(ErrorCode::invalid_argument, refusal);
+                     }),
+            "ranks 0 and 1 launch different kernels, one and other; ranks that share a GPU take the same operations in "
+            "the same order, with shares of the same size");
+  CHECK(fake.calls("cuLaunchKernelEx") == 1);
+}
+
+TEST_CASE("virtual fabric: nobody waits for ever for a rank that stays away or has left", "[fabric][cuda]") {
+  FakeCuda fake;
+  check_none(on_threads(make_virtual_fabric(fake_gpu(), kRanks, 500ms), [&](Fabric& fabric) {
+    const auto kernel = fabric.device().load(kernel_of("fused"));
+    fabric.all_gather("");
+    if (fabric.rank() != 1) launch(fabric, *kernel, 2);
+    fabric.all_gather("");
+  }));
+  CHECK(table_of(fake.state().launches.front()) == std::vector<Row>{{0, 10, 2, 1, 1}, {}, {2, 12, 2, 1, 1}});
+  check_none(on_threads(make_virtual_fabric(fake_gpu(), kRanks, 1h), [&](Fabric& fabric) {
+    const auto kernel = fabric.device().load(kernel_of("fused"));
+    if (fabric.rank() != 0) launch(fabric, *kernel, 2);
+  }));
+  CHECK(table_of(fake.state().launches.back()) == std::vector<Row>{{}, {1, 11, 2, 1, 1}, {2, 12, 2, 1, 1}});
+}
+
+TEST_CASE("virtual fabric: a driver's refusal is told to all ranks", "[fabric][cuda][fault]") {
+  FakeCuda fake("cuLaunchKernelEx=701");
+  for (const std::string& error : on_threads(make_virtual_fabric(fake_gpu(), kRanks), [&](Fabric& fabric) {
+         const auto kernel = fabric.device().load(kernel_of("fused"));
+         launch(fabric, *kernel, 2);
+       }))
+    CHECK_THAT(error, Catch::Contains("launch kernel fused"));
+}
+
+TEST_CASE("virtual fabric: what it cannot do is refused in one line", "[fabric][cuda][fault]") {
+  FakeCuda fake;
+  const auto refused = [](const std::string& wanted, const std::function<void(Device&)>& act) {
+    const auto fabrics = make_virtual_fabric(fake_gpu(), kRanks);
+    CHECK(fabrics[0]->kind() == "virtual:sm_90a");
+    CHECK_THROWS_WITH(act(fabrics[0]->device()), wanted);
+  };
+  refused("kernel plain: compiled for 1 ranks in a launch, 3 share the GPU",
+          [](Device& device) { device.load(kernel_of("plain", 1)); });
+  refused(
+      "ranks that share Fake GPU cannot capture: a launch is that of all of them; call without a graph, or give each "
+      "rank a GPU",
+      [](Device& device) { device.streams().begin_capture(device.streams().create()); });
+  KernelBinary large = kernel_of("large");
+  large.num_slots = 200;
+  refused(
+      "kernel large: 200 slots of each of 3 ranks and 0 tensor maps are more than the 4096 bytes of parameters that a "
+      "GPU takes",
+      [&](Device& device) { device.load(large); });
+  CHECK_THROWS_WITH(make_virtual_fabric(make_cpu_device(1), 2),
+                    Catch::Contains("2 ranks cannot share") && Catch::Contains("which is no GPU; use threads"));
+  for (const int size : {0, 17})
+    CHECK_THROWS_WITH(make_virtual_fabric(fake_gpu(), size), Catch::Contains("from 1 to 16"));
+}
+
+TEST_CASE("virtual fabric: blocks of all ranks run at once, or none", "[fabric][fault]") {
+  const uint64_t slots[] = {1, 2};
+  const std::vector<RankArguments> ranks(kRanks, {{4, 1, 1}, slots});
+  CHECK(rank_launch(kernel_of("fused"), ranks, 3, "a GPU").grid.blocks[0] == 3);
+  CHECK(rank_launch(kernel_of("fused"), ranks, 8, "a GPU").grid.blocks[0] == 6);
+  CHECK_THROWS_WITH(
+      rank_launch(kernel_of("fused"), ranks, 2, "a GPU"),
+      "kernel fused: 3 ranks wait for each other in one launch, a GPU runs 2 blocks at once; use fewer ranks "
+      "or smaller blocks");
+  CHECK_THROWS_WITH(rank_launch(kernel_of("fused", 2), ranks, 8, "a GPU"),
+                    "kernel fused: a launch of 3 ranks, it is compiled for 2");
+}

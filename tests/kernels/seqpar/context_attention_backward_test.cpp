@@ -1,0 +1,417 @@
+// tests/kernels/seqpar/context_attention_backward_test.cpp -- gradients from the rows of all ranks, in every layout.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random operands are compared with f64. Where queries and keys have no column in common all scores are zero, and with
+// small whole numbers every sum is exact in any order: then the result must be that of one rank, bit for bit, and a
+// query or key too many or too few shows.
+#include "kernels/seqpar/context_attention_backward.h"
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+
+#include <fmt/core.h>
+
+#include "jit/compiler.h"
+#include "kernels/attention_backward_shape.h"
+#include "kernels/seqpar/channel_args.h"
+#include "kernels/tensor_values.h"
+#include "tests/support/kernel_cases.h"
+#include "tests/support/rank_run.h"
+#include "tests/support/sharded_rows.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using seqtile::testing::kSharedGpus;
+using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::library_op;
+using seqtile::testing::RankCall;
+using seqtile::testing::RankOptions;
+using seqtile::testing::RankOutcome;
+using seqtile::testing::RowMatrix;
+
+namespace {
+
+/// The tensors of a call, in schema order.
+enum Which { kQ, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv, kNumTensors };
+constexpr const char* kNames[] = {"q", "k", "v", "out", "lse", "dout", "dq", "dk", "dv"};
+
+struct Case {
+  int world_size = 2;
+  bool causal = true;
+  std::string layout = "contiguous";
+  DType dtype = DType::f32;
+  int64_t heads = 4, kv_heads = 2, head_dim = 16;
+  std::vector<int64_t> lengths = {0, 1, 5, 64, 131, 3};
+  int64_t block = 32, block_n = 16, chunk_rows = 32;
+  bool is_exact = false;
+  uint32_t seed = 7;
+
+  autotune::Workload workload() const {
+    seqpar::ContextAttentionBackward op{.world_size = world_size,
+                                        .heads = heads,
+                                        .kv_heads = kv_heads,
+                                        .head_dim = head_dim,
+                                        .causal = causal,
+                                        .layout = layout,
+                                        .dtype = dtype};
+    return library_op("context_attention_backward").normalize(op.workload());
+  }
+  attention_backward_op::Shape shape() const {
+    autotune::Workload plain{"attention_backward", dtype, 1, {}};
+    for (const char* name : {"heads", "kv_heads", "head_dim", "causal", "scale"})
+      plain.fields.set(name, workload().fields.values().at(name));
+    return attention_backward_op::Shape(library_op("attention_backward").normalize(plain));
+  }
+};
+
+/// The first or the second half of each head's columns is zero.
+void clear_half(const Case& c, const RowMatrix& matrix, bool second) {
+  const int64_t half = c.head_dim / 2;
+  for (int64_t i = 0; i < matrix.tensor.num_elements(); ++i)
+    if ((i / half % 2 == 1) == second) write_element(matrix.tensor, i, 0);
+}
+
+/// The whole sequence of one call.
+struct Sequence {
+  Sequence(const Case& c, int64_t length, uint64_t seed) {
+    for (const int which : {kQ, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv}) {
+      const bool is_key = which == kK || which == kV || which == kDk || which == kDv;
+      const int64_t columns = which == kLse ? c.heads : (is_key ? c.kv_heads : c.heads) * c.head_dim;
+      tensors.emplace_back(which == kLse ? DType::f32 : c.dtype, length, columns);
+    }
+    for (const int which : {kQ, kK, kV, kOut, kDout}) {
+      if (c.is_exact) fill_uniform_int(tensors[which].tensor, -1, 1, seed + which);
+      else fill_normal(tensors[which].tensor, 0, 1, seed + which);
+    }
+    if (c.is_exact) clear_half(c, tensors[kQ], true), clear_half(c, tensors[kK], false);
+    for (int64_t row = 0; row < length; ++row)
+      for (int64_t head = 0; head < c.heads; ++head) {
+        const double usual = attention_backward_op::usual_lse(static_cast<double>(c.causal ? row + 1 : length));
+        write_element(tensors[kLse].tensor, row * c.heads + head, c.is_exact ? 0 : usual);
+      }
+  }
+  std::deque<RowMatrix> tensors;
+};
+
+/// All calls of a case on all ranks.
+class Run {
+ public:
+  explicit Run(const Case& c) : case_(c), w_(c.workload()), op_(library_op(w_.operation)) {
+    config_ = {{"block", c.block}, {"block_n", c.block_n}, {"chunk_rows", c.chunk_rows}, {"push_programs", int64_t{2}}};
+    calls_.resize(static_cast<size_t>(c.world_size));
+    for (const int64_t length : c.lengths) add(length);
+  }
+
+  RankOutcome on(RankOptions options) {
+    const Target target = target_of(options);
+    KernelBuilder b(op_.name);
+    if (target.is_gpu()) b.align_rows(16);
+    op_.build(b, w_, config_, target);
+    const auto function = b.finish();
+    const int64_t capacity = *std::ranges::max_element(case_.lengths);
+    const auto needs = seqpar::needs_of(seqpar::context_backward_exchange(w_, case_.chunk_rows), capacity);
+    options.world_size = case_.world_size;
+    options.channel.capacity = capacity;
+    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
+    RankOutcome outcome = run_ranks(*function, options, calls_);
+    take_back();
+    return outcome;
+  }
+
+  const std::deque<Sequence>& sequences() const { return sequences_; }
+
+  /// Empty, or the first element too far from f64.
+  std::string difference() const {
+    for (size_t call = 0; call < sequences_.size(); ++call)
+      for (int64_t head = 0; head < case_.heads; ++head)
+        if (std::string text = difference_in(call, head); !text.empty()) return text;
+    return "";
+  }
+
+ private:
+  std::vector<int32_t> owned_rows(int rank, int64_t length) const {
+    return testing::owned_rows(seqpar::parse_row_layout(case_.layout), rank, length, case_.world_size);
+  }
+
+  void add(int64_t length) {
+    const Sequence& all = sequences_.emplace_back(case_, length, case_.seed + 100 * sequences_.size());
+    for (int rank = 0; rank < case_.world_size; ++rank) {
+      RankCall call{{op_.grid(w_, config_)[0].value({&length, 1}), 1, 1}, {}, 1};
+      for (const RowMatrix& whole : all.tensors)
+        call.tensors.push_back(parts_.emplace_back(testing::picked_rows(whole, owned_rows(rank, length))).tensor);
+      call.tensors.push_back(make_tensor(parts_.emplace_back(DType::i8, length, 1).bytes.data(), DType::i8, {length}));
+      calls_[static_cast<size_t>(rank)].push_back(std::move(call));
+    }
+  }
+
+  void take_back() {
+    for (size_t call = 0; call < sequences_.size(); ++call)
+      for (int rank = 0; rank < case_.world_size; ++rank)
+        for (const size_t which : {kDq, kDk, kDv})
+          testing::put_rows(calls_[static_cast<size_t>(rank)][call].tensors[which],
+                            owned_rows(rank, case_.lengths[call]), sequences_[call].tensors[which]);
+  }
+
+  /// Columns of one head of all rows.
+  std::vector<double> head_rows(size_t call, Which which, int64_t head) const {
+    const Tensor& tensor = sequences_[call].tensors[which].tensor;
+    const int64_t columns = which == kLse ? 1 : case_.head_dim;
+    std::vector<double> rows;
+    for (int64_t row = 0; row < tensor.sizes[0]; ++row)
+      for (int64_t i = 0; i < columns; ++i)
+        rows.push_back(read_element(tensor, row * tensor.sizes[1] + head * columns + i));
+    return rows;
+  }
+
+  /// dq of a head, and dk and dv of a group with its first head.
+  std::string difference_in(size_t call, int64_t head) const {
+    const attention_backward_op::Shape s = case_.shape();
+    const int64_t length = case_.lengths[call];
+    const std::vector<double> k = head_rows(call, kK, head / s.group), v = head_rows(call, kV, head / s.group);
+    std::vector<double> dq(static_cast<size_t>(length * s.head_dim)), dk(dq), dv(dq);
+    for (int64_t other = head / s.group * s.group; other < (head / s.group + 1) * s.group; ++other) {
+      const auto queries = queries_of(call, other);
+      for (int64_t row = 0; row < length; ++row) {
+        const auto at = static_cast<size_t>(row * s.head_dim);
+        if (other == head) add_reference_keys(s, queries, row, k, v, 0, s.causal ? row + 1 : length, &dq[at]);
+        if (head % s.group == 0)
+          add_reference_queries(s, queries, s.causal ? row : 0, length, &k[at], &v[at], &dk[at], &dv[at]);
+      }
+    }
+    std::string text = compare(call, kDq, head, dq);
+    if (head % s.group) return text;
+    if (text.empty()) text = compare(call, kDk, head / s.group, dk);
+    return text.empty() ? compare(call, kDv, head / s.group, dv) : text;
+  }
+
+  attention_backward_op::ReferenceQueries queries_of(size_t call, int64_t head) const {
+    attention_backward_op::ReferenceQueries queries{
+        head_rows(call, kQ, head), head_rows(call, kDout, head), head_rows(call, kLse, head), {}};
+    const std::vector<double> out = head_rows(call, kOut, head);
+    queries.delta.resize(queries.lse.size());
+    for (size_t i = 0; i < out.size(); ++i)
+      queries.delta[i / static_cast<size_t>(case_.head_dim)] += out[i] * queries.dout[i];
+    return queries;
+  }
+
+  std::string compare(size_t call, Which which, int64_t head, const std::vector<double>& want) const {
+    const auto limit = op_.tolerance(w_, std::vector<int64_t>{case_.lengths[call]});
+    const std::vector<double> got = head_rows(call, which, head);
+    for (size_t i = 0; i < got.size(); ++i)
+      if (!(std::abs(got[i] - want[i]) <= limit.absolute + limit.relative * std::abs(want[i])))
+        return fmt::format("length {}, {} of row {}, head {} is {}, not {}", case_.lengths[call], kNames[which],
+                           i / static_cast<size_t>(case_.head_dim), head, got[i], want[i]);
+    return "";
+  }
+
+  const Case case_;
+  const autotune::Workload w_;
+  const autotune::OpDef& op_;
+  autotune::Config config_;
+  std::deque<Sequence> sequences_;
+  std::deque<RowMatrix> parts_;
+  std::vector<std::vector<RankCall>> calls_;
+};
+
+void require_success(const RankOutcome& outcome) {
+  for (const std::string& error : outcome.errors) REQUIRE(error == "");
+  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
+}
+
+/// Empty, or the first row whose bits differ.
+std::string different_bits(const Run& a, const Run& b) {
+  for (size_t call = 0; call < a.sequences().size(); ++call)
+    for (const size_t which : {kDq, kDk, kDv}) {
+      const RowMatrix &left = a.sequences()[call].tensors[which], &right = b.sequences()[call].tensors[which];
+      for (int64_t row = 0; row < left.tensor.sizes[0]; ++row)
+        if (std::memcmp(left.row(row), right.row(row), static_cast<size_t>(left.row_bytes())) != 0)
+          return fmt::format("length {}: row {} of {} differs", left.tensor.sizes[0], row, kNames[which]);
+    }
+  return "";
+}
+
+/// Random operands against f64, and exact ones against one rank.
+void check(Case c, const RankOptions& options) {
+  INFO(fmt::format("{}, {} ranks, {}, {}, causal {}, {} heads of {}, {} key heads", options.device, c.world_size,
+                   dtype_name(c.dtype), c.layout, c.causal, c.heads, c.head_dim, c.kv_heads));
+  Run run(c);
+  require_success(run.on(options));
+  REQUIRE(run.difference() == "");
+  c.is_exact = true;
+  Run exact(c);
+  require_success(exact.on(options));
+  c.world_size = 1;
+  Run alone(c);
+  require_success(alone.on({.device = options.device.starts_with("sim:") ? options.device : "threads"}));
+  REQUIRE(alone.difference() == "");
+  REQUIRE(different_bits(exact, alone) == "");
+}
+
+}  // namespace
+
+TEST_CASE("context attention backward: right and exact on the CPU, any layout and number of ranks", "[seqpar][sweep]") {
+  const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  size_t next = 0;
+  for (const int world_size : {1, 2, 3, 4, 8})
+    for (const char* layout : {"contiguous", "zigzag"})
+      for (const bool causal : {false, true}) {
+        const DType dtype = dtypes[next++ % 3];
+        check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {});
+        if (causal) check({.world_size = world_size, .layout = layout, .dtype = dtype}, {.device = "processes"});
+      }
+  check({.world_size = 3, .layout = "zigzag", .heads = 9, .kv_heads = 3, .head_dim = 64}, {});
+  check({.world_size = 3, .layout = "zigzag", .dtype = DType::f16, .heads = 5, .kv_heads = 5, .head_dim = 40}, {});
+}
+
+TEST_CASE("context attention backward: every combination on the CPU", "[seqpar][slow]") {
+  for (const char* device : {"threads", "processes"})
+    for (const int world_size : {1, 2, 3, 4, 8})
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        for (const bool causal : {false, true})
+          for (const char* layout : {"contiguous", "zigzag"})
+            check({.world_size = world_size, .causal = causal, .layout = layout, .dtype = dtype}, {.device = device});
+}
+
+TEST_CASE("context attention backward: right and exact where ranks pause at random", "[seqpar]") {
+  for (const char* device : {"threads", "processes", "nodes"})
+    for (const char* layout : {"contiguous", "zigzag"})
+      check({.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {0, 5, 131, 200}},
+            {.device = device, .seed = 3, .slow_rank = 1});
+}
+
+TEST_CASE("context attention backward: epochs beyond 31, 32 and 48 bits", "[seqpar]") {
+  for (const int bits : {31, 32, 48}) {
+    const Case c{.world_size = 3, .layout = "zigzag", .dtype = DType::bf16, .lengths = {70, 1, 33, 5}};
+    Run run(c);
+    RankOptions options;
+    options.channel.first_epoch = (uint64_t{1} << bits) - 2;
+    require_success(run.on(options));
+    CHECK(run.difference() == "");
+  }
+}
+
+TEST_CASE("context attention backward: right and exact on simulated GPUs, every check on", "[seqpar][sim]") {
+  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+    for (const int world_size : {2, 3})
+      for (const char* layout : {"contiguous", "zigzag"})
+        check({.world_size = world_size,
+               .causal = world_size == 2 || layout[0] == 'z',
+               .layout = layout,
+               .dtype = world_size == 2 ? DType::bf16 : DType::f16,
+               .heads = 2,
+               .kv_heads = 1,
+               .lengths = {0, 1, 5, 97, 2}},
+              {.device = device});
+}
+
+TEST_CASE("context attention backward: right and exact on ranks that share a simulated GPU, every check on",
+          "[seqpar][sim]") {
+  for (const char* device : kSharedGpus)
+    for (const int world_size : {2, 4})
+      check({.world_size = world_size,
+             .layout = world_size == 2 ? "contiguous" : "zigzag",
+             .dtype = DType::bf16,
+             .heads = 2,
+             .kv_heads = 1,
+             .lengths = {0, 1, 5, 97, 2}},
+            {.device = device});
+}
+
+TEST_CASE("context attention backward: every combination on simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : kSimulatedRanks)
+    for (const int world_size : {1, 2, 3})
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        for (const bool causal : {false, true})
+          for (const char* layout : {"contiguous", "zigzag"})
+            check({.world_size = world_size,
+                   .causal = causal,
+                   .layout = layout,
+                   .dtype = dtype,
+                   .lengths = {0, 1, 5, 131, 70, 2}},
+                  {.device = device});
+}
+
+TEST_CASE("context attention backward: nothing is reported under random schedules", "[seqpar][sim][sweep]") {
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    const Case c{.world_size = 3,
+                 .layout = seed % 2 ? "zigzag" : "contiguous",
+                 .dtype = DType::bf16,
+                 .heads = 2,
+                 .kv_heads = 1,
+                 .lengths = {70, 2, 131}};
+    Run run(c);
+    require_success(run.on({.device = "sim:sm_80", .seed = seed}));
+    CHECK(run.difference() == "");
+  }
+}
+
+TEST_CASE("context attention backward: a flag of weaker order is reported as the race it is", "[seqpar][sim]") {
+  const std::pair<std::string, std::string> faults[] = {{"st.release.sys.global.b64", "st.relaxed.sys.global.b64"},
+                                                        {"ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"}};
+  for (const auto& fault : faults) {
+    Run run({.dtype = DType::bf16, .heads = 1, .kv_heads = 1, .lengths = {64, 1, 40}});
+    RankOptions options{.device = "sim:sm_80"};
+    options.edit_ptx = [&](std::string text) {
+      for (size_t at = 0; (at = text.find(fault.first, at)) != std::string::npos; at += fault.second.size())
+        text.replace(at, fault.first.size(), fault.second);
+      return text;
+    };
+    INFO(fault.first << " -> " << fault.second);
+    CHECK_THROWS_WITH(run.on(options), Catch::Contains("race"));
+  }
+}
+
+TEST_CASE("context attention backward: who is late and how long chunks are changes no bit", "[seqpar]") {
+  for (const char* layout : {"contiguous", "zigzag"}) {
+    Case c{.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {300, 77, 0}};
+    Run first(c);
+    require_success(first.on({}));
+    for (const int64_t chunk_rows : {96, 512})
+      for (int slow_rank = 0; slow_rank < 3; ++slow_rank) {
+        c.chunk_rows = chunk_rows;
+        Run other(c);
+        require_success(other.on({.seed = 11, .slow_rank = slow_rank}));
+        CHECK(different_bits(first, other) == "");
+      }
+  }
+}
+
+TEST_CASE("context attention backward: the same bits in 100 launches with random pauses", "[seqpar]") {
+  const Case c{
+      .world_size = 3, .layout = "zigzag", .dtype = DType::bf16, .lengths = {77, 40, 1, 33, 77, 5, 64, 70, 2, 48}};
+  Run first(c);
+  require_success(first.on({}));
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    Run again(c);
+    require_success(again.on({.seed = seed, .slow_rank = static_cast<int>(seed % 3)}));
+    REQUIRE(different_bits(first, again) == "");
+  }
+}
+
+TEST_CASE("context attention backward: all configurations of GPUs compile", "[seqpar][nvptx]") {
+  for (const char* name : {"sm_80", "sm_90a"})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t head_dim : {64, 128}) {
+        const Case c{.layout = "zigzag", .dtype = dtype, .head_dim = head_dim};
+        const autotune::OpDef& op = library_op("context_attention_backward");
+        const Target target = gpu_target(name);
+        for (const auto& config : op.config_space(c.workload(), 1024, target).enumerate()) {
+          INFO(name << " " << c.workload().json() << " " << config.json());
+          CHECK_NOTHROW(compile(*autotune::build_kernel(op, c.workload(), config, target), target));
+        }
+      }
+}
+
+TEST_CASE("context attention backward: bad static arguments are refused by name", "[seqpar]") {
+  const auto normalized = [](const seqpar::ContextAttentionBackward& op) {
+    return library_op("context_attention_backward").normalize(op.workload());
+  };
+  CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16}), Catch::Contains("must divide heads (3)"));
+  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .layout = "striped"}),
+                    Catch::Contains("striped") && Catch::Contains("zigzag"));
+  CHECK_THROWS_WITH(normalized({.world_size = 99, .heads = 2, .kv_heads = 2, .head_dim = 16}),
+                    Catch::Contains("world_size"));
+}

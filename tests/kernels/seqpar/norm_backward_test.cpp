@@ -1,0 +1,286 @@
+// tests/kernels/seqpar/norm_backward_test.cpp -- a norm's gradients on every rank, its weight's over all rows.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/norm_backward.h"
+
+#include <catch2/catch.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+#include <fmt/core.h>
+
+#include "kernels/rms_norm_backward_kernel.h"
+#include "kernels/seqpar/channel_args.h"
+#include "kernels/tensor_values.h"
+#include "tests/support/kernel_table.h"
+#include "tests/support/rank_run.h"
+#include "tests/support/sharded_rows.h"
+
+using namespace seqtile;
+using namespace seqtile::kernels;
+using seqtile::testing::configs_on;
+using seqtile::testing::kKernelDTypes;
+using seqtile::testing::kSharedGpus;
+using seqtile::testing::kSimulatedGpus;
+using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::library_op;
+using seqtile::testing::RankCall;
+using seqtile::testing::RankOptions;
+using seqtile::testing::RankOutcome;
+using seqtile::testing::RowMatrix;
+using seqtile::testing::schedule_for_gpu;
+
+namespace {
+
+struct Case {
+  int world_size = 2;
+  int64_t n = 72;
+  bool residual = false;
+  std::string layout = "contiguous";
+  DType dtype = DType::f32;
+  std::vector<int64_t> lengths = {0, 1, 5, 64, 200, 131, 3};
+  int64_t programs = 32;  ///< two groups of those that add up their parts
+  std::optional<autotune::Config> config = {};
+
+  autotune::Workload workload() const {
+    const seqpar::SequenceParallelRmsNormBackward op{
+        .world_size = world_size, .n = n, .residual = residual, .weight_offset = 0.5, .layout = layout, .dtype = dtype};
+    return library_op("sequence_parallel_rms_norm_backward").normalize(op.workload());
+  }
+};
+
+/// The whole sequence of one call; dweight of every rank.
+struct Sequence {
+  Sequence(const Case& c, int64_t length, uint64_t seed)
+      : dy(c.dtype, length, c.n),
+        x(c.dtype, length, c.n),
+        residual(c.dtype, length, c.n),
+        dx(c.dtype, length, c.n),
+        weight(c.dtype, 1, c.n) {
+    fill_normal(dy.tensor, 0, 1, seed);
+    fill_normal(x.tensor, 0, 1, seed + 1);
+    fill_normal(residual.tensor, 0, 1, seed + 2);
+    fill_normal(weight.tensor, 0.5, 0.1, seed + 3);
+    for (int rank = 0; rank < c.world_size; ++rank) dweights.emplace_back(DType::f32, 1, c.n);
+  }
+  RowMatrix dy, x, residual, dx, weight;
+  std::deque<RowMatrix> dweights;
+};
+
+class Run {
+ public:
+  explicit Run(const Case& c) : case_(c), op_(library_op("sequence_parallel_rms_norm_backward")), w_(c.workload()) {
+    calls_.resize(static_cast<size_t>(c.world_size));
+    config_ = c.config.value_or(autotune::Config{{"rows", int64_t{2}}, {"programs", c.programs}});
+    for (const int64_t length : c.lengths) add(length);
+  }
+
+  RankOutcome on(RankOptions options) {
+    const Target target = target_of(options);
+    KernelBuilder b(op_.name);
+    if (case_.config) schedule_for_gpu(b, config_);
+    else if (target.is_gpu()) b.align_rows(16);
+    op_.build(b, w_, config_, target);
+    const auto function = b.finish();
+    const int64_t capacity = *std::ranges::max_element(case_.lengths);
+    const auto needs = seqpar::needs_of(seqpar::norm_backward_exchange(w_), capacity);
+    options.world_size = case_.world_size;
+    options.channel.capacity = capacity;
+    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
+    RankOutcome outcome = run_ranks(*function, options, calls_);
+    for (size_t call = 0; call < sequences_.size(); ++call)
+      for (int rank = 0; rank < case_.world_size; ++rank)
+        testing::put_rows(calls_[static_cast<size_t>(rank)][call].tensors[case_.residual ? 4 : 3],
+                          owned_rows(rank, case_.lengths[call]), sequences_[call].dx);
+    return outcome;
+  }
+
+  const std::deque<Sequence>& sequences() const { return sequences_; }
+
+  /// Empty, or the first element too far from f64; dweight must be the same on all ranks.
+  std::string difference() const {
+    for (size_t call = 0; call < sequences_.size(); ++call) {
+      const Sequence& all = sequences_[call];
+      for (const RowMatrix& dweight : all.dweights)
+        if (dweight.bytes != all.dweights[0].bytes)
+          return fmt::format("length {}: dweight differs", case_.lengths[call]);
+      if (std::string text = difference_in(all, case_.lengths[call]); !text.empty()) return text;
+    }
+    return "";
+  }
+
+ private:
+  std::vector<int32_t> owned_rows(int rank, int64_t length) const {
+    return testing::owned_rows(seqpar::parse_row_layout(case_.layout), rank, length, case_.world_size);
+  }
+
+  void add(int64_t length) {
+    const Case& c = case_;
+    Sequence& all = sequences_.emplace_back(c, length, 100 * sequences_.size() + 1);
+    std::vector<autotune::Workspace> workspaces = op_.workspaces(w_, config_);
+    workspaces.pop_back();  // the counters
+    for (int rank = 0; rank < c.world_size; ++rank) {
+      RankCall call{{op_.grid(w_, config_)[0].value({&length, 1}), 1, 1}, {}, 1, workspaces};
+      const auto add_rows = [&](const RowMatrix& whole) {
+        call.tensors.push_back(parts_.emplace_back(testing::picked_rows(whole, owned_rows(rank, length))).tensor);
+      };
+      add_rows(all.dy), add_rows(all.x);
+      if (c.residual) add_rows(all.residual);
+      call.tensors.push_back(make_tensor(all.weight.tensor.data, c.dtype, {c.n}));
+      add_rows(all.dx);
+      call.tensors.push_back(all.dweights[static_cast<size_t>(rank)].tensor);
+      call.tensors.push_back(make_tensor(parts_.emplace_back(DType::i8, length, 1).bytes.data(), DType::i8, {length}));
+      calls_[static_cast<size_t>(rank)].push_back(std::move(call));
+    }
+  }
+
+  std::string difference_in(const Sequence& all, int64_t length) const {
+    const auto limit = op_.tolerance(w_, std::vector<int64_t>{length});
+    const auto is_near = [&](double got, double want) {
+      return std::abs(got - want) <= limit.absolute + limit.relative * std::abs(want);
+    };
+    const std::vector<double> weight = read_row(all.weight.tensor, 0);
+    std::vector<double> dweight(weight.size(), 0.0);
+    for (int64_t row = 0; row < length; ++row) {
+      const auto want =
+          rms_norm_backward_op::reference_row(w_, read_row(all.dy.tensor, row), read_row(all.x.tensor, row), weight);
+      const std::vector<double> beside = read_row(all.residual.tensor, row), got = read_row(all.dx.tensor, row);
+      for (size_t i = 0; i < got.size(); ++i) {
+        dweight[i] += want.terms[i];
+        if (const double sum = want.dx[i] + (case_.residual ? beside[i] : 0); !is_near(got[i], sum))
+          return fmt::format("length {}, dx[{}, {}] is {}, not {}", length, row, i, got[i], sum);
+      }
+    }
+    const std::vector<double> got = read_row(all.dweights[0].tensor, 0);
+    for (size_t i = 0; i < got.size(); ++i)
+      if (!is_near(got[i], dweight[i]))
+        return fmt::format("length {}, dweight[{}] is {}, not {}", length, i, got[i], dweight[i]);
+    return "";
+  }
+
+  const Case case_;
+  const autotune::OpDef& op_;
+  const autotune::Workload w_;
+  autotune::Config config_;
+  std::deque<Sequence> sequences_;
+  std::deque<RowMatrix> parts_;
+  std::vector<std::vector<RankCall>> calls_;
+};
+
+void require_success(const RankOutcome& outcome) {
+  for (const std::string& error : outcome.errors) REQUIRE(error == "");
+  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
+}
+
+void check(const Case& c, const RankOptions& options) {
+  INFO(fmt::format("{}, {} ranks, {}, {}, n {}", options.device, c.world_size, dtype_name(c.dtype), c.layout, c.n));
+  Run run(c);
+  require_success(run.on(options));
+  REQUIRE(run.difference() == "");
+}
+
+}  // namespace
+
+TEST_CASE("norm backward: right on the CPU, any layout and number of ranks", "[seqpar]") {
+  const DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
+  size_t next = 0;
+  for (const char* device : {"threads", "processes"})
+    for (const int world_size : {1, 2, 3, 4, 8})
+      for (const char* layout : {"contiguous", "zigzag"}) {
+        const DType dtype = dtypes[next++ % 3];
+        check({.world_size = world_size, .residual = next % 2 == 0, .layout = layout, .dtype = dtype},
+              {.device = device});
+      }
+  check({.world_size = 3, .n = 1, .programs = 1}, {});
+  check({.world_size = 3, .n = 1500, .lengths = {5, 0, 40}, .programs = 3}, {});
+}
+
+TEST_CASE("norm backward: right where ranks pause at random, with the same bits", "[seqpar]") {
+  const Case c{.world_size = 3, .residual = true, .layout = "zigzag", .dtype = DType::bf16};
+  Run first(c);
+  require_success(first.on({}));
+  REQUIRE(first.difference() == "");
+  for (const char* device : {"threads", "processes", "nodes"})
+    for (uint32_t seed = 1; seed <= 10; ++seed) {
+      Run again(c);
+      require_success(again.on({.device = device, .seed = seed, .slow_rank = static_cast<int>(seed % 3)}));
+      for (size_t call = 0; call < c.lengths.size(); ++call) {
+        REQUIRE((again.sequences()[call].dweights[0].bytes == first.sequences()[call].dweights[0].bytes));
+        REQUIRE((again.sequences()[call].dx.bytes == first.sequences()[call].dx.bytes));
+      }
+    }
+}
+
+TEST_CASE("norm backward: epochs beyond 31, 32 and 48 bits", "[seqpar]") {
+  for (const int bits : {31, 32, 48}) {
+    RankOptions options;
+    options.channel.first_epoch = (uint64_t{1} << bits) - 2;
+    check({.world_size = 3, .lengths = {70, 1, 33, 5}}, options);
+  }
+}
+
+TEST_CASE("norm backward: right on simulated GPUs, every check on", "[seqpar][sim]") {
+  for (const char* device : kSimulatedGpus)
+    for (const int world_size : {2, 3})
+      check({.world_size = world_size,
+             .residual = world_size == 2,
+             .layout = world_size == 2 ? "zigzag" : "contiguous",
+             .dtype = DType::bf16,
+             .lengths = {0, 1, 5, 70}},
+            {.device = device});
+  for (uint32_t seed = 1; seed <= 4; ++seed)
+    check({.world_size = 3, .lengths = {20, 2, 40}}, {.device = "sim:sm_80", .seed = seed});
+}
+
+TEST_CASE("norm backward: right on ranks that share a simulated GPU, every check on", "[seqpar][sim]") {
+  for (const char* device : kSharedGpus)
+    for (const int world_size : {2, 4})
+      check({.world_size = world_size, .layout = "zigzag", .dtype = DType::bf16, .lengths = {0, 1, 5, 70}},
+            {.device = device});
+}
+
+namespace {
+
+/// With the configurations that a call would have.
+void check_configs(Case c, const char* device) {
+  for (const autotune::Config& config : configs_on(device, c.workload())) {
+    INFO(config.json());
+    c.config = config;
+    check(c, {.device = device});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("norm backward: the default and other configurations on simulated GPUs", "[seqpar][sim]") {
+  for (const char* device : kSimulatedGpus)
+    for (const DType dtype : kKernelDTypes)
+      check_configs({.residual = true, .dtype = dtype, .lengths = {0, 1, 5, 131}}, device);
+}
+
+TEST_CASE("norm backward: every combination on simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : kSimulatedRanks)
+    for (const int world_size : {1, 2, 3})
+      for (const DType dtype : kKernelDTypes)
+        for (const char* layout : {"contiguous", "zigzag"})
+          check_configs({.world_size = world_size, .residual = world_size != 2, .layout = layout, .dtype = dtype},
+                        device);
+}
+
+TEST_CASE("norm backward: a flag of weaker order is reported as the race it is", "[seqpar][sim]") {
+  const std::pair<std::string, std::string> faults[] = {{"st.release.sys.global.b64", "st.relaxed.sys.global.b64"},
+                                                        {"ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"}};
+  for (const auto& fault : faults) {
+    Run run({.lengths = {64, 1, 40}, .programs = 3});
+    RankOptions options{.device = "sim:sm_80"};
+    options.edit_ptx = [&](std::string text) {
+      for (size_t at = 0; (at = text.find(fault.first, at)) != std::string::npos; at += fault.second.size())
+        text.replace(at, fault.first.size(), fault.second);
+      return text;
+    };
+    INFO(fault.first << " -> " << fault.second);
+    CHECK_THROWS_WITH(run.on(options), Catch::Contains("race"));
+  }
+}
