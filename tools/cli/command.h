@@ -30,6 +30,7 @@ void add_cache(CLI::App& app, Session& session);
 void add_compile(CLI::App& app, Session& session);
 void add_simulate(CLI::App& app, Session& session);
 void add_trace(CLI::App& app, Session& session);
+void add_plan(CLI::App& app, Session& session);
 void add_bench(CLI::App& app, Session& session);
 
 /// A subcommand with its own options object; `run` returns the exit code. `examples` is shown by --help.

@@ -1,0 +1,203 @@
+// autotune/plan/compat_problem.cpp -- see compat_problem.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/compat_problem.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "autotune/plan/compat_reshard.h"
+
+namespace seqtile::plan {
+namespace {
+
+constexpr int kShortestRun = 10;
+
+/// Costs between the strategies of a producer and those of one consumer.
+std::vector<double> reshard_costs(const Graph& graph, int producer, int consumer, size_t operand) {
+  const Node& from = graph.nodes[static_cast<size_t>(producer)];
+  const Node& to = graph.nodes[static_cast<size_t>(consumer)];
+  std::vector<double> costs;
+  costs.reserve(from.strategies.size() * to.strategies.size());
+  for (const Strategy& source : from.strategies)
+    for (const Strategy& target : to.strategies) {
+      double sum = 0;
+      for (size_t member = 0; member < from.results.size(); ++member) {
+        const TensorType& type = from.results[member];
+        sum += compat_reshard(graph.mesh, type.shape, static_cast<int>(type.element_bytes),
+                              OrderedLayout(source.results[member]), target.operands[operand][member])
+                   .total;
+      }
+      costs.push_back(sum);
+    }
+  return costs;
+}
+
+class Merging {
+ public:
+  explicit Merging(const Graph& graph) : graph_(graph), producers_(graph.nodes.size()), consumers_(graph.nodes.size()) {
+    for (const Node& node : graph.nodes) {
+      std::vector<double>& costs = problem_.costs.emplace_back();
+      std::vector<double>& memory = problem_.memory.emplace_back();
+      for (const Strategy& strategy : node.strategies) {
+        costs.push_back(strategy.compute + strategy.communication);
+        memory.push_back(strategy.memory);
+      }
+      extra_.emplace_back(costs.size());
+    }
+    problem_.follows.assign(graph.nodes.size(), -1);
+    for (int node = 0; node < static_cast<int>(graph.nodes.size()); ++node) connect(node);
+  }
+
+  Problem run() {
+    for (int node = static_cast<int>(graph_.nodes.size()) - 1; node >= 0; --node)
+      if (graph_.nodes[static_cast<size_t>(node)].merges) merge(node);
+    for (size_t node = 0; node < extra_.size(); ++node)
+      for (size_t i = 0; i < extra_[node].size(); ++i) problem_.costs[node][i] += extra_[node][i];
+    std::erase_if(problem_.edges, [](const Edge& edge) { return edge.cost.empty(); });
+    return std::move(problem_);
+  }
+
+ private:
+  void connect(int node) {
+    const std::vector<int>& inputs = graph_.nodes[static_cast<size_t>(node)].inputs;
+    for (size_t operand = 0; operand < inputs.size(); ++operand)
+      add_edge(inputs[operand], node, reshard_costs(graph_, inputs[operand], node, operand));
+    producers_[static_cast<size_t>(node)] = inputs;
+  }
+
+  void add_edge(int producer, int consumer, std::vector<double> cost) {
+    problem_.edges.push_back({producer, consumer, std::move(cost)});
+    pairs_.emplace(producer, consumer);
+    consumers_[static_cast<size_t>(producer)].push_back(consumer);
+  }
+
+  Edge& edge(int producer, int consumer) {
+    return *std::ranges::find_if(problem_.edges, [&](const Edge& e) {
+      return e.producer == producer && e.consumer == consumer && !e.cost.empty();
+    });
+  }
+
+  /// The node's strategy for each of the leader's: the last of the cheapest.
+  std::vector<size_t> cheapest(const Edge& from_leader, size_t count) const {
+    std::vector<size_t> chosen;
+    for (size_t row = 0; row < from_leader.cost.size(); row += count) {
+      size_t best = 0;
+      for (size_t i = 0; i < count; ++i)
+        if (from_leader.cost[row + i] <= from_leader.cost[row + best]) best = i;
+      chosen.push_back(best);
+    }
+    return chosen;
+  }
+
+  void merge(int node) {
+    const auto n = static_cast<size_t>(node);
+    const int leader = producers_[n].front();
+    const auto l = static_cast<size_t>(leader);
+    const size_t count = problem_.costs[n].size();
+    const Edge& between = edge(leader, node);
+    const std::vector<size_t> chosen = cheapest(between, count);
+    for (size_t i = 0; i < chosen.size(); ++i)
+      extra_[l][i] += between.cost[i * count + chosen[i]] + extra_[n][chosen[i]];
+    std::ranges::fill(extra_[n], 0.0);
+    problem_.follows[n] = leader;
+    for (const int consumer : consumers_[n]) reconnect(node, leader, consumer, chosen);
+    for (const int producer : producers_[n]) drop(producer, node);
+  }
+
+  /// What the consumer had from the node it has from the leader, unless it has something from there already.
+  void reconnect(int node, int leader, int consumer, const std::vector<size_t>& chosen) {
+    const std::vector<double> old = edge(node, consumer).cost;
+    const size_t width = problem_.costs[static_cast<size_t>(consumer)].size();
+    if (!pairs_.contains({leader, consumer})) {
+      std::vector<double> cost;
+      for (const size_t row : chosen) cost.insert(cost.end(), &old[row * width], &old[row * width] + width);
+      add_edge(leader, consumer, std::move(cost));
+    }
+    drop_edge(node, consumer);
+    std::ranges::replace(producers_[static_cast<size_t>(consumer)], node, leader);
+  }
+
+  void drop(int producer, int consumer) {
+    if (!pairs_.contains({producer, consumer})) return;
+    drop_edge(producer, consumer);
+    std::erase(consumers_[static_cast<size_t>(producer)], consumer);
+  }
+  void drop_edge(int producer, int consumer) {
+    edge(producer, consumer).cost.clear();
+    pairs_.erase({producer, consumer});
+  }
+
+  const Graph& graph_;
+  Problem problem_;
+  std::vector<std::vector<double>> extra_;  ///< what merged nodes cost their leaders
+  std::vector<std::vector<int>> producers_, consumers_;
+  std::set<std::pair<int, int>> pairs_;
+};
+
+/// What makes two nodes alike: the operator and the shapes of its arguments.
+std::vector<std::string> signatures(const Graph& graph) {
+  std::map<std::string, std::string> shapes;
+  std::vector<std::string> result;
+  for (const Node& node : graph.nodes) {
+    std::string signature = node.op;
+    if (node.op != "get_attr") {
+      signature += " " + (node.module.empty() ? node.target : node.module);
+      for (const std::string& argument : node.arguments) {
+        const auto found = shapes.find(argument);
+        signature += " " + (found == shapes.end() ? argument : found->second);
+      }
+    }
+    result.push_back(signature);
+    std::string& shape = shapes[node.name];
+    for (const TensorType& type : node.results) {
+      shape += "(";
+      for (const int64_t size : type.shape) shape += std::to_string(size) + ",";
+      shape += ")";
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<int> repeated_nodes(const Graph& graph, int least) {
+  const std::vector<std::string> like = signatures(graph);
+  const int nodes = static_cast<int>(like.size());
+  std::map<std::string, std::vector<int>> places;
+  for (int node = 0; node < nodes; ++node) places[like[static_cast<size_t>(node)]].push_back(node);
+  int length = least;
+  std::vector<int> starts;
+  const auto agree = [&](const std::vector<int>& at, int offset) {
+    return std::ranges::all_of(at, [&](int start) {
+      return start + offset < nodes &&
+             like[static_cast<size_t>(start + offset)] == like[static_cast<size_t>(at.back() + offset)];
+    });
+  };
+  for (int node = 0; node < nodes; ++node) {
+    const std::vector<int>& at = places[like[static_cast<size_t>(node)]];
+    bool is_run = at.size() >= 2;
+    for (int offset = 0; is_run && offset < length; ++offset) is_run = agree(at, offset);
+    if (!is_run) continue;
+    starts = at;
+    const int most = nodes - starts.back() - length - 1;  // one less than there are
+    int more = 0;
+    while (more < most && agree(starts, length + more)) ++more;
+    length += most < 0 ? most : more;
+  }
+  std::vector<int> repeats(like.size(), -1);
+  for (size_t run = 1; run < starts.size(); ++run)
+    for (int offset = 0; offset < length; ++offset)
+      repeats[static_cast<size_t>(starts[run] + offset)] = starts.front() + offset;
+  return repeats;
+}
+
+Problem compat_problem(const Graph& graph) {
+  Problem problem = Merging(graph).run();
+  const std::vector<int> repeats = repeated_nodes(graph, kShortestRun);
+  for (size_t node = 0; node < repeats.size(); ++node)
+    if (problem.follows[node] < 0) problem.follows[node] = repeats[node];
+  return problem;
+}
+
+}  // namespace seqtile::plan

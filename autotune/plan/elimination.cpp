@@ -1,0 +1,171 @@
+// autotune/plan/elimination.cpp -- see elimination.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/elimination.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace seqtile::plan {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+double value_of(const Model& model, const std::vector<int>& assignment) {
+  const auto value = [&](int variable) { return static_cast<size_t>(assignment[static_cast<size_t>(variable)]); };
+  double sum = 0;
+  for (size_t variable = 0; variable < model.unaries.size(); ++variable)
+    sum += model.unaries[variable][value(static_cast<int>(variable))];
+  for (const Model::Pair& pair : model.pairs)
+    sum += pair.values[value(pair.a) * model.unaries[static_cast<size_t>(pair.b)].size() + value(pair.b)];
+  return sum;
+}
+
+Elimination::Elimination(const Model& model, int64_t table_limit) {
+  for (const auto& unary : model.unaries) domains_.push_back(static_cast<int>(unary.size()));
+  for (const Model::Pair& pair : model.pairs) factors_.push_back({{pair.a, pair.b}, &pair.values, {}});
+  plan(table_limit);
+}
+
+int64_t Elimination::size_of(const std::vector<int>& scope) const {
+  int64_t size = 1;
+  for (const int variable : scope) {
+    size *= domains_[static_cast<size_t>(variable)];
+    if (size > int64_t{1} << 40) return size;  // far above any limit
+  }
+  return size;
+}
+
+std::vector<int> Elimination::joint_scope(const std::vector<int>& factors, int without) const {
+  std::vector<int> scope;
+  for (const int factor : factors)
+    for (const int variable : factors_[static_cast<size_t>(factor)].scope)
+      if (variable != without && std::ranges::find(scope, variable) == scope.end()) scope.push_back(variable);
+  std::ranges::sort(scope);
+  return scope;
+}
+
+int Elimination::next_variable(const std::vector<char>& is_gone,
+                               const std::vector<std::vector<int>>& factors_of) const {
+  int best = -1;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (size_t variable = 0; variable < domains_.size(); ++variable) {
+    if (is_gone[variable]) continue;
+    const int64_t size = size_of(joint_scope(factors_of[variable], -1));
+    if (size < least) least = size, best = static_cast<int>(variable);
+  }
+  return best;
+}
+
+void Elimination::plan(int64_t table_limit) {
+  std::vector<std::vector<int>> factors_of(domains_.size());  // those that are not eliminated yet
+  const auto enter = [&](int factor) {
+    for (const int variable : factors_[static_cast<size_t>(factor)].scope)
+      factors_of[static_cast<size_t>(variable)].push_back(factor);
+  };
+  for (size_t factor = 0; factor < factors_.size(); ++factor) enter(static_cast<int>(factor));
+  std::vector<char> is_gone(domains_.size());
+  for (size_t count = 0; count < domains_.size(); ++count) {
+    const int variable = next_variable(is_gone, factors_of);
+    is_gone[static_cast<size_t>(variable)] = 1;
+    Step step{variable, {}};
+    std::vector<int> left = factors_of[static_cast<size_t>(variable)];
+    do {  // as many functions as one table holds
+      std::vector<int> group;
+      for (const int factor : left) {
+        group.push_back(factor);
+        if (group.size() > 1 && size_of(joint_scope(group, -1)) > table_limit) group.pop_back();
+      }
+      std::erase_if(left, [&](int factor) { return std::ranges::find(group, factor) != group.end(); });
+      step.parts.push_back(make_part(variable, group));
+    } while (!left.empty());
+    is_exact_ = is_exact_ && step.parts.size() == 1;
+    step.parts.front().has_unary = true;
+    for (const int factor : std::vector(factors_of[static_cast<size_t>(variable)]))
+      for (const int other : factors_[static_cast<size_t>(factor)].scope)
+        std::erase(factors_of[static_cast<size_t>(other)], factor);
+    for (const Part& part : step.parts) enter(part.result);
+    steps_.push_back(std::move(step));
+  }
+}
+
+Elimination::Part Elimination::make_part(int variable, const std::vector<int>& factors) {
+  Part part;
+  Factor result{joint_scope(factors, variable), nullptr, {}};
+  const int64_t size = size_of(result.scope);
+  result.table.resize(static_cast<size_t>(size));
+  width_ = std::max(width_, static_cast<int>(result.scope.size()));
+  num_entries_ += size * domains_[static_cast<size_t>(variable)];
+  for (const int factor : factors) {
+    Input input{factor, std::vector<int64_t>(result.scope.size()), 0};
+    int64_t stride = 1;
+    const std::vector<int>& scope = factors_[static_cast<size_t>(factor)].scope;
+    for (size_t i = scope.size(); i-- > 0; stride *= domains_[static_cast<size_t>(scope[i])]) {
+      const auto place = std::ranges::find(result.scope, scope[i]);
+      (place == result.scope.end() ? input.own_stride
+                                   : input.strides[static_cast<size_t>(place - result.scope.begin())]) = stride;
+    }
+    part.inputs.push_back(std::move(input));
+  }
+  part.result = static_cast<int>(factors_.size());
+  factors_.push_back(std::move(result));
+  return part;
+}
+
+void Elimination::minimise(const Part& part, const std::vector<double>& unary) {
+  Factor& result = factors_[static_cast<size_t>(part.result)];
+  const size_t rank = result.scope.size(), domain = unary.size();
+  std::vector<int> at(rank);
+  std::vector<const double*> rows;
+  for (const Input& input : part.inputs) rows.push_back(factors_[static_cast<size_t>(input.factor)].data());
+  std::vector<double> start = unary, sums;
+  if (!part.has_unary)  // what is ruled out is so in every part
+    for (double& value : start) value = value == kInfinite ? kInfinite : 0;
+  for (double& least : result.table) {
+    sums = start;
+    for (size_t i = 0; i < rows.size(); ++i)
+      for (size_t value = 0; value < domain; ++value)
+        sums[value] += rows[i][static_cast<int64_t>(value) * part.inputs[i].own_stride];
+    least = *std::ranges::min_element(sums);
+    for (size_t axis = rank; axis-- > 0;) {
+      const int size = domains_[static_cast<size_t>(result.scope[axis])];
+      const bool wraps = ++at[axis] == size;
+      for (size_t i = 0; i < rows.size(); ++i) rows[i] += part.inputs[i].strides[axis] * (wraps ? 1 - size : 1);
+      if (!wraps) break;
+      at[axis] = 0;
+    }
+  }
+}
+
+int Elimination::best_value(const Step& step, const std::vector<double>& unary,
+                            const std::vector<int>& assignment) const {
+  std::vector<double> sums = unary;
+  for (const Part& part : step.parts) {
+    const std::vector<int>& scope = factors_[static_cast<size_t>(part.result)].scope;
+    for (const Input& input : part.inputs) {
+      const double* row = factors_[static_cast<size_t>(input.factor)].data();
+      for (size_t axis = 0; axis < scope.size(); ++axis)
+        row += assignment[static_cast<size_t>(scope[axis])] * input.strides[axis];
+      for (size_t value = 0; value < sums.size(); ++value)
+        sums[value] += row[static_cast<int64_t>(value) * input.own_stride];
+    }
+  }
+  return static_cast<int>(std::ranges::min_element(sums) - sums.begin());
+}
+
+Elimination::Result Elimination::run(const std::vector<std::vector<double>>& unaries) {
+  Result result{std::vector<int>(domains_.size()), 0};
+  for (const Step& step : steps_)
+    for (const Part& part : step.parts) {
+      minimise(part, unaries[static_cast<size_t>(step.variable)]);
+      const Factor& left = factors_[static_cast<size_t>(part.result)];
+      if (left.scope.empty()) result.bound += left.table.front();
+    }
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step)
+    result.assignment[static_cast<size_t>(step->variable)] =
+        best_value(*step, unaries[static_cast<size_t>(step->variable)], result.assignment);
+  return result;
+}
+
+}  // namespace seqtile::plan

@@ -1,0 +1,45 @@
+// autotune/plan/graph.h -- a model as a graph of operators, and the ways in which each can be cut over the mesh.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autotune/plan/mesh.h"
+
+namespace seqtile::plan {
+
+struct TensorType {
+  std::vector<int64_t> shape;
+  std::string dtype;  ///< "f32"
+  int64_t element_bytes = 4;
+};
+
+/// One way to compute an operator: how it wants its operands, how it leaves its results, and what a device pays.
+struct Strategy {
+  std::string name;
+  std::vector<std::vector<Layout>> operands;  ///< by input, by member of that node's result
+  std::vector<Layout> results;                ///< by member
+  double compute = 0, communication = 0, memory = 0;
+};
+
+struct Node {
+  std::string name, op, target;     ///< op: placeholder get_attr call_function call_method call_module output
+  std::vector<int> inputs;          ///< nodes before this one
+  std::vector<TensorType> results;  ///< several for a tuple, none for the output
+  bool is_tuple = false;
+  bool merges = false;  ///< cheap enough to take the layout that its first input leaves
+  std::string module;   ///< "Conv2d"
+  std::map<std::string, std::vector<int64_t>> parameters;
+  std::string description;             ///< of the module, with its arguments
+  std::vector<std::string> arguments;  ///< as they were written: names of nodes, numbers
+  std::vector<Strategy> strategies;
+};
+
+struct Graph {
+  Mesh mesh;
+  std::vector<Node> nodes;  ///< producers before consumers
+};
+
+}  // namespace seqtile::plan

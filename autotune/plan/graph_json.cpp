@@ -1,0 +1,337 @@
+// autotune/plan/graph_json.cpp -- see graph_json.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/graph_json.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <initializer_list>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "jit/error.h"
+
+namespace seqtile::plan {
+namespace {
+
+using Json = nlohmann::json;
+
+/// A value with its place in the file, for messages.
+class Reader {
+ public:
+  Reader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorCode::invalid_argument, place_ + ": " + what);
+  }
+
+  /// Objects have no other fields than these.
+  void allow(std::initializer_list<std::string_view> names) const {
+    if (!json_.is_object()) refuse("an object is wanted");
+    for (const auto& [name, value] : json_.items())
+      if (std::ranges::find(names, name) == names.end()) refuse(fmt::format("unknown field \"{}\"", name));
+  }
+  bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
+  Reader operator[](const char* name) const {
+    if (!json_.is_object() || !has(name)) refuse(fmt::format("\"{}\" is missing", name));
+    return {json_.at(name), place_ + "." + name};
+  }
+  Reader at(size_t index) const { return {json_.at(index), fmt::format("{}[{}]", place_, index)}; }
+  size_t size() const {
+    if (!json_.is_array()) refuse("an array is wanted");
+    return json_.size();
+  }
+  template <class T>
+  T as(const char* what) const {
+    if (std::is_same_v<T, bool>          ? !json_.is_boolean()
+        : std::is_same_v<T, std::string> ? !json_.is_string()
+        : std::is_same_v<T, double>      ? !json_.is_number()
+                                         : !json_.is_number_integer())
+      refuse(fmt::format("{} is wanted, not {}", what, json_.dump().substr(0, 40)));
+    return json_.get<T>();
+  }
+  std::string text() const { return as<std::string>("a string"); }
+  double number() const { return as<double>("a number"); }
+  int64_t integer(int64_t least, int64_t most) const {
+    const auto value = as<int64_t>("an integer");
+    if (value < least || value > most) refuse(fmt::format("{} is not in {}..{}", value, least, most));
+    return value;
+  }
+  template <class F>
+  void each(const F& f) const {
+    for (size_t i = 0; i < size(); ++i) f(at(i));
+  }
+  const Json& json() const { return json_; }
+  const std::string& place() const { return place_; }
+
+ private:
+  const Json& json_;
+  std::string place_;
+};
+
+constexpr int64_t kMostElements = int64_t{1} << 40, kMostDevices = 1 << 20;
+
+Mesh read_mesh(const Reader& meta) {
+  Mesh mesh;
+  const auto axis = [&](const char* field, size_t i) { return meta[field].at(i); };
+  const size_t axes = meta["mesh"].size();
+  if (axes < 1 || axes > kMaxAxes) meta["mesh"].refuse(fmt::format("{} axes: 1..{} are wanted", axes, kMaxAxes));
+  mesh.num_axes = static_cast<int>(axes);
+  for (const char* field : {"alpha", "beta"})
+    if (meta[field].size() != axes) meta[field].refuse(fmt::format("{} numbers are wanted, one for each axis", axes));
+  for (size_t i = 0; i < axes; ++i) {
+    mesh.shape[i] = static_cast<int>(axis("mesh", i).integer(1, kMostDevices));
+    mesh.alpha[i] = axis("alpha", i).number();
+    mesh.beta[i] = axis("beta", i).number();
+  }
+  return mesh;
+}
+
+TensorType read_type(const Reader& json) {
+  static const std::map<std::string, std::pair<const char*, int64_t>> kTypes = {
+      {"torch.float64", {"f64", 8}},   {"torch.float32", {"f32", 4}}, {"torch.float16", {"f16", 2}},
+      {"torch.bfloat16", {"bf16", 2}}, {"torch.int64", {"i64", 8}},   {"torch.int32", {"i32", 4}},
+      {"torch.int16", {"i16", 2}},     {"torch.int8", {"i8", 1}},     {"torch.uint8", {"u8", 1}},
+      {"torch.bool", {"i1", 1}}};
+  json.allow({"shape", "dtype"});
+  TensorType type;
+  double elements = 1;
+  json["shape"].each([&](const Reader& size) {
+    type.shape.push_back(size.integer(1, kMostElements));
+    elements *= static_cast<double>(type.shape.back());
+  });
+  if (type.shape.size() > kMaxRank)
+    json["shape"].refuse(fmt::format("{} dimensions: at most {} are supported", type.shape.size(), kMaxRank));
+  if (elements > static_cast<double>(kMostElements)) json["shape"].refuse("more than 2^40 elements");
+  const auto found = kTypes.find(json["dtype"].text());
+  if (found == kTypes.end()) json["dtype"].refuse("unknown type \"" + json["dtype"].text() + "\"");
+  type.dtype = found->second.first;
+  type.element_bytes = found->second.second;
+  return type;
+}
+
+Layout read_layout(const Reader& json, const TensorType& type, const Mesh& mesh) {
+  if (json.size() != type.shape.size())
+    json.refuse(fmt::format("{} dimensions, the tensor has {}", json.size(), type.shape.size()));
+  Layout layout;
+  for (size_t dim = 0; dim < json.size(); ++dim) {
+    AxisSet axes = 0;
+    try {
+      axes = parse_axes(json.at(dim).text());
+    } catch (const Error& error) {
+      json.at(dim).refuse(error.what());
+    }
+    if (axes & ~mesh.all()) json.at(dim).refuse(fmt::format("the mesh has {} axes", mesh.num_axes));
+    if (axes & layout.cutting()) json.at(dim).refuse("a mesh axis cuts two dimensions");
+    if (type.shape[dim] % mesh.devices(axes) != 0)
+      json.at(dim).refuse(
+          fmt::format("{} elements are not divisible by {} devices", type.shape[dim], mesh.devices(axes)));
+    layout = layout.with(static_cast<int>(dim), axes);
+  }
+  return layout;
+}
+
+/// One layout, or one for each member of a tuple.
+std::vector<Layout> read_layouts(const Reader& json, const Node& of, const Mesh& mesh) {
+  if (of.results.empty()) return {};
+  if (!of.is_tuple) return {read_layout(json, of.results.front(), mesh)};
+  if (json.size() != of.results.size())
+    json.refuse(fmt::format("{} layouts, {} has {} members", json.size(), of.name, of.results.size()));
+  std::vector<Layout> layouts;
+  for (size_t i = 0; i < json.size(); ++i) layouts.push_back(read_layout(json.at(i), of.results[i], mesh));
+  return layouts;
+}
+
+/// Forward, backward and both: the planner takes the last.
+double read_total(const Reader& json) {
+  if (json.size() != 3) json.refuse("three numbers are wanted: forward, backward, total");
+  return json.at(2).number();
+}
+
+Strategy read_strategy(const Reader& json, const Node& node, const Graph& graph) {
+  json.allow({"name", "specs", "kinds", "compute", "comm", "mem", "reshard"});
+  Strategy strategy;
+  strategy.name = json["name"].text();
+  const Reader specs = json["specs"];
+  for (const int input : node.inputs) {
+    const Node& producer = graph.nodes[static_cast<size_t>(input)];
+    strategy.operands.push_back(read_layouts(specs[producer.name.c_str()], producer, graph.mesh));
+  }
+  if (!node.results.empty()) strategy.results = read_layouts(specs[node.name.c_str()], node, graph.mesh);
+  strategy.compute = read_total(json["compute"]);
+  strategy.communication = read_total(json["comm"]);
+  const Reader memory = json["mem"]["total"];
+  for (const char* part : {"activation", "parameter", "buffer"})
+    if (memory.has(part)) strategy.memory += memory[part].number();
+  return strategy;
+}
+
+void read_results(const Reader& json, Node& node) {
+  if (!json.has("out")) {
+    if (node.op != "output") json.refuse("\"out\", the shape of the result, is missing");
+    return;
+  }
+  const Reader out = json["out"];
+  node.is_tuple = out.json().is_array();
+  if (!node.is_tuple) node.results.push_back(read_type(out));
+  else out.each([&](const Reader& member) { node.results.push_back(read_type(member)); });
+  if (node.results.empty()) out.refuse("a tuple without members");
+}
+
+Node read_node(const Reader& json, const std::map<std::string, int>& before, const std::map<std::string, int>& all) {
+  json.allow({"name", "op", "target", "inputs", "out", "merge", "args", "module", "params", "repr", "strategies"});
+  Node node;
+  node.name = json["name"].text();
+  node.op = json["op"].text();
+  if (json.has("target")) node.target = json["target"].text();
+  json["inputs"].each([&](const Reader& input) {
+    const std::string name = input.text();
+    if (const auto found = before.find(name); found != before.end()) {
+      if (std::ranges::find(node.inputs, found->second) == node.inputs.end()) node.inputs.push_back(found->second);
+    } else if (all.contains(name)) {
+      input.refuse("\"" + name + "\" comes at or behind its consumer: a cycle, or nodes in another order");
+    }  // else a number: sizes are no nodes
+  });
+  read_results(json, node);
+  if (json.has("merge")) node.merges = json["merge"].as<bool>("true or false");
+  if (node.merges && node.inputs.empty()) json["merge"].refuse("a node without inputs has nothing to merge into");
+  if (json.has("module")) node.module = json["module"].text();
+  if (json.has("repr")) node.description = json["repr"].text();
+  if (json.has("args")) json["args"].each([&](const Reader& argument) { node.arguments.push_back(argument.text()); });
+  if (json.has("params"))
+    for (const auto& [name, value] : json["params"].json().items()) {
+      std::vector<int64_t>& sizes = node.parameters[name];
+      Reader(value, json.place() + ".params." + name).each([&](const Reader& size) {
+        sizes.push_back(size.integer(1, kMostElements));
+      });
+    }
+  return node;
+}
+
+Graph read_graph(const Reader& root) {
+  Graph graph;
+  graph.mesh = read_mesh(root["meta"]);
+  const Reader nodes = root["nodes"];
+  if (nodes.size() == 0) nodes.refuse("an empty graph");
+  std::map<std::string, int> before, all;
+  nodes.each([&](const Reader& json) {
+    if (!all.emplace(json["name"].text(), 0).second) json.refuse("the name \"" + json["name"].text() + "\" is taken");
+  });
+  nodes.each([&](const Reader& json) {
+    Node node = read_node(json, before, all);
+    before[node.name] = static_cast<int>(graph.nodes.size());
+    if (json.has("strategies")) {
+      json["strategies"].each(
+          [&](const Reader& strategy) { node.strategies.push_back(read_strategy(strategy, node, graph)); });
+      if (node.strategies.empty()) json["strategies"].refuse("no strategy; leave the field out to have them made");
+    }
+    graph.nodes.push_back(std::move(node));
+  });
+  return graph;
+}
+
+/// Numbers of an array, taken in order.
+class Stream {
+ public:
+  explicit Stream(const Reader& json) : json_(json), size_(json.size()) {}
+  std::vector<double> take(size_t count) {
+    if (size_ - next_ < count) json_.refuse(fmt::format("{} numbers, more are wanted", size_));
+    std::vector<double> values;
+    for (const size_t end = next_ + count; next_ < end; ++next_) values.push_back(json_.at(next_).number());
+    return values;
+  }
+  void end() const {
+    if (next_ != size_) json_.refuse(fmt::format("{} numbers, {} are wanted", size_, next_));
+  }
+
+ private:
+  const Reader& json_;
+  size_t size_, next_ = 0;
+};
+
+Problem read_problem(const Reader& json) {
+  json.allow({"s_len", "s_follow", "alias", "edges", "compute", "comm", "mem", "reshard"});
+  Problem problem;
+  const Reader lengths = json["s_len"], follows = json["s_follow"], computes = json["compute"], comms = json["comm"],
+               memories = json["mem"], reshards = json["reshard"];
+  const auto nodes = static_cast<int64_t>(lengths.size());
+  if (static_cast<int64_t>(follows.size()) != nodes) follows.refuse(fmt::format("{} numbers are wanted", nodes));
+  Stream compute(computes), comm(comms), memory(memories), reshard(reshards);
+  for (size_t node = 0; node < lengths.size(); ++node) {
+    const auto count = static_cast<size_t>(lengths.at(node).integer(1, 1 << 20));
+    problem.costs.push_back(compute.take(count));
+    const std::vector<double> of_comm = comm.take(count);
+    for (size_t i = 0; i < count; ++i) problem.costs.back()[i] += of_comm[i];
+    problem.memory.push_back(memory.take(count));
+    problem.follows.push_back(static_cast<int>(follows.at(node).integer(-1, nodes - 1)));
+  }
+  json["edges"].each([&](const Reader& pair) {
+    if (pair.size() != 2) pair.refuse("a producer and a consumer are wanted");
+    Edge edge{
+        static_cast<int>(pair.at(0).integer(0, nodes - 1)), static_cast<int>(pair.at(1).integer(0, nodes - 1)), {}};
+    edge.cost = reshard.take(problem.costs[static_cast<size_t>(edge.producer)].size() *
+                             problem.costs[static_cast<size_t>(edge.consumer)].size());
+    problem.edges.push_back(std::move(edge));
+  });
+  for (const Stream* stream : {&compute, &comm, &memory, &reshard}) stream->end();
+  return problem;
+}
+
+/// Nodes that repeat others take their choices; those that follow have one through their leaders.
+void read_aliases(const Reader& json, Problem& problem) {
+  if (!json.has("alias")) return;
+  const Reader aliases = json["alias"];
+  const auto last = static_cast<int64_t>(problem.follows.size()) - 1;
+  for (const auto& [name, value] : aliases.json().items()) {
+    char* end = nullptr;
+    const long node = std::strtol(name.c_str(), &end, 10);
+    if (*end || name.empty() || node < 0 || node > last) aliases.refuse("\"" + name + "\" is no node");
+    const int64_t same = Reader(value, aliases.place() + "." + name).integer(0, last);
+    if (int& leader = problem.follows[static_cast<size_t>(node)]; leader < 0) leader = static_cast<int>(same);
+  }
+}
+
+std::string read_text(const std::string& path) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  if (!file) throw Error(ErrorCode::io, path + ": cannot be opened");
+  constexpr size_t kMostBytes = size_t{1} << 30;
+  std::string text;
+  char buffer[1 << 16];
+  int count;
+  while ((count = gzread(file.get(), buffer, sizeof buffer)) > 0) {
+    text.append(buffer, static_cast<size_t>(count));
+    if (text.size() > kMostBytes) throw Error(ErrorCode::invalid_argument, path + ": more than 1 GiB");
+  }
+  int code = Z_OK;
+  gzerror(file.get(), &code);
+  if (count < 0 || (code != Z_OK && code != Z_STREAM_END))
+    throw Error(ErrorCode::invalid_argument, path + ": is cut off, or compressed data is damaged");
+  return text;
+}
+
+}  // namespace
+
+PlanFile parse_plan_file(const std::string& text, const std::string& name) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: no JSON: {}", name, error.what()));
+  }
+  const Reader root(json, name);
+  root.allow({"meta", "nodes", "problem", "solution"});
+  PlanFile file;
+  if (root.has("nodes")) file.graph = read_graph(root);
+  if (root.has("problem")) {
+    file.problem = read_problem(root["problem"]);
+    read_aliases(root["problem"], *file.problem);
+    check(*file.problem);
+  }
+  if (root.has("solution")) file.objective = root["solution"]["objective"].number();
+  return file;
+}
+
+PlanFile read_plan_file(const std::string& path) { return parse_plan_file(read_text(path), path); }
+
+}  // namespace seqtile::plan

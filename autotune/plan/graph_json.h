@@ -1,0 +1,25 @@
+// autotune/plan/graph_json.h -- graphs and problems as JSON, plain or compressed; docs/plan_format.md.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+
+#include "autotune/plan/graph.h"
+#include "autotune/plan/problem.h"
+
+namespace seqtile::plan {
+
+/// What a file holds; each part may be missing.
+struct PlanFile {
+  std::optional<Graph> graph;
+  std::optional<Problem> problem;
+  std::optional<double> objective;  ///< of the plan that is stored with it
+};
+
+/// Errors: io (cannot be read), invalid_argument (no JSON, not this format): one line that names the file and the
+/// place.
+PlanFile read_plan_file(const std::string& path);
+/// The same of a text. `name` is for messages.
+PlanFile parse_plan_file(const std::string& text, const std::string& name);
+
+}  // namespace seqtile::plan

@@ -1,0 +1,86 @@
+// autotune/plan/problem.cpp -- see problem.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "jit/error.h"
+
+namespace seqtile::plan {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, what); }
+
+bool is_finite(const std::vector<double>& values) {
+  return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+}
+
+void check_follower(const Problem& problem, int node) {
+  const int leader = problem.follows[static_cast<size_t>(node)];
+  if (leader >= problem.num_nodes()) refuse(fmt::format("node {} follows node {}, which there is not", node, leader));
+  if (leader < 0) return;
+  if (problem.costs[static_cast<size_t>(leader)].size() != problem.costs[static_cast<size_t>(node)].size())
+    refuse(fmt::format("node {} follows node {}, which has another number of strategies", node, leader));
+  int at = leader;
+  for (int hops = 0; at >= 0; at = problem.follows[static_cast<size_t>(at)])
+    if (at >= problem.num_nodes() || ++hops > problem.num_nodes())
+      refuse(fmt::format("node {} follows itself, or a node that there is not", node));
+}
+
+}  // namespace
+
+void check(const Problem& problem) {
+  const auto nodes = static_cast<size_t>(problem.num_nodes());
+  if (nodes == 0) refuse("a problem without nodes");
+  if (problem.memory.size() != nodes || problem.follows.size() != nodes)
+    refuse(fmt::format("{} nodes with costs, {} with memory, {} that may follow", nodes, problem.memory.size(),
+                       problem.follows.size()));
+  for (size_t node = 0; node < nodes; ++node) {
+    if (problem.costs[node].empty()) refuse(fmt::format("node {} has no strategy", node));
+    if (problem.memory[node].size() != problem.costs[node].size())
+      refuse(fmt::format("node {} has {} costs and {} sizes", node, problem.costs[node].size(),
+                         problem.memory[node].size()));
+    if (!is_finite(problem.costs[node]) || !is_finite(problem.memory[node]))
+      refuse(fmt::format("a cost or size of node {} is not finite", node));
+    check_follower(problem, static_cast<int>(node));
+  }
+  for (const Edge& edge : problem.edges) {
+    const int last = problem.num_nodes() - 1;
+    if (std::min(edge.producer, edge.consumer) < 0 || std::max(edge.producer, edge.consumer) > last)
+      refuse(fmt::format("an edge from {} to {}: nodes are 0..{}", edge.producer, edge.consumer, last));
+    const size_t wanted = problem.costs[static_cast<size_t>(edge.producer)].size() *
+                          problem.costs[static_cast<size_t>(edge.consumer)].size();
+    if (edge.cost.size() != wanted)
+      refuse(fmt::format("the edge from {} to {} has {} costs, {} are wanted", edge.producer, edge.consumer,
+                         edge.cost.size(), wanted));
+    if (!is_finite(edge.cost))
+      refuse(fmt::format("a cost of the edge from {} to {} is not finite", edge.producer, edge.consumer));
+  }
+}
+
+int leader_of(const Problem& problem, int node) {
+  while (problem.follows[static_cast<size_t>(node)] >= 0) node = problem.follows[static_cast<size_t>(node)];
+  return node;
+}
+
+double objective(const Problem& problem, const Choices& choices) {
+  double sum = 0;
+  for (size_t node = 0; node < choices.size(); ++node) sum += problem.costs[node][static_cast<size_t>(choices[node])];
+  for (const Edge& edge : problem.edges) {
+    const auto consumer = static_cast<size_t>(edge.consumer);
+    sum += edge.cost[static_cast<size_t>(choices[static_cast<size_t>(edge.producer)]) * problem.costs[consumer].size() +
+                     static_cast<size_t>(choices[consumer])];
+  }
+  return sum;
+}
+
+double memory(const Problem& problem, const Choices& choices) {
+  double sum = 0;
+  for (size_t node = 0; node < choices.size(); ++node) sum += problem.memory[node][static_cast<size_t>(choices[node])];
+  return sum;
+}
+
+}  // namespace seqtile::plan

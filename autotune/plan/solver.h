@@ -1,0 +1,31 @@
+// autotune/plan/solver.h -- the best plan, or how far from it the one that was found may be.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <limits>
+
+#include "autotune/plan/problem.h"
+
+namespace seqtile::plan {
+
+struct SolveOptions {
+  double memory_budget = std::numeric_limits<double>::infinity();  ///< bytes of a device
+  int64_t table_limit = int64_t{1} << 22;                          ///< entries; larger ones are not made
+  int most_searches = 2000;  ///< eliminations that may be spent to close the gap of a budget
+};
+
+struct Solution {
+  bool is_feasible = true;  ///< false: no plan was found within the budget
+  Choices choices;          ///< where none is: those of the least memory
+  double objective = 0;
+  double lower_bound = 0;  ///< no plan within the budget has less
+  double memory = 0;
+  int width = 0;       ///< of the elimination: its largest table has one variable more
+  double gap() const;  ///< relative
+  bool is_exact() const { return gap() <= 1e-12; }
+  double smallest_budget = 0;  ///< that some plan keeps
+};
+
+/// Errors: invalid_argument, as check(Problem).
+Solution solve(const Problem& problem, const SolveOptions& options = {});
+
+}  // namespace seqtile::plan

@@ -1,0 +1,92 @@
+// tests/autotune/plan/graph_json_test.cpp -- graphs that are wrong are refused in one line that names the place.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/graph_json.h"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "jit/error.h"
+#include "tests/autotune/plan/plan_files.h"
+#include "tests/support/temp_folder.h"
+
+namespace seqtile::testing {
+namespace {
+
+using nlohmann::json;
+using namespace plan;
+
+json small_graph() {
+  return json::parse(R"({
+    "meta": {"mesh": [2, 2], "alpha": [1, 1], "beta": [1, 1], "model": "two nodes"},
+    "nodes": [
+      {"name": "x", "op": "placeholder", "target": "x", "inputs": [], "out": {"shape": [8, 4], "dtype": "torch.float32"},
+       "merge": false, "args": [], "strategies": [
+         {"name": "all", "specs": {"x": ["R", "R"]}, "kinds": {"x": "OUTPUT"}, "compute": [1, 1, 2], "comm": [0, 0, 0],
+          "mem": {"total": {"activation": 128, "parameter": 0, "temp": 0, "buffer": 0}}, "reshard": {}}]},
+      {"name": "y", "op": "call_function", "target": "relu", "inputs": ["x", "size_1"],
+       "out": {"shape": [8, 4], "dtype": "torch.float32"}, "merge": true, "args": ["x"], "strategies": [
+         {"name": "rows", "specs": {"x": ["S01", "R"], "y": ["S01", "R"]}, "kinds": {}, "compute": [1, 1, 2],
+          "comm": [0, 0, 0], "mem": {"total": {"activation": 32}}, "reshard": {}}]}]})");
+}
+
+}  // namespace
+
+TEST_CASE("plan graph: what is read is what was written", "[plan]") {
+  const Graph graph = *parse_plan_file(small_graph().dump(), "small").graph;
+  REQUIRE(graph.nodes.size() == 2);
+  CHECK(graph.mesh.num_axes == 2);
+  CHECK(graph.nodes[1].inputs == std::vector<int>{0});
+  CHECK(graph.nodes[1].merges);
+  const Strategy& rows = graph.nodes[1].strategies[0];
+  CHECK(rows.operands[0][0] == Layout().with(0, 3));
+  CHECK(rows.memory == 32);
+  CHECK(graph.nodes[0].results[0].shape == std::vector<int64_t>{8, 4});
+}
+
+TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan]") {
+  const auto refused = [](const char* why, const std::function<void(json&)>& change) {
+    json graph = small_graph();
+    change(graph);
+    CHECK_THROWS_WITH(parse_plan_file(graph.dump(), "g.json"), Catch::StartsWith("g.json") && Catch::Contains(why));
+  };
+  refused("an empty graph", [](json& g) { g["nodes"] = json::array(); });
+  refused("unknown field \"colour\"", [](json& g) { g["nodes"][0]["colour"] = 1; });
+  refused("unknown field \"extra\"", [](json& g) { g["extra"] = 1; });
+  refused("g.json.nodes[1].inputs[0]: \"y\" comes at or behind its consumer: a cycle",
+          [](json& g) { g["nodes"][1]["inputs"] = {"y"}; });
+  refused("the name \"x\" is taken", [](json& g) { g["nodes"][1]["name"] = "x"; });
+  refused("the shape of the result, is missing", [](json& g) { g["nodes"][0].erase("out"); });
+  refused("\"shape\" is missing", [](json& g) { g["nodes"][0]["out"].erase("shape"); });
+  refused("0 is not in 1..", [](json& g) { g["nodes"][0]["out"]["shape"] = {0, 4}; });
+  refused("1..3 are wanted", [](json& g) { g["meta"]["mesh"] = {2, 2, 2, 2}; });
+  refused("2 numbers are wanted", [](json& g) { g["meta"]["beta"] = {1}; });
+  refused("\"alpha\" is missing", [](json& g) { g["meta"].erase("alpha"); });
+  refused("unknown type", [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float3"; });
+  refused("no cut of a dimension", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S10", "R"}; });
+  refused("the mesh has 2 axes", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S2", "R"}; });
+  refused("cuts two dimensions", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S0", "S01"}; });
+  refused("1 dimensions, the tensor has 2", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S0"}; });
+  refused("not divisible by 4 devices", [](json& g) { g["nodes"][0]["out"]["shape"] = {6, 4}; });
+  refused("\"x\" is missing", [](json& g) { g["nodes"][1]["strategies"][0]["specs"].erase("x"); });
+  refused("three numbers", [](json& g) { g["nodes"][1]["strategies"][0]["compute"] = {1, 2}; });
+  refused("no strategy", [](json& g) { g["nodes"][1]["strategies"] = json::array(); });
+  refused("nothing to merge into", [](json& g) { g["nodes"][0]["merge"] = true; });
+  CHECK_THROWS_WITH(parse_plan_file(small_graph().dump().substr(0, 300), "g.json"), Catch::Contains("no JSON"));
+  CHECK_THROWS_WITH(parse_plan_file("[]", "g.json"), Catch::Contains("an object is wanted"));
+}
+
+TEST_CASE("plan graph: files that are missing or cut off are refused", "[plan]") {
+  const test::TempFolder folder;
+  CHECK_THROWS_WITH(read_plan_file(folder.file("none")), Catch::Contains("cannot be opened"));
+  std::ifstream whole(plan_file("gpt_mlp_384"), std::ios::binary);
+  std::stringstream bytes;
+  bytes << whole.rdbuf();
+  std::ofstream(folder.file("cut.gz"), std::ios::binary) << bytes.str().substr(0, bytes.str().size() / 2);
+  CHECK_THROWS_WITH(read_plan_file(folder.file("cut.gz")), Catch::Contains("cut off"));
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,172 @@
+// tests/autotune/plan/solver_test.cpp -- plans against every plan that there is, and against closed forms.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/solver.h"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "autotune/plan/graph_json.h"
+#include "tests/autotune/plan/plan_files.h"
+
+namespace seqtile::testing {
+namespace {
+
+using namespace plan;
+constexpr double kNone = std::numeric_limits<double>::infinity();
+
+std::vector<double> drawn(std::mt19937& random, size_t count, uint32_t below) {
+  std::vector<double> values(count);
+  for (double& value : values) value = random() % below;
+  return values;
+}
+
+Problem random_problem(std::mt19937& random) {
+  Problem problem;
+  const int nodes = 2 + static_cast<int>(random() % 6);
+  for (int node = 0; node < nodes; ++node) {
+    const size_t strategies = 1 + random() % 5;
+    problem.costs.push_back(drawn(random, strategies, 50));
+    problem.memory.push_back(drawn(random, strategies, 20));
+    problem.follows.push_back(-1);
+  }
+  if (nodes > 2 && problem.costs[0].size() == problem.costs[2].size() && random() % 2) problem.follows[2] = 0;
+  for (uint32_t count = random() % static_cast<uint32_t>(2 * nodes); count-- > 0;) {
+    const int a = static_cast<int>(random() % static_cast<uint32_t>(nodes)),
+              b = static_cast<int>(random() % static_cast<uint32_t>(nodes));
+    if (a == b) continue;
+    problem.edges.push_back(
+        {a, b,
+         drawn(random, problem.costs[static_cast<size_t>(a)].size() * problem.costs[static_cast<size_t>(b)].size(),
+               30)});
+  }
+  return problem;
+}
+
+struct Best {
+  double objective = kNone, least_memory = kNone;
+};
+
+/// By trying all plans.
+Best brute_force(const Problem& problem, double budget) {
+  Best best;
+  Choices choices(problem.costs.size());
+  while (true) {
+    bool follows = true;
+    for (size_t node = 0; node < choices.size(); ++node)
+      follows = follows &&
+                (problem.follows[node] < 0 || choices[node] == choices[static_cast<size_t>(problem.follows[node])]);
+    if (follows) {
+      const double held = memory(problem, choices);
+      best.least_memory = std::min(best.least_memory, held);
+      if (held <= budget) best.objective = std::min(best.objective, objective(problem, choices));
+    }
+    size_t node = 0;
+    for (; node < choices.size() && ++choices[node] == static_cast<int>(problem.costs[node].size()); ++node)
+      choices[node] = 0;
+    if (node == choices.size()) return best;
+  }
+}
+
+/// A chain of layers: each is cut by the batch (its weight's gradient is reduced) or by its columns (its input's is).
+Problem layers(int count, double of_weight, double of_activation) {
+  Problem problem;
+  for (int layer = 0; layer < count; ++layer) {
+    problem.costs.push_back({of_weight, layer == 0 ? 0 : of_activation});
+    problem.memory.push_back({1, 0.5});
+    problem.follows.push_back(-1);
+    if (layer > 0) problem.edges.push_back({layer - 1, layer, {0, 10 * of_activation, 10 * of_activation, 0}});
+  }
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("plan solver: random problems, with and without a budget, have the optimum of all plans", "[plan]") {
+  std::mt19937 random(1);
+  int with_budget = 0, infeasible = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Problem problem = random_problem(random);
+    SolveOptions options;
+    if (random() % 2) options.memory_budget = 10.0 + random() % 60, ++with_budget;
+    if (random() % 4 == 0) options.table_limit = 10;  // bounds instead of tables, closed by branching
+    const Solution solution = solve(problem, options);
+    const Best best = brute_force(problem, options.memory_budget);
+    INFO("trial " << trial);
+    REQUIRE(solution.is_feasible == (best.objective < kNone));
+    REQUIRE(solution.smallest_budget == best.least_memory);
+    if (!solution.is_feasible) {
+      ++infeasible;
+      continue;
+    }
+    REQUIRE(solution.objective == Approx(best.objective));
+    REQUIRE(solution.lower_bound <= best.objective + 1e-9);
+    REQUIRE(solution.gap() == 0);
+    REQUIRE(memory(problem, solution.choices) <= options.memory_budget);
+  }
+  CHECK(with_budget > 1000);
+  CHECK(infeasible > 50);
+}
+
+TEST_CASE("plan solver: where nothing may be searched the bound is certified and the gap is told", "[plan]") {
+  std::mt19937 random(2);
+  int open = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    const Problem problem = random_problem(random);
+    const Solution solution = solve(problem, {.table_limit = 6, .most_searches = 1});
+    const Best best = brute_force(problem, kNone);
+    REQUIRE(solution.lower_bound <= best.objective + 1e-9);
+    REQUIRE(solution.objective >= best.objective - 1e-9);
+    open += solution.gap() > 0;
+  }
+  CHECK(open > 10);
+}
+
+TEST_CASE("plan solver: layers in a row reduce all weights or all activations but one", "[plan]") {
+  for (const int count : {1, 2, 5, 20}) {
+    CHECK(solve(layers(count, 3, 5)).objective == std::min(3.0 * count, 5.0 * (count - 1)));
+    CHECK(solve(layers(count, 7, 2)).objective == std::min(7.0 * count, 2.0 * (count - 1)));
+  }
+}
+
+TEST_CASE("plan solver: a budget between the leanest and the best plan costs something, and is kept", "[plan]") {
+  const Problem problem = *read_plan_file(plan_file("resnet18_b128_32px_2x2")).problem;
+  const Solution free = solve(problem);
+  double before = free.objective;
+  for (const double share : {0.98, 0.9, 0.7, 0.3, 0.05}) {
+    const double budget = free.smallest_budget + share * (free.memory - free.smallest_budget);
+    const Solution solution = solve(problem, {.memory_budget = budget});
+    INFO("share " << share);
+    CHECK(solution.is_feasible);
+    CHECK(solution.memory <= budget);
+    CHECK(solution.objective >= before);
+    CHECK(solution.is_exact());
+    before = solution.objective;
+  }
+  CHECK_FALSE(solve(problem, {.memory_budget = free.smallest_budget - 1}).is_feasible);
+  CHECK(solve(problem, {.memory_budget = free.smallest_budget}).is_feasible);
+}
+
+TEST_CASE("plan solver: arrays that do not fit together are refused", "[plan]") {
+  const Problem good = layers(3, 1, 1);
+  const auto refused = [&](const char* why, const std::function<void(Problem&)>& change) {
+    Problem problem = good;
+    change(problem);
+    CHECK_THROWS_WITH(solve(problem), Catch::Contains(why));
+  };
+  refused("without nodes", [](Problem& p) { p = {}; });
+  refused("no strategy", [](Problem& p) { p.costs[1].clear(); });
+  refused("2 costs and 1 sizes", [](Problem& p) { p.memory[0].pop_back(); });
+  refused("not finite", [](Problem& p) { p.costs[0][1] = NAN; });
+  refused("nodes are 0..2", [](Problem& p) { p.edges[0].consumer = 3; });
+  refused("4 are wanted", [](Problem& p) { p.edges[1].cost.pop_back(); });
+  refused("follows itself", [](Problem& p) { p.follows = {1, 0, -1}; });
+  refused("another number of strategies", [](Problem& p) {
+    p.follows[2] = 1;
+    p.costs[1].push_back(1), p.memory[1].push_back(1);
+  });
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,122 @@
+// tools/cli/plan.cpp -- `seqtile plan`: which strategy each operator of a graph gets, and what that costs.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "autotune/plan/compat_problem.h"
+#include "autotune/plan/graph_json.h"
+#include "autotune/plan/solver.h"
+#include "tools/cli/command.h"
+#include "tools/cli/output.h"
+
+namespace seqtile::cli {
+namespace {
+
+struct PlanOptions {
+  std::string file;
+  double budget = 0;  ///< bytes; 0: none
+  bool json = false;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+plan::SolveOptions solve_options(const PlanOptions& options) {
+  plan::SolveOptions result;
+  if (options.budget > 0) result.memory_budget = options.budget;
+  return result;
+}
+
+std::string exactness(const plan::Solution& solution) {
+  if (solution.is_exact()) return "exact";
+  return fmt::format("at most {:.2g} % above the best, which costs at least {:.17g}", 100 * solution.gap(),
+                     solution.lower_bound);
+}
+
+int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan) {
+  if (!solution.is_feasible) {
+    print_line(
+        fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
+                    format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget));
+    if (options.json) print_json({{"feasible", false}, {"smallest_budget", solution.smallest_budget}});
+    return kNo;
+  }
+  print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,
+                         exactness(solution), solution.width, format_bytes(solution.memory), seconds * 1e3));
+  if (options.json)
+    print_json({{"objective", solution.objective},
+                {"lower_bound", solution.lower_bound},
+                {"gap", solution.gap()},
+                {"exact", solution.is_exact()},
+                {"width", solution.width},
+                {"memory", solution.memory},
+                {"ms", seconds * 1e3},
+                {"plan", std::move(plan)}});
+  return kDone;
+}
+
+int run_solve(const Session&, const PlanOptions& options) {
+  const plan::PlanFile file = plan::read_plan_file(options.file);
+  if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` makes one");
+  const auto start = std::chrono::steady_clock::now();
+  const plan::Solution solution = plan::solve(*file.problem, solve_options(options));
+  const double seconds = seconds_since(start);
+  return print_solution(solution, seconds, options, Json(solution.choices));
+}
+
+int run_graph(const Session&, const PlanOptions& options) {
+  const plan::PlanFile file = plan::read_plan_file(options.file);
+  if (!file.graph) bad_input(options.file + ": there are no \"nodes\" in it; `seqtile plan solve` needs none");
+  const std::vector<plan::Node>& nodes = file.graph->nodes;
+  for (const plan::Node& node : nodes)
+    if (node.strategies.empty())
+      bad_input(fmt::format("{}: node {} has no \"strategies\"; they must be in the file", options.file, node.name));
+  const auto start = std::chrono::steady_clock::now();
+  const plan::Problem problem = plan::compat_problem(*file.graph);
+  const plan::Solution solution = plan::solve(problem, solve_options(options));
+  const double seconds = seconds_since(start);
+  Json plan = Json::object();
+  Table table({"node", "strategy", "cost", "memory"});
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto chosen = static_cast<size_t>(solution.choices[i]);
+    plan[nodes[i].name] = nodes[i].strategies[chosen].name;
+    table.add({nodes[i].name, nodes[i].strategies[chosen].name, fmt::format("{:.6g}", problem.costs[i][chosen]),
+               format_bytes(problem.memory[i][chosen])});
+  }
+  if (solution.is_feasible) table.print();
+  return print_solution(solution, seconds, options, std::move(plan));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Session& session) {
+  CLI::App& plan = *app.add_subcommand("plan", "Find the cheapest way to cut a model over a mesh of devices");
+  plan.require_subcommand(1);
+  plan.footer(
+      "Examples:\n  seqtile plan solve problem.json\n  seqtile plan graph resnet50.json.gz --budget 410e6 --json");
+  struct Part {
+    const char *name, *summary, *examples;
+    int (*run)(const Session&, const PlanOptions&);
+  };
+  for (const Part& part : {Part{"solve", "Solve the arrays of a problem",
+                                "  seqtile plan solve problem.json.gz --json | tail -n 1", run_solve},
+                           Part{"graph", "Price every change of layout in a graph, then solve",
+                                "  seqtile plan graph resnet50.json.gz", run_graph}}) {
+    auto options = std::make_shared<PlanOptions>();
+    CLI::App& command = *plan.add_subcommand(part.name, part.summary);
+    command.footer(std::string("Examples:\n") + part.examples);
+    command.callback([options, run = part.run, &session] {
+      session.json = options->json;
+      session.exit_code = run(session, *options);
+    });
+    command.add_option("file", options->file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
+    command.add_option("--budget", options->budget, "Bytes of memory that a device has for it")
+        ->check(CLI::PositiveNumber);
+    command.add_flag("--json", options->json, "Print one JSON object on the last line of standard output");
+  }
+}
+
+}  // namespace seqtile::cli
