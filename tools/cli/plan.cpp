@@ -1,11 +1,13 @@
 // tools/cli/plan.cpp -- `seqtile plan`: which strategy each operator of a graph gets, and what that costs.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "autotune/plan/compat_problem.h"
+#include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/solver.h"
 #include "tools/cli/command.h"
@@ -16,7 +18,8 @@ namespace {
 
 struct PlanOptions {
   std::string file;
-  double budget = 0;  ///< bytes; 0: none
+  double budget = 0;       ///< bytes; 0: none
+  std::string strategies;  ///< "file" or "own"; empty: the file's where it has them
   bool json = false;
 };
 
@@ -67,14 +70,26 @@ int run_solve(const Session&, const PlanOptions& options) {
   return print_solution(solution, seconds, options, Json(solution.choices));
 }
 
+/// Whether the strategies are made here. Errors: bad input where the file has some, but not of all nodes.
+bool makes_strategies(const plan::Graph& graph, const PlanOptions& options) {
+  if (options.strategies == "own") return true;
+  const auto first = std::ranges::find_if(graph.nodes, [](const plan::Node& node) { return node.strategies.empty(); });
+  if (first == graph.nodes.end()) return false;
+  const bool has_none =
+      std::ranges::all_of(graph.nodes, [](const plan::Node& node) { return node.strategies.empty(); });
+  if (has_none && options.strategies.empty()) return true;
+  bad_input(fmt::format("{}: node {} has no \"strategies\"; --strategies own makes those of all nodes", options.file,
+                        first->name));
+}
+
 int run_graph(const Session&, const PlanOptions& options) {
-  const plan::PlanFile file = plan::read_plan_file(options.file);
+  plan::PlanFile file = plan::read_plan_file(options.file);
   if (!file.graph) bad_input(options.file + ": there are no \"nodes\" in it; `seqtile plan solve` needs none");
   const std::vector<plan::Node>& nodes = file.graph->nodes;
-  for (const plan::Node& node : nodes)
-    if (node.strategies.empty())
-      bad_input(fmt::format("{}: node {} has no \"strategies\"; they must be in the file", options.file, node.name));
+  const bool is_own = makes_strategies(*file.graph, options);
   const auto start = std::chrono::steady_clock::now();
+  std::vector<std::string> unknown;
+  if (is_own) unknown = plan::generate_compat_strategies(*file.graph);
   const plan::Problem problem = plan::compat_problem(*file.graph);
   const plan::Solution solution = plan::solve(problem, solve_options(options));
   const double seconds = seconds_since(start);
@@ -87,6 +102,9 @@ int run_graph(const Session&, const PlanOptions& options) {
                format_bytes(problem.memory[i][chosen])});
   }
   if (solution.is_feasible) table.print();
+  if (!unknown.empty())
+    print_line(fmt::format("warning: kept whole on every device, as no way to cut them is known: {}",
+                           fmt::join(unknown, ", ")));
   return print_solution(solution, seconds, options, std::move(plan));
 }
 
@@ -101,10 +119,12 @@ void add_plan(CLI::App& app, Session& session) {
     const char *name, *summary, *examples;
     int (*run)(const Session&, const PlanOptions&);
   };
-  for (const Part& part : {Part{"solve", "Solve the arrays of a problem",
-                                "  seqtile plan solve problem.json.gz --json | tail -n 1", run_solve},
-                           Part{"graph", "Price every change of layout in a graph, then solve",
-                                "  seqtile plan graph resnet50.json.gz", run_graph}}) {
+  for (const Part& part :
+       {Part{"solve", "Solve the arrays of a problem", "  seqtile plan solve problem.json.gz --json | tail -n 1",
+             run_solve},
+        Part{"graph", "Price every change of layout in a graph, then solve",
+             "  seqtile plan graph resnet50.json.gz\n  seqtile plan graph resnet50.json.gz --strategies own",
+             run_graph}}) {
     auto options = std::make_shared<PlanOptions>();
     CLI::App& command = *plan.add_subcommand(part.name, part.summary);
     command.footer(std::string("Examples:\n") + part.examples);
@@ -115,6 +135,11 @@ void add_plan(CLI::App& app, Session& session) {
     command.add_option("file", options->file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
     command.add_option("--budget", options->budget, "Bytes of memory that a device has for it")
         ->check(CLI::PositiveNumber);
+    if (part.run == run_graph)
+      command
+          .add_option("--strategies", options->strategies,
+                      "file: those in the file; own: made here (default: the file's where it has them)")
+          ->check(CLI::IsMember({"file", "own"}));
     command.add_flag("--json", options->json, "Print one JSON object on the last line of standard output");
   }
 }

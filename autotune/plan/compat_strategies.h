@@ -1,0 +1,19 @@
+// autotune/plan/compat_strategies.h -- the ways to compute each operator that the known planner tries.
+// SPDX-License-Identifier: Apache-2.0
+//
+// In its order, under its names and at its prices, for meshes of two axes; for others in the order of the axes. Where a
+// dimension is not divisible by the devices that would cut it, a way is left out. Operators that only reshape, or work
+// element by element, have one way for each of their first input's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "autotune/plan/graph.h"
+
+namespace seqtile::plan {
+
+/// Replaces the strategies of all nodes. An operator that is not known gets one, of whole copies; returns the names of
+/// those operators, each once.
+std::vector<std::string> generate_compat_strategies(Graph& graph);
+
+}  // namespace seqtile::plan

@@ -1,0 +1,118 @@
+// tests/autotune/plan/strategies_test.cpp -- generated strategies against those of the known planner, and by hand.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "autotune/plan/compat_problem.h"
+#include "autotune/plan/compat_strategies.h"
+#include "autotune/plan/graph_json.h"
+#include "autotune/plan/solver.h"
+#include "tests/autotune/plan/plan_files.h"
+
+#include <fmt/format.h>
+
+namespace seqtile::testing {
+
+using namespace plan;
+
+namespace {
+
+bool is_near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
+
+/// What differs first between two nodes' strategies, or nothing.
+std::string difference(const Node& ours, const Node& stored) {
+  if (ours.strategies.size() != stored.strategies.size())
+    return fmt::format("{} strategies, not {}", ours.strategies.size(), stored.strategies.size());
+  for (size_t i = 0; i < ours.strategies.size(); ++i) {
+    const Strategy &a = ours.strategies[i], &b = stored.strategies[i];
+    if (a.name != b.name) return fmt::format("'{}' is not '{}'", a.name, b.name);
+    if (a.operands != b.operands || a.results != b.results) return b.name + ": layouts";
+    if (!is_near(a.compute, b.compute)) return fmt::format("{}: compute {} is not {}", b.name, a.compute, b.compute);
+    if (!is_near(a.communication, b.communication))
+      return fmt::format("{}: communication {} is not {}", b.name, a.communication, b.communication);
+    if (!is_near(a.memory, b.memory)) return fmt::format("{}: memory {} is not {}", b.name, a.memory, b.memory);
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("plan: generated strategies are those of the known planner", "[plan]") {
+  for (const std::string name : kPlanFiles) {
+    INFO(name);
+    const PlanFile file = read_plan_file(plan_file(name));
+    Graph own = *file.graph;
+    CHECK(generate_compat_strategies(own).empty());
+    for (size_t node = 0; node < own.nodes.size(); ++node) {
+      INFO(own.nodes[node].name);
+      CHECK(difference(own.nodes[node], file.graph->nodes[node]) == "");
+    }
+    const double objective = solve(compat_problem(own)).objective;
+    CHECK(std::abs(objective - *file.objective) <= 1e-9 * *file.objective);
+  }
+}
+
+namespace {
+
+/// x -> the operator -> output, over a mesh of `shape`.
+Graph around(const std::string& node, const std::string& input_shape, const std::string& mesh) {
+  const std::string ones = mesh == "2" ? "1" : mesh == "2, 2" ? "1, 1" : "1, 1, 1";
+  return *parse_plan_file(fmt::format(R"({{"meta": {{"mesh": [{}], "alpha": [{}], "beta": [{}]}}, "nodes": [
+                {{"name": "x", "op": "placeholder", "inputs": [], "out": {{"shape": {}, "dtype": "torch.float32"}}}},
+                {}, {{"name": "out", "op": "output", "inputs": ["y"], "out": null}}]}})",
+                                      mesh, ones, ones, input_shape, node),
+                          "test")
+              .graph;
+}
+
+constexpr const char* kConv =
+    R"({"name": "y", "op": "call_module", "target": "c", "module": "Conv2d", "inputs": ["x"], "args": ["x"],
+        "params": {"weight": [8, 8, 3, 3]}, "out": {"shape": [16, 8, 4, 4], "dtype": "torch.float32"}})";
+
+}  // namespace
+
+TEST_CASE("plan: strategies of other meshes: every axis cuts rows, columns, the sum or nothing", "[plan]") {
+  for (const auto& [mesh, count] : {std::pair<std::string, size_t>{"2", 4}, {"2, 2", 16}, {"2, 2, 2", 64}}) {
+    INFO(mesh);
+    Graph graph = around(kConv, "[16, 8, 4, 4]", mesh);
+    CHECK(generate_compat_strategies(graph).empty());
+    CHECK(graph.nodes[1].strategies.size() == count);
+    CHECK(solve(compat_problem(graph)).is_feasible);
+  }
+  Graph graph = around(kConv, "[16, 8, 4, 4]", "2, 2, 3");  // nothing here is divisible by three
+  generate_compat_strategies(graph);
+  CHECK(graph.nodes[1].strategies.size() == 16);
+}
+
+TEST_CASE("plan: an operator that is not known, or not of this form, is kept whole and named", "[plan]") {
+  const auto node = [](const std::string& what) {
+    return R"({"name": "y", "op": "call_module", "target": "t", "inputs": ["x"], "args": ["x"], )" + what + "}";
+  };
+  const std::string out = R"("out": {"shape": [16, 8, 4, 4], "dtype": "torch.float32"})";
+  for (const auto& [what, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"("module": "FlashMixer", )" + out, "FlashMixer"},
+           {R"("module": "Conv2d", )" + out, "Conv2d"},
+           {R"("module": "Conv2d", "params": {"weight": [8, 4, 3, 3]}, )" + out, "Conv2d"},
+           {R"("module": "Linear", "params": {"weight": [8, 5]}, )" + out, "Linear"},
+           {R"("module": "LayerNorm", "params": {"weight": [16, 8, 4, 4]}, )" + out, "LayerNorm"},
+           {R"("module": "ReLU", "out": {"shape": [16, 8], "dtype": "torch.float32"})", "ReLU"},
+           {R"("module": "MaxPool2d", "out": {"shape": [16, 4, 4, 4], "dtype": "torch.float32"})", "MaxPool2d"}}) {
+    INFO(what);
+    Graph graph = around(node(what), "[16, 8, 4, 4]", "2, 2");
+    CHECK(generate_compat_strategies(graph) == std::vector{name});
+    REQUIRE(graph.nodes[1].strategies.size() == 1);
+    CHECK(graph.nodes[1].strategies[0].results[0] == Layout());
+    CHECK(solve(compat_problem(graph)).is_exact());
+  }
+  for (const char* method : {"view", "permute", "transpose", "split", "getitem", "matmul", "where"}) {
+    INFO(method);
+    Graph graph = around(fmt::format(R"({{"name": "y", "op": "call_method", "target": "{}", "inputs": ["x"],
+        "args": ["x", "7", "-9"], "out": {{"shape": [3, 5, 1, 2, 2], "dtype": "torch.float32"}}}})",
+                                     method),
+                         "[16, 8, 4, 4]", "2, 2");
+    CHECK_NOTHROW(generate_compat_strategies(graph));
+    CHECK(!graph.nodes[1].strategies.empty());
+  }
+}
+
+}  // namespace seqtile::testing
