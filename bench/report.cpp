@@ -88,6 +88,24 @@ void print_rates(const std::vector<CaseResults>& items) {
   }
 }
 
+/// Ratios that a benchmark counts itself, "a_over_b": their geometric means and extremes over shapes of a group.
+void print_counted_ratios(const std::vector<CaseResults>& items) {
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<double>> ratios;
+  for (const auto& [shape, results] : items)
+    for (const auto& result : results)
+      for (const auto& [counter, value] : result.counters)
+        if (counter.find("_over_") != std::string::npos)
+          ratios[{shape.operation + "/" + shape.dtype, shape.group, counter}].push_back(value);
+  if (!ratios.empty())
+    fmt::print("\nratios of what rounds gave side by side: geometric mean (least .. most; shapes)\n");
+  for (const auto& [key, values] : ratios) {
+    const auto& [operation, group, counter] = key;
+    const auto [least, most] = std::ranges::minmax(values);
+    fmt::print("{:<46} {:<10} {:<20} {:.2f} ({:.2f} .. {:.2f}; {})\n", operation, group, counter,
+               geometric_mean(values), least, most, values.size());
+  }
+}
+
 nlohmann::json entry(const Case& shape, const Result& result, const std::vector<Result>& all) {
   nlohmann::json json = {{"name", shape.name(result.implementation)},
                          {"run_name", shape.name(result.implementation)},
@@ -207,6 +225,7 @@ void print_case(const CaseResults& item) {
 
 void print_summary(const std::vector<CaseResults>& items) {
   print_rates(items);
+  print_counted_ratios(items);
   const Groups groups = grouped(items);
   if (!groups.empty()) fmt::print("\nagainst the best peer of every shape, all thread counts\n");
   for (const auto& [key, group] : groups) {

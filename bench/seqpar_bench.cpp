@@ -169,14 +169,14 @@ void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
   const Layer layers[] = {{4096, 4096, {256, 512, 1024, 2048, 4096}},
                           {14336, 4096, {256, 1024, 4096}},
                           {1024, 1024, {8192}},
-                          {3 * 4096, 4096, {256, 1024}, "llama_7b_mha_", true, false},
-                          {4096, 4096, {256, 1024}, "llama_7b_mha_", false, true},
-                          {2 * 11008, 4096, {256, 1024}, "llama_7b_ffn_", true, false},
-                          {11008, 4096, {256, 1024}, "llama_7b_ffn_", false, true},
-                          {3 * 8192, 8192, {256}, "llama_70b_mha_", true, false},
-                          {8192, 8192, {256}, "llama_70b_mha_", false, true},
-                          {2 * 28672, 8192, {256}, "llama_70b_ffn_", true, false},
-                          {28672, 8192, {256}, "llama_70b_ffn_", false, true}};
+                          {3 * 4096, 4096, {256, 1024}, "llama_07B_mha_", true, false},
+                          {4096, 4096, {256, 1024}, "llama_07B_mha_", false, true},
+                          {2 * 11008, 4096, {256, 1024}, "llama_07B_ffn_", true, false},
+                          {11008, 4096, {256, 1024}, "llama_07B_ffn_", false, true},
+                          {3 * 8192, 8192, {256}, "llama_70B_mha_", true, false},
+                          {8192, 8192, {256}, "llama_70B_mha_", false, true},
+                          {2 * 28672, 8192, {256}, "llama_70B_ffn_", true, false},
+                          {28672, 8192, {256}, "llama_70B_ffn_", false, true}};
   std::vector<std::string> methods = {"fused", "fused_nowait", "unfused", "compute_lower_bound", "comms_lower_bound"};
   if (environment.has_torch()) methods.push_back("gloo");
   for (const Kind kind : {Kind::gather, Kind::scatter, Kind::all_reduce})
