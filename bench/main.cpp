@@ -31,6 +31,7 @@ constexpr Suite kSuites[] = {{"linear", add_linear_cases},
                              {"seqpar_backward", add_seqpar_backward_cases},
                              {"collectives", add_collective_cases},
                              {"fabric", add_fabric_cases},
+                             {"plan", add_plan_cases},
                              {"regret", add_regret_cases}};
 
 struct Arguments {

@@ -22,6 +22,8 @@ void add_seqpar_backward_cases(std::vector<Case>& cases, Environment& environmen
 void add_collective_cases(std::vector<Case>& cases, Environment& environment);
 /// A call of no rows: on one rank, and as a barrier of eight.
 void add_fabric_cases(std::vector<Case>& cases, Environment& environment);
+/// Plans of graphs over meshes.
+void add_plan_cases(std::vector<Case>& cases, Environment& environment);
 /// What a bucket's record costs against exhaustive search at lengths that were not tuned.
 void add_regret_cases(std::vector<Case>& cases, Environment& environment);
 
