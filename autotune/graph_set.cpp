@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "autotune/bucket.h"
+#include "jit/capture.h"
 #include "jit/error.h"
 
 namespace seqtile {
@@ -28,14 +29,7 @@ GraphSet capture_set(Device& device, int64_t capacity, Stream stream,
   GraphSet set;
   for (const autotune::Bucket& bucket : autotune::buckets(1, capacity)) {
     GraphSet::Captured captured{std::min(bucket.hi, capacity), {}, nullptr};
-    device.streams().begin_capture(stream);
-    try {
-      captured.kept = record(captured.capacity);
-    } catch (...) {
-      device.streams().end_capture(stream);
-      throw;
-    }
-    captured.graph = device.streams().end_capture(stream);
+    captured.graph = capture(device.streams(), stream, [&] { captured.kept = record(captured.capacity); });
     set.graphs_.push_back(std::move(captured));
   }
   return set;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "autotune/tuning/stats.h"
+#include "jit/capture.h"
 #include "jit/error.h"
 #include "jit/simulation.h"
 
@@ -96,9 +97,7 @@ double Meter::sample_gpu_us(Lane& lane, int reps) {
     }
   };
   if (uses_graphs_ && lane.graph_reps != reps) {
-    device_.streams().begin_capture(*stream_);
-    launch_all();
-    lane.graph = device_.streams().end_capture(*stream_);
+    lane.graph = capture(device_.streams(), *stream_, launch_all);
     lane.graph_reps = reps;
   }
   regions_.flush(*stream_);

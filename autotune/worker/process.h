@@ -22,6 +22,7 @@ class WorkerProcess {
   enum class Status { ok, crashed, hung };
   /// Sends the request and waits for the reply. After anything but `ok` the process is gone and cause() says why.
   Status ask(const std::string& request, std::span<const std::byte> payload, Message& reply, double limit_s);
+  void stop() { end(false); }
   bool is_alive() const { return pid_ > 0; }
   const std::string& cause() const { return cause_; }  ///< "signal 11 (Segmentation fault)"
   int64_t current() const;                             ///< the candidate that ran last in measure, or -1

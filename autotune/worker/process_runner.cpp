@@ -95,6 +95,17 @@ Verdict ProcessRunner::failure(WorkerProcess::Status status, const WorkerProcess
   return {"crash", (compiling ? "the compiler ended by " : "ended by ") + worker.cause()};
 }
 
+namespace {
+
+/// A worker that has lost its device answers nothing any more: another one takes over when it is next asked for.
+Json answer_of(WorkerProcess& worker, const Message& reply) {
+  Json answer = Json::parse(reply.line);
+  if (answer.value("lost", false)) worker.stop();
+  return answer;
+}
+
+}  // namespace
+
 Verdict ProcessRunner::give_problem(WorkerProcess& worker) const {
   Json request = describe(workload_);
   request.update({{"do", "problem"},
@@ -105,7 +116,7 @@ Verdict ProcessRunner::give_problem(WorkerProcess& worker) const {
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limits_.verify_s);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
-  return verdict_of(Json::parse(reply.line));
+  return verdict_of(answer_of(worker, reply));
 }
 
 Verdict ProcessRunner::ready_compiler(size_t compiler) {
@@ -131,7 +142,7 @@ void ProcessRunner::compile_entry(size_t compiler, Entry& entry) {
     entry.verdict = failure(status, worker, true);
     return;
   }
-  const Json json = Json::parse(reply.line);
+  const Json json = answer_of(worker, reply);
   entry.verdict = verdict_of(json);
   if (entry.verdict.outcome == "error") entry.verdict.outcome = "compile_error";
   if (!entry.verdict.ok()) return;
@@ -151,7 +162,7 @@ Counted ProcessRunner::count_one(size_t compiler, const CountTask& task) {
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limits_.count_s);
   if (status != WorkerProcess::Status::ok) return {failure(status, worker, false), {}};
-  const Json json = Json::parse(reply.line);
+  const Json json = answer_of(worker, reply);
   if (json.at("outcome") != "ok") return {verdict_of(json), {}};
   return {{}, {json.at("warp_instructions"), json.at("global_sectors"), json.at("shared_wavefronts")}};
 }
@@ -233,7 +244,7 @@ Verdict ProcessRunner::ensure_loaded(Entry& entry) {
   Message reply;
   const auto status = worker.ask(text(request), entry.binary.code, reply, limits_.verify_s);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
-  Verdict verdict = verdict_of(Json::parse(reply.line));
+  Verdict verdict = verdict_of(answer_of(worker, reply));
   if (verdict.outcome == "error") verdict.outcome = "compile_error";
   if (verdict.ok()) loaded_.insert(entry.id);
   return verdict;
@@ -253,10 +264,8 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limit);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
-  Verdict verdict = verdict_of(Json::parse(reply.line));
-  const bool is_lost = Json::parse(reply.line).value("lost", false);
-  if (verdict.outcome == "oob_write" || is_lost)
-    measurer_.reset();  // it may have written elsewhere too: the next one starts clean
+  Verdict verdict = verdict_of(answer_of(worker, reply));
+  if (verdict.outcome == "oob_write") worker.stop();  // it may have written elsewhere too: the next one starts clean
   if (verdict.ok()) {
     longest_check_s_ = std::max(longest_check_s_, now_s() - start);
     checked_length_ = std::max(checked_length_, longest);
@@ -332,10 +341,9 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
       result[culprit()].verdict = failure(status, worker, false);
       continue;
     }
-    const Json json = Json::parse(reply.line);
-    if (json.value("lost", false)) {
+    const Json json = answer_of(worker, reply);
+    if (!worker.is_alive()) {
       result[culprit()].verdict = verdict_of(json);
-      measurer_.reset();
       continue;
     }
     if (json.at("outcome") == "oom" &&

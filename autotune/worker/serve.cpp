@@ -76,12 +76,13 @@ void WorkerServer::serve() {
   while (channel_.receive(request, -1) == Channel::Status::ok) {
     std::vector<std::byte> payload;
     Json reply;
-    bool is_lost = false;  // a context that a launch has broken answers nothing any more
+    bool is_lost = false;  // a context that a launch has broken, or that hangs, answers nothing any more
     try {
       reply = answer(request, payload);
     } catch (const Error& error) {
       reply = {{"outcome", outcome_of(error.code())}, {"detail", error.what()}};
-      is_lost = error.code() == ErrorCode::driver;
+      const bool is_gpu = state_ && state_->device_name.starts_with("cuda");
+      is_lost = error.code() == ErrorCode::driver || (is_gpu && error.code() == ErrorCode::timeout);
       if (is_lost) reply["lost"] = true;
     } catch (const std::bad_alloc&) {
       reply = {{"outcome", "oom"}, {"detail", "out of memory"}};

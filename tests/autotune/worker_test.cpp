@@ -263,6 +263,20 @@ TEST_CASE("worker: what a GPU refuses ends the process that owns it, and the nex
   CHECK(bench.still_works());
 }
 
+TEST_CASE("worker: what ends a process while it counts costs no other candidate", "[autotune][worker][sim]") {
+  Bench bench({30, 10, 20}, "h200");
+  const CountTask lost{config("segfault"), bench.workload, 64}, plain{config("plain", 16), bench.workload, 64};
+  const auto counted = bench.runner->count(std::vector<CountTask>{lost, lost, lost, lost, plain, plain, plain, plain});
+  for (size_t i = 0; i < counted.size(); ++i) {
+    INFO(i);
+    CHECK(counted[i].verdict.ok() == (i >= 4));
+    if (i < 4) CHECK_THAT(counted[i].verdict.detail, Catch::Contains("out of bounds"));
+    else CHECK(counted[i].verdict.detail == "");
+  }
+  const std::vector<Config> next{config("plain", 32), config("plain", 64)};
+  for (const Verdict& verdict : bench.runner->compile(next)) CHECK(verdict.detail == "");
+}
+
 TEST_CASE("worker: small calls are counted for a GPU that is not here", "[autotune][worker][sim]") {
   Bench bench({30, 10, 20}, "h200");
   const CountTask plain{config("plain", 16), bench.workload, 64}, wide{config("plain", 64), bench.workload, 64};

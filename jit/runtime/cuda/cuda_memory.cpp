@@ -24,18 +24,26 @@ CudaMemory::CudaMemory(const Context& context) : context_(context) {
   if (!has_pools) return;
   CUmemPoolProps properties;
   properties.location.id = context_.device();
-  context_.check(driver.cuMemPoolCreate(&pool_, &properties), "make a memory pool");
+  context_.check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
+  const CUresult made = driver.cuMemPoolCreate(&pool_, &properties);
+  if (made != CUDA_SUCCESS) {
+    driver.cuStreamDestroy(stream_);
+    context_.fail(made, "make a memory pool");
+  }
   uint64_t keep_all = UINT64_MAX;
   driver.cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep_all);
-  context_.check(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
 }
 
 CudaMemory::~CudaMemory() {
   if (context_.is_lost()) return;  // everything went with the context
-  const Context::Current current(context_);
-  free_waiting();
-  if (stream_) context_.driver().cuStreamDestroy(stream_);
-  if (pool_) context_.driver().cuMemPoolDestroy(pool_);
+  // As with one that is lost now, or a driver that ends with the process.
+  try {
+    const Context::Current current(context_);
+    free_waiting();
+    if (stream_) context_.driver().cuStreamDestroy(stream_);
+    if (pool_) context_.driver().cuMemPoolDestroy(pool_);
+  } catch (const Error&) {
+  }
 }
 
 void* CudaMemory::allocate(size_t bytes) {

@@ -10,6 +10,7 @@
 
 #include "jit/compiler.h"
 #include "jit/error.h"
+#include "jit/capture.h"
 #include "tests/support/fake_cuda_driver.h"
 #include "tests/support/sample_kernels.h"
 
@@ -168,6 +169,21 @@ TEST_CASE("cuda device: out of memory is told with what is free, and is not the 
   CHECK(third.data());
   fake.now("cuMemAllocFromPoolAsync=700");  // an earlier launch's fault, which is not the memory's
   expect_error([&] { gpu->memory().allocate(64); }, ErrorCode::driver, "cuda:0: allocate 64 bytes: CUDA_ERROR_ILLEGAL");
+}
+
+TEST_CASE("cuda device: a memory pool that cannot be made leaves nothing", "[jit][cuda][fault]") {
+  FakeCuda fake("cuMemPoolCreate=2");
+  CHECK_THROWS_WITH(open_gpu(), Catch::Contains("make a memory pool"));
+  expect_nothing_left(fake.state());
+}
+
+TEST_CASE("cuda device: what spoils a capture is told, not that the capture is spoiled", "[jit][cuda][fault]") {
+  FakeCuda fake("cuStreamEndCapture=901");
+  const auto gpu = open_gpu();
+  const OwnedStream stream(gpu->streams());
+  CHECK_THROWS_WITH(
+      capture(gpu->streams(), stream, [] { throw Error(ErrorCode::invalid_argument, "the launch was refused"); }),
+      "the launch was refused");
 }
 
 TEST_CASE("cuda device: memory freed during a capture goes when the capture is over", "[jit][cuda]") {

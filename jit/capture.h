@@ -1,0 +1,15 @@
+// jit/capture.h -- what a function launches, as a graph.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "jit/device.h"
+
+namespace seqtile {
+
+/// Records what `record` launches, copies and fills on the stream. Errors: as DeviceStreams::begin_capture and
+/// end_capture; those of `record`, after which the stream captures no more.
+std::unique_ptr<Graph> capture(DeviceStreams& streams, Stream stream, const std::function<void()>& record);
+
+}  // namespace seqtile
