@@ -38,7 +38,7 @@ class SqliteArtifactDb final : public ArtifactDb {
                .is_read_only = is_read_only,
                .is_private = true,
                .remedy = is_read_only ? "what can be read is taken over"
-                                      : "`seqtile cache build` moves it away and keeps what can be read",
+                                      : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps what can be read",
                .synchronous = kSynchronousNormal,
                .max_value_bytes = kMaxBinaryBytes}),
         key_file_(key_file),

@@ -78,7 +78,9 @@ GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& 
 std::vector<GpuSample> gpu_samples(const Workload& w, const Config& c, int64_t length) {
   const Shape s(w);
   const int64_t block_k = c.get_int("block_k"), turns = cdiv(s.k, block_k);
-  const int64_t few = c.get_int("num_stages", 1) + 1, more = few + 2, rows = std::min(length, c.get_int("block_m"));
+  const int64_t few = c.get_int("num_stages", 1) + 1, more = few + 2;
+  // A whole cluster, whose blocks share what they load.
+  const int64_t rows = std::min(length, c.get_int("block_m") * std::max<int64_t>(c.get_int("cluster", 1), 1));
   Workload small = w;
   small.fields.set("n", std::min(s.n[0], c.get_int("block_n")));
   small.fields.set("n2", int64_t{0});

@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "autotune/op_def.h"
+#include "autotune/worker/count.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/compiler.h"
 #include "tests/support/kernel_cases.h"
@@ -171,6 +172,21 @@ TEST_CASE("gpu code: the softmax runs while the tensor cores work", "[kernels][n
   // values.
   CHECK(count(order, "H{16,17}1M{64,80}0") == 1);
   CHECK(count(order, "H") <= 17);  // no second copy; one more ends a batch
+}
+
+TEST_CASE("gpu code: a block of a cluster counts as much as one alone, but for what both load", "[kernels][sim]") {
+  const autotune::OpDef& op = library_op("linear");
+  const autotune::Workload workload = normalized(kLinear, DType::bf16, 1);
+  const auto counts = [&](int64_t cluster) {
+    Config config = linear_config(128, 128, 64, 8, 3);
+    config.set("cluster", cluster);
+    const autotune::GpuSample sample = op.gpu_samples(workload, config, 8192).front();
+    return autotune::count_program(op, sample.workload, config, sample.length, gpu_target("sm_90a"));
+  };
+  const autotune::ProgramCounts alone = counts(1), paired = counts(2);
+  CHECK(paired.warp_instructions == Approx(alone.warp_instructions).epsilon(0.1));
+  CHECK(paired.shared_wavefronts == Approx(alone.shared_wavefronts).epsilon(0.1));
+  CHECK(paired.global_sectors <= alone.global_sectors);
 }
 
 }  // namespace seqtile::testing

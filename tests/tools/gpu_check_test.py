@@ -45,16 +45,16 @@ class GpuCheck(unittest.TestCase):
         self.program("kernels_tests", TESTS.replace("FAILING", failing))
         self.program("seqtile_gpu_bench", BENCH)
 
-    def check(self):
+    def check(self, *arguments, **environment):
         """Exit code, output, and the JSON it left."""
         # A PATH without python3: PyTorch has no part in this test.
         tools = self.work + "/tools"
         os.makedirs(tools, exist_ok=True)
-        for tool in ("bash", "sh", "dirname", "grep", "head", "tail", "timeout", "mkdir", "cat"):
+        for tool in ("bash", "sh", "dirname", "grep", "head", "tail", "timeout", "mkdir", "cat", "sed"):
             if not os.path.exists(f"{tools}/{tool}"):
                 os.symlink(shutil.which(tool), f"{tools}/{tool}")
-        done = subprocess.run(["bash", self.work + "/bin/gpu_check.sh", "out"], cwd=self.work, capture_output=True,
-                              text=True, timeout=60, env=dict(os.environ, PATH=tools))
+        done = subprocess.run(["bash", self.work + "/bin/gpu_check.sh", *(arguments or ["out"])], cwd=self.work,
+                              capture_output=True, text=True, timeout=60, env=dict(os.environ, PATH=tools, **environment))
         path = self.work + "/out/gpu_check.json"
         if not os.path.exists(path):
             return done, None
@@ -88,6 +88,34 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(done.stdout, r"(?m)^tuning .*failed \(exit 2\)$")
         self.assertFalse(found["passed"])
         self.assertEqual(found["sections"]["tests"]["exit"], 0)
+
+    def test_every_section_sees_the_gpu_that_was_asked_for(self):
+        self.package()
+        self.program("kernels_tests", 'echo "$CUDA_VISIBLE_DEVICES"')
+        for arguments, environment, seen in [((), {}, "0"), (("out", "cuda:3"), {}, "3"),
+                                             (("out", "cuda:1"), {"CUDA_VISIBLE_DEVICES": "5,GPU-7"}, "GPU-7")]:
+            found = self.check(*arguments, **environment)[1]
+            self.assertEqual(found["device"], arguments[1] if arguments else "cuda:0")
+            with open(self.work + "/out/tests.log", encoding="utf-8") as file:
+                self.assertEqual(file.read(), seen + "\n")
+
+    def test_tests_that_did_not_run_have_not_passed(self):
+        self.package()
+        self.program("kernels_tests", "echo 'not run: cuda:0: no context'")
+        done, found = self.check()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"(?m)^tests .*not run: cuda:0: no context$")
+        self.assertEqual((found["passed"], found["sections"]["tests"]["exit"]), (False, 1))
+
+    def test_bad_arguments_are_one_line(self):
+        self.package()
+        for arguments, code in [(("out", "h200"), 2), (("out", "gpu0"), 2), (("a", "cuda:0", "b"), 2), (("--help",), 0)]:
+            done, found = self.check(*arguments)
+            self.assertEqual((done.returncode, found), (code, None))
+            self.assertEqual(done.stderr, "usage: gpu_check.sh [FOLDER [cuda:N]]\n")
+        done, found = self.check("bin/seqtile/x")
+        self.assertEqual((done.returncode, found), (2, None))
+        self.assertIn("give another one", done.stderr)
 
     def test_no_gpu_is_one_line(self):
         self.program("seqtile", NO_GPU)

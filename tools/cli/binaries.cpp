@@ -72,6 +72,7 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
   BuildReport report;
   const auto wanted = wanted_binaries(registry, store, device, report);
   report.binaries = static_cast<int64_t>(wanted.size());
+  const bool makes_cubins = !device.target().ptxas.empty() && !device.target().cubin_arch.empty();
   Progress progress("cache build");
   for (const auto& [key, item] : wanted) {
     if (interrupt_flag().load()) {
@@ -81,7 +82,8 @@ BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStor
     const double gone = elapsed();
     const int64_t left = report.remaining(), done = report.binaries - left;
     progress.update({item.op->name, done, report.binaries, 0, gone, done ? gone / done * left : 0});
-    if (artifacts.load(key)) {
+    const auto stored = artifacts.load(key);
+    if (stored && !(stored->stage == "ptx" && makes_cubins)) {
       ++report.there;
       continue;
     }

@@ -254,8 +254,9 @@ int run_build(const Session& session, const Options& options) {
     print_line(fmt::format("Interrupted: {} of {} were not looked at; {} goes on from here.",
                            format_count(report.remaining()), format_count(report.binaries), next_build(options)));
   if (report.other_records > 0)
-    print_line(fmt::format("{} of another machine, toolchain or version, left alone",
-                           format_counted(report.other_records, "record")));
+    print_line(fmt::format("{} of another machine, toolchain or version, left alone{}",
+                           format_counted(report.other_records, "record"),
+                           report.records == 0 ? "; --device h200, for example, takes those of such a GPU" : ""));
   if (options.json)
     print_json({{"records", report.records},
                 {"other_records", report.other_records},

@@ -9,6 +9,8 @@
 #include <map>
 #include <set>
 
+#include "jit/compiler.h"
+#include "jit/error.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
@@ -96,6 +98,21 @@ std::string nearest(const autotune::Config& wanted, const std::vector<autotune::
   return text;
 }
 
+/// What a GPU lacks for values that others of the space have, each, or nothing: the compiler says it before it runs.
+std::string lack_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
+                    const std::vector<autotune::Config>& space, const Target& target) {
+  const Values values = values_of(space);
+  for (const auto& [name, value] : config.values())
+    if (const auto known = values.find(name); known == values.end() || !known->second.contains(value)) return {};
+  if (!target.is_gpu()) return {};
+  try {
+    compile(*autotune::build_kernel(op, workload, config, target), target);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_config(CLI::App& app, std::vector<std::string>& items) {
@@ -114,6 +131,8 @@ autotune::Config chosen_config(const autotune::OpDef& op, const autotune::Worklo
   if (!space.refusal(config)) return config;
   if (!space.refusal(given)) return given;
   const std::vector<autotune::Config> all = space.enumerate();
+  if (const std::string lack = lack_of(op, workload, config, all, target); !lack.empty())
+    bad_input(fmt::format("--config {}: {}", format_fields(given), lack));
   const std::string where = fmt::format("{} at length {} for {}", op.name, length, target.name);
   refuse_values(given, where, all);
   const std::vector<autotune::Config> matching = having(given, all);
