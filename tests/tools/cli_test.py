@@ -302,7 +302,7 @@ class Json(Cli):
         self.write("not_a_program", "")
         for path in "/absent", self.path("not_a_program"), self.work:
             run = self.seqtile(*norm, "--json", env=dict(self.env, SEQTILE_PTXAS=path))
-            self.assert_line(run, 2, f"SEQTILE_PTXAS={path}: there is no such program")
+            self.assert_line(run, 2, f"SEQTILE_PTXAS={path}: that is no program that can be run")
             self.assertEqual(run.json()["error"]["code"], "unsupported")
         run = self.seqtile(*norm, "--emit", "cubin", "-o", "norm.cubin", "--json")
         if run.code == 2:

@@ -1,5 +1,7 @@
 // tools/cli/devices.cpp -- `seqtile devices`: what this machine can run kernels on, and for which GPUs it can compile.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "jit/device_profile.h"
@@ -40,10 +42,11 @@ Json list_profiles() {
 
 int run(const Session&, const Options& options) {
   Json devices = Json::array();
-  bool has_gpu = false;
+  int num_gpus = 0;
   for (const DeviceInfo& device : list_devices()) {
-    has_gpu = has_gpu || device.kind == "cuda";
-    print_line(device.kind + ": " + device.name);
+    const bool is_gpu = device.kind == "cuda";
+    const std::string id = is_gpu ? fmt::format("cuda:{}", num_gpus++) : device.kind;  // as --device takes it
+    print_line(id + ": " + device.name);
     Table table({"  fact", "value"});
     Json facts = Json::object();
     for (const auto& [name, value] : device.facts) {
@@ -51,12 +54,13 @@ int run(const Session&, const Options& options) {
       facts[name] = value;
     }
     table.print();
-    devices.push_back({{"name", device.name}, {"kind", device.kind}, {"facts", std::move(facts)}});
+    devices.push_back(
+        {{"device", id}, {"name", device.name}, {"kind", device.kind}, {"facts", std::move(facts)}});
   }
-  const std::string why = has_gpu ? "" : why_no_gpu();
-  if (!has_gpu) print_line("cuda: " + why);
+  const std::string why = num_gpus ? "" : why_no_gpu();
+  if (!num_gpus) print_line("cuda: " + why);
   Json json{{"devices", std::move(devices)}, {"profiles", list_profiles()}};
-  if (!has_gpu) json["no_gpu"] = why;
+  if (!num_gpus) json["no_gpu"] = why;
   if (options.json) print_json(json);
   return kDone;
 }

@@ -239,7 +239,7 @@ TEST_CASE("ptxas: where it is looked for", "[jit][ptxas]") {
   CHECK_FALSE(nvptx::find_ptxas());
   CHECK(assembled(gpu_target("sm_80")).cubin_arch.empty());
   const Variable wrong("SEQTILE_PTXAS", folder.file("absent"));
-  CHECK_THROWS_WITH(nvptx::find_ptxas(), Catch::Contains("absent") && Catch::Contains("there is no such program"));
+  CHECK_THROWS_WITH(nvptx::find_ptxas(), Catch::Contains("absent") && Catch::Contains("no program that can be run"));
 }
 
 TEST_CASE("ptxas: one that does nothing right is as good as none, and is asked once", "[jit][ptxas][fault]") {
