@@ -13,7 +13,6 @@
 namespace seqtile::kernels::linear_op {
 namespace {
 
-int64_t round_up(int64_t a, int64_t b) { return cdiv(a, b) * b; }
 
 /// Vector registers that the micro-kernel of `tile` needs: accumulators, operands, and a product where there is no FMA.
 int64_t registers(const Shape& s, const Tile& t, const Target& target) {

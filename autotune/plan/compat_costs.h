@@ -1,5 +1,5 @@
-// autotune/plan/compat_costs.h -- what the known planner charges for messages inside an operator, and what a device
-// holds. SPDX-License-Identifier: Apache-2.0
+// autotune/plan/compat_costs.h -- what the known planner charges inside an operator, and what a device holds.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Elements times bytes, as in compat_reshard.h; several axes send as one, of all their devices.
 #pragma once

@@ -1,5 +1,5 @@
-// autotune/plan/strategies_of_rows.cpp -- how operators are cut that work element by element, row by row, or in
-// windows. SPDX-License-Identifier: Apache-2.0
+// autotune/plan/strategies_of_rows.cpp -- operators that work element by element, row by row, or in windows.
+// SPDX-License-Identifier: Apache-2.0
 #include <numeric>
 
 #include "autotune/plan/strategy_list.h"

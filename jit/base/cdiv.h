@@ -1,4 +1,4 @@
-// jit/base/cdiv.h -- how many pieces of a size cover a length.
+// jit/base/cdiv.h -- how many pieces of a size cover a length, and what they cover.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -7,5 +7,7 @@ namespace seqtile {
 
 /// a / b, rounded up. Requires: a >= 0, b > 0.
 constexpr int64_t cdiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/// The least multiple of b that is not below a.
+constexpr int64_t round_up(int64_t a, int64_t b) { return cdiv(a, b) * b; }
 
 }  // namespace seqtile

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/cdiv.h"
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/allgather_linear.h"
@@ -121,7 +122,6 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
   return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, length, portable(target));
 }
 
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 /// One shot where the rows are few enough for it, first.
 std::vector<std::string> reductions(const Workload& w, int64_t length) {

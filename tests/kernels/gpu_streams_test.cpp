@@ -1,5 +1,5 @@
-// tests/kernels/gpu_streams_test.cpp -- streams, events and graphs of a GPU, by one body on simulated ones and a real
-// one. SPDX-License-Identifier: Apache-2.0
+// tests/kernels/gpu_streams_test.cpp -- streams, events and graphs of a GPU, simulated or real, by one body.
+// SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
 #include <bit>

@@ -414,7 +414,7 @@ class Json(Cli):
         self.assertEqual(self.seqtile("prewarm", *flags, *stores, "--json").json()["trials"], 0)
         proof = self.seqtile("prove", *flags, *stores, "--json")
         self.assertEqual(proof.code, 0, proof.out)
-        self.assertEqual(set(proof.json()["binaries"]) - {"ptx", "cubin"}, set())
+        self.assertIn(set(proof.json()["binaries"]), ({"ptx"}, {"cubin"}))
         self.assertEqual(self.seqtile("prove", "--device", "h200", *flags[2:], *stores).code, 1)
         answer = self.seqtile("explain", "linear", "--set", "n=128", "--set", "k=192", "--dtype", "f32", "--device",
                               "a100", "--length", "9", "--cache", "a100.db", "--json")

@@ -7,11 +7,10 @@
 // read where it lies. Both compute in f32, or in pairs of bf16 summed in f32 (vdpbf16ps): a "step" of k is then two
 // elements, and everything is laid out in units of 32 bits.
 #pragma once
+#include "jit/base/cdiv.h"
 #include "jit/codegen/cpu/emitter.h"
 
 namespace seqtile::cpu {
-
-constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 /// 32-bit units: one f32, or a pair of bf16.
 constexpr int64_t elements_per_unit(DType compute) { return compute == DType::bf16 ? 2 : 1; }

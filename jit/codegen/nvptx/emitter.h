@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One program is one block of threads; scalars of the tile IR are the same in all of them. Every hardware instruction
-// that LLVM 19 has no sound intrinsic for is inline PTX, emitted here and in ops.h only.
+// that LLVM 19 has no sound intrinsic for is inline PTX (Emitter::assembly).
 #pragma once
 #include <array>
 #include <functional>

@@ -12,6 +12,7 @@
 // memory once, before the loop. What a copy leaves out, beyond a view's bounds, is filled with zeros by the copy.
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "jit/codegen/nvptx/program.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -25,8 +26,6 @@ namespace {
 
 constexpr int kDefaultStages = 3;
 constexpr int64_t kCopyBytes = 16;
-
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 }  // namespace
 

@@ -5,18 +5,13 @@
 // a tile; b as rows of k, or as rows of n where it is one. Both end in zeros up to whole instructions.
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "jit/codegen/nvptx/program.h"
 
 namespace seqtile::nvptx {
 
 using ir::Op;
 using llvm::Value;
-
-namespace {
-
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
-
-}  // namespace
 
 Staged Program::staged_operand(const Op& dot, size_t operand) {
   const int64_t bytes = dtype_bytes(dot.operands[0]->type.dtype);

@@ -1,4 +1,4 @@
-// jit/runtime/cuda/cuda_driver.cpp -- see cuda_driver.h; the only place with dlopen.
+// jit/runtime/cuda/cuda_driver.cpp -- see cuda_driver.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cuda/cuda_driver.h"
 
