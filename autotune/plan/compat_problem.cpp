@@ -3,35 +3,14 @@
 #include "autotune/plan/compat_problem.h"
 
 #include <algorithm>
-#include <limits>
-#include <set>
+#include <map>
 
-#include "autotune/plan/compat_reshard.h"
+#include "autotune/plan/reshard_costs.h"
 
 namespace seqtile::plan {
 namespace {
 
 constexpr int kShortestRun = 10;
-
-/// Costs between the strategies of a producer and those of one consumer.
-std::vector<double> reshard_costs(const Graph& graph, int producer, int consumer, size_t operand) {
-  const Node& from = graph.nodes[static_cast<size_t>(producer)];
-  const Node& to = graph.nodes[static_cast<size_t>(consumer)];
-  std::vector<double> costs;
-  costs.reserve(from.strategies.size() * to.strategies.size());
-  for (const Strategy& source : from.strategies)
-    for (const Strategy& target : to.strategies) {
-      double sum = 0;
-      for (size_t member = 0; member < from.results.size(); ++member) {
-        const TensorType& type = from.results[member];
-        sum += compat_reshard(graph.mesh, type.shape, static_cast<int>(type.element_bytes),
-                              OrderedLayout(source.results[member]), target.operands[operand][member])
-                   .total;
-      }
-      costs.push_back(sum);
-    }
-  return costs;
-}
 
 class Merging {
  public:
@@ -46,7 +25,8 @@ class Merging {
       extra_.emplace_back(costs.size());
     }
     problem_.follows.assign(graph.nodes.size(), -1);
-    for (int node = 0; node < static_cast<int>(graph.nodes.size()); ++node) connect(node);
+    ReshardCosts costs(graph);
+    for (int node = 0; node < static_cast<int>(graph.nodes.size()); ++node) connect(node, costs);
   }
 
   Problem run() {
@@ -59,24 +39,20 @@ class Merging {
   }
 
  private:
-  void connect(int node) {
+  void connect(int node, ReshardCosts& costs) {
     const std::vector<int>& inputs = graph_.nodes[static_cast<size_t>(node)].inputs;
     for (size_t operand = 0; operand < inputs.size(); ++operand)
-      add_edge(inputs[operand], node, reshard_costs(graph_, inputs[operand], node, operand));
+      add_edge(inputs[operand], node, costs.between(inputs[operand], node, operand));
     producers_[static_cast<size_t>(node)] = inputs;
   }
 
   void add_edge(int producer, int consumer, std::vector<double> cost) {
+    places_[{producer, consumer}] = problem_.edges.size();
     problem_.edges.push_back({producer, consumer, std::move(cost)});
-    pairs_.emplace(producer, consumer);
     consumers_[static_cast<size_t>(producer)].push_back(consumer);
   }
 
-  Edge& edge(int producer, int consumer) {
-    return *std::ranges::find_if(problem_.edges, [&](const Edge& e) {
-      return e.producer == producer && e.consumer == consumer && !e.cost.empty();
-    });
-  }
+  Edge& edge(int producer, int consumer) { return problem_.edges[places_.at({producer, consumer})]; }
 
   /// The node's strategy for each of the leader's: the last of the cheapest.
   std::vector<size_t> cheapest(const Edge& from_leader, size_t count) const {
@@ -109,7 +85,7 @@ class Merging {
   void reconnect(int node, int leader, int consumer, const std::vector<size_t>& chosen) {
     const std::vector<double> old = edge(node, consumer).cost;
     const size_t width = problem_.costs[static_cast<size_t>(consumer)].size();
-    if (!pairs_.contains({leader, consumer})) {
+    if (!places_.contains({leader, consumer})) {
       std::vector<double> cost;
       for (const size_t row : chosen) cost.insert(cost.end(), &old[row * width], &old[row * width] + width);
       add_edge(leader, consumer, std::move(cost));
@@ -119,20 +95,20 @@ class Merging {
   }
 
   void drop(int producer, int consumer) {
-    if (!pairs_.contains({producer, consumer})) return;
+    if (!places_.contains({producer, consumer})) return;
     drop_edge(producer, consumer);
     std::erase(consumers_[static_cast<size_t>(producer)], consumer);
   }
   void drop_edge(int producer, int consumer) {
     edge(producer, consumer).cost.clear();
-    pairs_.erase({producer, consumer});
+    places_.erase({producer, consumer});
   }
 
   const Graph& graph_;
   Problem problem_;
   std::vector<std::vector<double>> extra_;  ///< what merged nodes cost their leaders
   std::vector<std::vector<int>> producers_, consumers_;
-  std::set<std::pair<int, int>> pairs_;
+  std::map<std::pair<int, int>, size_t> places_;  ///< of the edges that are left
 };
 
 /// What makes two nodes alike: the operator and the shapes of its arguments.

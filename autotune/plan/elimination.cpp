@@ -46,18 +46,6 @@ std::vector<int> Elimination::joint_scope(const std::vector<int>& factors, int w
   return scope;
 }
 
-int Elimination::next_variable(const std::vector<char>& is_gone,
-                               const std::vector<std::vector<int>>& factors_of) const {
-  int best = -1;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (size_t variable = 0; variable < domains_.size(); ++variable) {
-    if (is_gone[variable]) continue;
-    const int64_t size = size_of(joint_scope(factors_of[variable], -1));
-    if (size < least) least = size, best = static_cast<int>(variable);
-  }
-  return best;
-}
-
 void Elimination::plan(int64_t table_limit) {
   std::vector<std::vector<int>> factors_of(domains_.size());  // those that are not eliminated yet
   const auto enter = [&](int factor) {
@@ -65,10 +53,13 @@ void Elimination::plan(int64_t table_limit) {
       factors_of[static_cast<size_t>(variable)].push_back(factor);
   };
   for (size_t factor = 0; factor < factors_.size(); ++factor) enter(static_cast<int>(factor));
-  std::vector<char> is_gone(domains_.size());
+  constexpr int64_t kGone = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> sizes;  // of the table that each would need
+  const auto size_for = [&](size_t variable) { return size_of(joint_scope(factors_of[variable], -1)); };
+  for (size_t variable = 0; variable < domains_.size(); ++variable) sizes.push_back(size_for(variable));
   for (size_t count = 0; count < domains_.size(); ++count) {
-    const int variable = next_variable(is_gone, factors_of);
-    is_gone[static_cast<size_t>(variable)] = 1;
+    const auto variable = static_cast<int>(std::ranges::min_element(sizes) - sizes.begin());
+    sizes[static_cast<size_t>(variable)] = kGone;
     Step step{variable, {}};
     std::vector<int> left = factors_of[static_cast<size_t>(variable)];
     do {  // as many functions as one table holds
@@ -86,6 +77,9 @@ void Elimination::plan(int64_t table_limit) {
       for (const int other : factors_[static_cast<size_t>(factor)].scope)
         std::erase(factors_of[static_cast<size_t>(other)], factor);
     for (const Part& part : step.parts) enter(part.result);
+    for (const Part& part : step.parts)
+      for (const int other : factors_[static_cast<size_t>(part.result)].scope)
+        sizes[static_cast<size_t>(other)] = size_for(static_cast<size_t>(other));
     steps_.push_back(std::move(step));
   }
 }

@@ -67,7 +67,6 @@ class Elimination {
 
   int64_t size_of(const std::vector<int>& scope) const;
   std::vector<int> joint_scope(const std::vector<int>& factors, int without) const;
-  int next_variable(const std::vector<char>& is_gone, const std::vector<std::vector<int>>& factors_of) const;
   void plan(int64_t table_limit);
   Part make_part(int variable, const std::vector<int>& factors);
   void minimise(const Part& part, const std::vector<double>& unary);

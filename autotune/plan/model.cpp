@@ -54,18 +54,28 @@ Tables pairs_of(const Problem& problem, ProblemModel& result) {
   return tables;
 }
 
+/// By variable: the tables that have it, and whether it is their row.
+using TablesOf = std::vector<std::vector<std::pair<const std::vector<double>*, bool>>>;
+
+TablesOf tables_of(const Tables& tables, size_t num_variables) {
+  TablesOf result(num_variables);
+  for (const auto& [pair, table] : tables) {
+    result[static_cast<size_t>(pair.first)].emplace_back(&table, true);
+    result[static_cast<size_t>(pair.second)].emplace_back(&table, false);
+  }
+  return result;
+}
+
 /// Whether value `by` of the variable costs no more than `value`, whatever its neighbours are.
-bool is_beaten(const ProblemModel& all, const Tables& tables, int variable, size_t value, size_t by) {
+bool is_beaten(const ProblemModel& all, const TablesOf& tables, int variable, size_t value, size_t by) {
   const std::vector<double>& costs = all.model.unaries[static_cast<size_t>(variable)];
   const std::vector<double>& memory = all.memory[static_cast<size_t>(variable)];
   if (memory[by] > memory[value]) return false;
   double lead = costs[value] - costs[by];
-  for (const auto& [pair, table] : tables) {
-    if (pair.first != variable && pair.second != variable) continue;
-    const bool is_row = pair.first == variable;
-    const size_t others = table.size() / costs.size(), step = is_row ? 1 : costs.size();
-    const double* at = table.data() + (is_row ? value * others : value);
-    const double* at_by = table.data() + (is_row ? by * others : by);
+  for (const auto& [table, is_row] : tables[static_cast<size_t>(variable)]) {
+    const size_t others = table->size() / costs.size(), step = is_row ? 1 : costs.size();
+    const double* at = table->data() + (is_row ? value * others : value);
+    const double* at_by = table->data() + (is_row ? by * others : by);
     double least = at[0] - at_by[0];
     for (size_t i = 1; i < others; ++i) least = std::min(least, at[i * step] - at_by[i * step]);
     lead += least;
@@ -89,13 +99,15 @@ ProblemModel make_model(const Problem& problem) {
   ProblemModel all;
   add_nodes(problem, all);
   const Tables tables = pairs_of(problem, all);
+  const TablesOf of_variable = tables_of(tables, all.model.unaries.size());
   std::vector<std::vector<size_t>> kept(all.model.unaries.size());
   for (size_t variable = 0; variable < kept.size(); ++variable) {
     const size_t domain = all.model.unaries[variable].size();
     std::vector<char> is_out(domain);
     for (size_t value = 0; value < domain; ++value)
       for (size_t by = 0; by < domain && !is_out[value]; ++by)
-        is_out[value] = by != value && !is_out[by] && is_beaten(all, tables, static_cast<int>(variable), value, by);
+        is_out[value] =
+            by != value && !is_out[by] && is_beaten(all, of_variable, static_cast<int>(variable), value, by);
     for (size_t value = 0; value < domain; ++value)
       if (!is_out[value]) kept[variable].push_back(value);
   }
