@@ -171,8 +171,11 @@ std::vector<int> repeated_nodes(const Graph& graph, int least) {
 Problem compat_problem(const Graph& graph) {
   Problem problem = Merging(graph).run();
   const std::vector<int> repeats = repeated_nodes(graph, kShortestRun);
+  const auto repeats_all = [&](size_t node) {  // what follows a run's inputs may have other ways than the first run's
+    return repeats[node] >= 0 && problem.costs[static_cast<size_t>(repeats[node])].size() == problem.costs[node].size();
+  };
   for (size_t node = 0; node < repeats.size(); ++node)
-    if (problem.follows[node] < 0) problem.follows[node] = repeats[node];
+    if (problem.follows[node] < 0 && repeats_all(node)) problem.follows[node] = repeats[node];
   return problem;
 }
 

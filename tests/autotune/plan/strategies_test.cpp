@@ -52,6 +52,25 @@ TEST_CASE("plan: generated strategies are those of the known planner", "[plan]")
   }
 }
 
+TEST_CASE("plan: an exported ResNet-152 has the known planner's optimum", "[plan]") {
+  Graph graph = *read_plan_file(SEQTILE_SOURCE_DIR "/bench/plan/resnet152_2x2.json.gz").graph;
+  CHECK(graph.nodes.size() == 520);
+  CHECK(generate_compat_strategies(graph).empty());
+  const Solution solution = solve(compat_problem(graph));
+  CHECK(solution.is_exact());
+  CHECK(std::abs(solution.objective - 22886070616.28) < 0.01);
+}
+
+TEST_CASE("plan: a model of 24 layers is exact on two and on three axes", "[plan]") {
+  const Graph exported = *read_plan_file(SEQTILE_SOURCE_DIR "/bench/plan/gpt2_24_layers_2x2.json.gz").graph;
+  for (const Mesh& mesh : {exported.mesh, Mesh{3, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}}}) {
+    Graph graph = exported;
+    graph.mesh = mesh;
+    CHECK(generate_compat_strategies(graph).empty());
+    CHECK(solve(compat_problem(graph)).is_exact());
+  }
+}
+
 namespace {
 
 /// x -> the operator -> output, over a mesh of `shape`.
