@@ -189,8 +189,9 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
   autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * num_sums);
   if (Shape(product_of(w)).tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
   if (is_gather(w)) return result;
-  if (transport_of(w) != DType::f32)  // each partial sum is rounded
-    result.absolute += 0.5 * storage_epsilon(transport_of(w)) * world_size_of(w);
+  if (transport_of(w) != DType::f32)  // each partial sum is rounded, those of both factors of a gated pair
+    result.absolute +=
+        0.5 * storage_epsilon(transport_of(w)) * static_cast<double>(world_size_of(w) * (1 + w.fields.get_int("gated")));
   // The norm is that of y as it is stored.
   if (norm_of(w).is_there && w.dtype != DType::f32) result.relative += 0.75 * storage_epsilon(w.dtype);
   return result;

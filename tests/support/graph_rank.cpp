@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <span>
-#include <utility>
 
 #include "jit/error.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/rank_tensors.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
@@ -22,9 +21,6 @@ namespace {
 using autotune::ArgRole;
 using autotune::Workload;
 namespace seqpar = kernels::seqpar;
-
-constexpr int kPoison = 0xff;
-constexpr int64_t kGap = 8;  // elements behind a row: 16-bit ones keep their alignment
 
 EngineOptions engine_options(const std::string& folder) {
   return {.threads = 1,
@@ -37,30 +33,6 @@ ChannelOptions channel_options(const Workload& workload, int64_t capacity) {
   ChannelOptions options = seqpar::channel_options({workload}, capacity);
   options.deadline = std::chrono::seconds(20);
   return options;
-}
-
-/// With the gaps behind its rows.
-size_t bytes_of(const Tensor& tensor) {
-  return static_cast<size_t>(tensor.sizes[0] * tensor.strides[0] * dtype_bytes(tensor.dtype));
-}
-
-bool is_poison(std::span<const std::byte> bytes) {
-  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{kPoison}; });
-}
-
-/// Visits the offsets of a tensor's elements; those of a rank-1 tensor are one row.
-template <class Visit>
-void for_each_element(const Tensor& tensor, const Visit& visit) {
-  const int64_t columns = tensor.rank > 1 ? tensor.num_elements() / std::max<int64_t>(tensor.sizes[0], 1) : 1;
-  for (int64_t row = 0; row < tensor.sizes[0]; ++row)
-    for (int64_t column = 0; column < columns; ++column) visit(row * tensor.strides[0] + column);
-}
-
-/// What is left of an output's bytes when its values are taken out.
-std::vector<std::byte> around(const Tensor& tensor, std::vector<std::byte> bytes) {
-  const auto size = static_cast<size_t>(dtype_bytes(tensor.dtype));
-  for_each_element(tensor, [&](int64_t e) { std::memset(&bytes[static_cast<size_t>(e) * size], kPoison, size); });
-  return bytes;
 }
 
 }  // namespace
@@ -124,12 +96,9 @@ std::string GraphRank::fault_of(const Outputs& outputs, int64_t length) const {
   size_t i = 0;
   for (const Operand& operand : operands_) {
     if (operand.spec.role != ArgRole::output) continue;
-    std::vector<std::byte> bytes = outputs[i++];
-    const Tensor tensor = tensor_of(operand.spec, bytes.data(), length, false);
-    bool is_written = true;
-    for_each_element(tensor, [&](int64_t e) { is_written &= !std::isnan(kernels::read_element(tensor, e)); });
-    if (!is_written) return operand.spec.name + ": a value was not written";
-    if (!is_poison(around(tensor, bytes))) return operand.spec.name + ": a row or a column too many";
+    const std::string fault =
+        testing::fault_of(operand.spec.name, tensor_of(operand.spec, nullptr, length, false), outputs[i++]);
+    if (!fault.empty()) return fault;
   }
   return "";
 }
@@ -142,7 +111,7 @@ bool GraphRank::is_given_up(const Outputs& outputs, int64_t length) const {
     const Tensor tensor = tensor_of(operand.spec, bytes.data(), length, false);
     const auto size = static_cast<size_t>(dtype_bytes(tensor.dtype));
     bool is_nan = true;
-    for_each_element(tensor, [&](int64_t e) {
+    for_each_element(tensor, [&](int64_t, int64_t, int64_t e) {
       is_nan &= std::isnan(kernels::read_element(tensor, e)) &&
                 !is_poison(std::span(bytes).subspan(static_cast<size_t>(e) * size, size));
     });
@@ -152,22 +121,11 @@ bool GraphRank::is_given_up(const Outputs& outputs, int64_t length) const {
 }
 
 Tensor GraphRank::tensor_of(const autotune::ArgSpec& spec, void* data, int64_t length, bool is_capture) const {
-  const std::vector<int64_t> symbols = op_.on_rank(workload_, fabric_.rank(), length).symbols;
-  Tensor tensor{data, spec.dtype, static_cast<int>(spec.dims.size()), {}, {}};
-  for (size_t d = 0; d < spec.dims.size(); ++d) {
-    const auto& [symbol, size] = spec.dims[d];
-    tensor.sizes[d] = size;
-    const auto name = std::ranges::find(schema_.symbols, symbol);
-    if (is_capture && symbol == "own_rows")
-      tensor.sizes[d] += seqpar::most_rows(seqpar::layout_of(workload_), length, fabric_.world_size());
-    else if (!symbol.empty()) tensor.sizes[d] += symbols[static_cast<size_t>(name - schema_.symbols.begin())];
-  }
-  int64_t stride = 1;
-  for (int d = tensor.rank - 1; d >= 0; --d) {
-    if (d == 0 && tensor.rank > 1 && !spec.dense) stride += kGap;
-    tensor.strides[d] = std::exchange(stride, stride * tensor.sizes[d]);
-  }
-  return tensor;
+  std::vector<int64_t> symbols = op_.on_rank(workload_, fabric_.rank(), length).symbols;
+  if (const auto name = std::ranges::find(schema_.symbols, "own_rows"); is_capture && name != schema_.symbols.end())
+    symbols[static_cast<size_t>(name - schema_.symbols.begin())] =
+        seqpar::most_rows(seqpar::layout_of(workload_), length, fabric_.world_size());
+  return rank_tensor(schema_, spec, symbols, data);
 }
 
 std::vector<Tensor> GraphRank::tensors_of(int64_t length, bool is_capture) const {
@@ -178,7 +136,7 @@ std::vector<Tensor> GraphRank::tensors_of(int64_t length, bool is_capture) const
 }
 
 void GraphRank::send(const Operand& operand, int64_t length) {
-  auto& bytes = sent_.emplace_back(operand.buffer.bytes(), std::byte{kPoison});
+  auto& bytes = sent_.emplace_back(operand.buffer.bytes(), std::byte{kPoisonByte});
   kernels::fill_normal(tensor_of(operand.spec, bytes.data(), length, false), 0, 1, ++seed_);
   device_.memory().copy(operand.buffer.data(), bytes.data(), bytes.size(), stream_);
 }
@@ -187,7 +145,7 @@ void GraphRank::into(Outputs& outputs, const std::function<void()>& run) {
   outputs.clear();
   for (const Operand& operand : operands_)
     if (operand.spec.role == ArgRole::output)
-      device_.memory().fill(operand.buffer.data(), kPoison, operand.buffer.bytes(), stream_);
+      device_.memory().fill(operand.buffer.data(), kPoisonByte, operand.buffer.bytes(), stream_);
   run();
   for (const Operand& operand : operands_) {
     if (operand.spec.role != ArgRole::output) continue;

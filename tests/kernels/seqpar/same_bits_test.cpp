@@ -1,0 +1,115 @@
+// tests/kernels/seqpar/same_bits_test.cpp -- every operation over ranks gives the same bits, whatever its ranks do.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operands are random and sums are not exact: another order of their terms, or another place where they are rounded,
+// shows. All results are compared with f64 as well.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "tests/support/op_on_ranks.h"
+#include "tests/support/rank_operations.h"
+
+using namespace seqtile;
+using namespace seqtile::testing;
+using autotune::Config;
+using autotune::Workload;
+
+namespace {
+
+constexpr int64_t kLength = 400;  // of three ranks each has three of the smallest chunks
+
+/// Parameters that say how ranks exchange rows and in which order programs run, but not how a tile is computed.
+constexpr const char* kKnobs[] = {"chunk_rows", "push_programs", "order", "sum_rows", "reduction"};
+
+Config without_knobs(const Config& config) {
+  Config rest;
+  for (const auto& [name, value] : config.values())
+    if (std::ranges::find(kKnobs, name) == std::end(kKnobs)) rest.set(name, value);
+  return rest;
+}
+
+/// Configurations that differ from this one in knobs alone, itself among them: all, or `most` from one end of the space
+/// to the other.
+std::vector<Config> turned(const OpOnRanks& op, const std::string& device, size_t most) {
+  std::vector<Config> all, chosen;
+  for (Config& config : op.op().config_space(op.workload(), op.longest(), target_of({.device = device})).enumerate())
+    if (without_knobs(config) == without_knobs(op.config())) all.push_back(std::move(config));
+  const size_t count = std::min(most, all.size());
+  for (size_t i = 0; i < count; ++i) chosen.push_back(all[count == 1 ? 0 : i * (all.size() - 1) / (count - 1)]);
+  return chosen;
+}
+
+/// On CPUs ranks pause; simulated GPUs take the seed as that of their schedule.
+RankOptions late(uint32_t seed) {
+  RankOptions options;
+  options.seed = seed, options.slow_rank = 1;
+  return options;
+}
+
+void check_runs(const std::string& device, int world_size, DType dtype, size_t num_runs) {
+  for (const Workload& workload : forms_on_ranks(world_size, dtype)) {
+    OpOnRanks op(workload, device, std::vector<OpCall>(num_runs, {kLength}));
+    RankOptions options;
+    options.before_launch = straggle;
+    CHECK(op.run(options) == "");
+  }
+}
+
+constexpr size_t kAll = 1000;
+
+void check_knobs(const std::string& device, const std::vector<Workload>& workloads, const std::vector<OpCall>& calls,
+                 size_t most) {
+  for (const Workload& workload : workloads) {
+    OpOnRanks first(workload, device, calls);
+    REQUIRE(first.run(late(0)) == "");
+    const std::vector<Config> configs = turned(first, device, most);
+    const bool has_knobs = first.config() != without_knobs(first.config());
+    CHECK((configs.size() > 1) == has_knobs);
+    for (uint32_t seed = 1; const Config& config : configs) {
+      if (config == first.config()) continue;
+      OpOnRanks op(workload, device, calls, config);
+      CHECK(op.run(late(seed++)) == "");
+      INFO(workload.operation << " " << workload.fields.json() << ", " << config.json());
+      const bool has_same_bits = op.bytes() == first.bytes();
+      CHECK(has_same_bits);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("same bits: a hundred calls of each operation in f32, whoever is late", "[seqpar]") {
+  check_runs("threads", 3, DType::f32, 100);
+}
+
+TEST_CASE("same bits: a hundred calls of each operation in bf16, whoever is late", "[seqpar]") {
+  check_runs("threads", 3, DType::bf16, 100);
+}
+
+TEST_CASE("same bits: knobs of each operation", "[seqpar]") {
+  check_knobs("threads", forms_on_ranks(3, DType::f32), {{kLength}, {2}, {131}}, 3);
+}
+
+TEST_CASE("same bits: schedules and knobs of simulated GPUs", "[seqpar][sim]") {
+  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+    check_knobs(device, operations_on_ranks(2, DType::bf16), {{20}, {1}}, 2);
+}
+
+TEST_CASE("same bits: every knob of each operation", "[seqpar][slow]") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const int world_size : {2, 3, 4})
+      check_knobs("threads", forms_on_ranks(world_size, dtype), {{kLength}, {2}, {131}}, kAll);
+}
+
+TEST_CASE("same bits: every knob of simulated GPUs", "[seqpar][sim][slow]") {
+  for (const char* device : {"sim:sm_80", "sim:sm_90a"})
+    for (const int world_size : {2, 3})
+      check_knobs(device, forms_on_ranks(world_size, DType::bf16), {{70}, {1}, {20}, {70}}, kAll);
+}
+
+TEST_CASE("same bits: other numbers of ranks, in processes and on nodes too", "[seqpar][slow]") {
+  for (const char* device : {"threads", "processes", "nodes"})
+    for (const int world_size : {1, 2, 4, 8}) check_runs(device, world_size, DType::f32, 100);
+  for (const int world_size : {5, 7, 16}) check_runs("threads", world_size, DType::bf16, 100);
+}

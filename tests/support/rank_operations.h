@@ -1,0 +1,19 @@
+// tests/support/rank_operations.h -- every operation of the library that communicates, in forms that tests want.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "autotune/op_def.h"
+
+namespace seqtile::testing {
+
+/// The library's operations.
+const autotune::Registry& library();
+
+/// Of each operation that communicates its forms: epilogues, layouts, formats of what is sent, shares that ranks have
+/// unequally. Small shapes. Errors: one for which no form is known.
+std::vector<autotune::Workload> forms_on_ranks(int world_size, DType dtype);
+/// The first form of each.
+std::vector<autotune::Workload> operations_on_ranks(int world_size, DType dtype);
+
+}  // namespace seqtile::testing
