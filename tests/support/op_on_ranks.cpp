@@ -49,6 +49,13 @@ Workload whole(const Workload& workload) {
   return w;
 }
 
+/// Of no rows sums are what is added to: of one row of zeros they are the same.
+void clear_rows(const autotune::Problem& problem) {
+  for (size_t arg = 0; problem.schema->args[arg].name != "staging"; ++arg)
+    if (!problem.schema->args[arg].dims[0].symbol.empty())
+      for_each_row(problem.tensors[arg], [](std::byte* row, size_t bytes) { std::memset(row, 0, bytes); });
+}
+
 void add_to(std::vector<std::vector<double>>& sums, const std::vector<std::vector<double>>& terms) {
   if (sums.empty()) sums.resize(terms.size());
   for (size_t i = 0; i < terms.size(); ++i) {
@@ -81,13 +88,13 @@ OpOnRanks::OpOnRanks(const Workload& workload, const std::string& device, std::v
 int64_t OpOnRanks::longest() const { return std::ranges::max_element(order_, {}, &OpCall::length)->length; }
 
 OpOnRanks::Whole OpOnRanks::whole_of(const OpCall& call) const {
-  const int64_t length = std::max<int64_t>(call.length, 1);  // of none, weights are what there is
+  const int64_t length = std::max<int64_t>(call.length, 1);
   Whole result;
   for (int i = 0; i < (has_own_x(workload_) ? world_size_ : 1); ++i)
     result.calls.push_back(std::make_unique<GuardedCall>(
         op_, whole_workload_, op_.symbols(whole_workload_, length),
         1000 * call.seed + 100 * static_cast<uint64_t>(i) + 10000 * static_cast<uint64_t>(call.length)));
-  if (call.length == 0) return result;
+  if (call.length == 0) clear_rows(result.calls[0]->problem());
   const std::vector<int64_t> rows = result.calls[0]->sample_rows(std::numeric_limits<int64_t>::max());
   if (workload_.operation == "broadcast")
     result.wanted = result.calls[static_cast<size_t>(workload_.fields.get_int("root"))]->want(rows);
@@ -177,7 +184,7 @@ std::string OpOnRanks::run(RankOptions options) {
 }
 
 std::string OpOnRanks::fault_of(int rank, const OpCall& call, const Output& output,
-                                const std::vector<double>* wanted) const {
+                                const std::vector<double>& wanted) const {
   const std::string& name = schema_.args[output.arg].name;
   if (const std::string fault = testing::fault_of(name, output.tensor, output.bytes); !fault.empty()) return fault;
   const Tensor& all = whole_tensor(call, rank, output.arg);
@@ -187,7 +194,7 @@ std::string OpOnRanks::fault_of(int rank, const OpCall& call, const Output& outp
   tensor.data = const_cast<std::byte*>(output.bytes.data());
   std::string fault;
   for_each_place(rank, call, output.arg, tensor, [&](int64_t offset, int64_t row, int64_t column) {
-    const double want = wanted ? wanted->at(static_cast<size_t>(row * columns + column)) : 0;
+    const double want = wanted.at(static_cast<size_t>(row * columns + column));
     const double got = kernels::read_element(tensor, offset);
     const double limit = tolerance.absolute + tolerance.relative * std::abs(want);
     if (fault.empty() && !(std::abs(got - want) <= limit))
@@ -207,8 +214,7 @@ std::string OpOnRanks::fault() const {
       for (size_t i = 0; i < outputs_[rank][launch].size(); ++i) {
         const Output& output = outputs_[rank][launch][i];
         std::string fault;
-        if (first == launch)
-          fault = fault_of(static_cast<int>(rank), call, output, wanted.empty() ? nullptr : &wanted[i]);
+        if (first == launch) fault = fault_of(static_cast<int>(rank), call, output, wanted[i]);
         else if (output.bytes != outputs_[rank][first][i].bytes)
           fault = fmt::format("{} has other bits than in launch {}", schema_.args[output.arg].name, first);
         if (!fault.empty())

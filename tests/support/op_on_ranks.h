@@ -54,7 +54,7 @@ class OpOnRanks {
   /// One call of everything on one rank.
   struct Whole {
     std::vector<std::unique_ptr<GuardedCall>> calls;  ///< one for each rank where each has its own x
-    std::vector<std::vector<double>> wanted;          ///< by output; empty without rows
+    std::vector<std::vector<double>> wanted;          ///< by output
   };
   struct Output {
     size_t arg;
@@ -69,7 +69,7 @@ class OpOnRanks {
   /// Visits the elements of a rank's tensor: offset, row and column in the whole.
   template <class Visit>
   void for_each_place(int rank, const OpCall& call, size_t arg, const Tensor& tensor, const Visit& visit) const;
-  std::string fault_of(int rank, const OpCall& call, const Output& output, const std::vector<double>* wanted) const;
+  std::string fault_of(int rank, const OpCall& call, const Output& output, const std::vector<double>& wanted) const;
 
   const autotune::OpDef& op_;
   const std::string device_;

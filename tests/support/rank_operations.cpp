@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/rank_operations.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "jit/error.h"
@@ -39,11 +40,12 @@ std::vector<Fields> forms_of(std::string_view operation, int world_size) {
     return {{{"heads", 3}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}, {"causal", 1}, {"lse", 1}},
             {{"heads", 2}, {"kv_heads", 2}, {"head_dim", 16}, {"layout", "contiguous"}, {"causal", 0}}};
   if (operation == "context_attention_backward")
-    return {{{"heads", 2}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}, {"causal", 1}}};
+    return {{{"heads", 2}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}, {"causal", 1}},
+            {{"heads", 2}, {"kv_heads", 2}, {"head_dim", 16}, {"layout", "contiguous"}, {"causal", 0}}};
   if (operation == "sequence_parallel_trailing_matmul_backward")
-    return {{{"n", 16}, {"k", 24}}, {{"n", 24}, {"k", 16}, {"gradient", "f32"}}};
+    return {{{"n", 16}, {"k", 24}}, {{"n", 24}, {"k", 16}, {"accumulate", 1}, {"gradient", "f32"}}};
   if (operation == "sequence_parallel_leading_matmul_backward")
-    return {{{"n", 24}, {"k", 16}}, {{"n", 24}, {"n2", 8}, {"k", 16}, {"transport", "bf16"}}};
+    return {{{"n", 24}, {"k", 16}}, {{"n", 24}, {"n2", 8}, {"k", 16}, {"transport", "bf16"}, {"accumulate", 1}}};
   if (operation == "sequence_parallel_rms_norm_backward")
     return {{{"n", 24}, {"residual", 1}, {"layout", "zigzag"}}, {{"n", 40}, {"layout", "contiguous"}}};
   if (operation == "all_to_all")
@@ -78,6 +80,18 @@ std::vector<autotune::Workload> operations_on_ranks(int world_size, DType dtype)
   for (autotune::Workload& workload : forms_on_ranks(world_size, dtype))
     if (workloads.empty() || workloads.back().operation != workload.operation) workloads.push_back(std::move(workload));
   return workloads;
+}
+
+std::vector<ConfiguredOp> with_both_reductions(const std::vector<autotune::Workload>& workloads, const Target& target) {
+  std::vector<ConfiguredOp> ops;
+  for (const autotune::Workload& workload : workloads) {
+    const auto space = library().find(workload.operation).config_space(workload, 1, target).enumerate();
+    const auto two_shot = std::ranges::find_if(
+        space, [](const autotune::Config& config) { return config.get_string("reduction", "") == "two_shot"; });
+    ops.push_back({workload});
+    if (two_shot != space.end()) ops.push_back({workload, *two_shot});
+  }
+  return ops;
 }
 
 }  // namespace seqtile::testing

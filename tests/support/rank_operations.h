@@ -1,6 +1,7 @@
 // tests/support/rank_operations.h -- every operation of the library that communicates, in forms that tests want.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "autotune/op_def.h"
@@ -15,5 +16,13 @@ const autotune::Registry& library();
 std::vector<autotune::Workload> forms_on_ranks(int world_size, DType dtype);
 /// The first form of each.
 std::vector<autotune::Workload> operations_on_ranks(int world_size, DType dtype);
+
+/// An operation and, where its default will not do, its configuration.
+struct ConfiguredOp {
+  autotune::Workload workload;
+  std::optional<autotune::Config> config = {};
+};
+/// Those that sum up for all ranks in two shots too, where the default for few rows takes one.
+std::vector<ConfiguredOp> with_both_reductions(const std::vector<autotune::Workload>& workloads, const Target& target);
 
 }  // namespace seqtile::testing
