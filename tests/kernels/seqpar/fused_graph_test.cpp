@@ -13,6 +13,7 @@
 #include "kernels/registry.h"
 #include "kernels/seqpar/allgather_linear.h"
 #include "tests/support/graph_rank.h"
+#include "tests/support/rank_operations.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
@@ -44,26 +45,8 @@ Workload attention_backward() {
                       {{"heads", 1}, {"kv_heads", 1}, {"head_dim", 8}, {"layout", "zigzag"}});
 }
 
-/// All that communicate, and how often the sweep replays them.
-std::vector<std::pair<Workload, int>> operations() {
-  return {
-      {gather(), 250},
-      {reduce(), 250},
-      {on_two_ranks("linear_and_allreduce", {{"n", 24}, {"k", 16}, {"residual", 1}}), 60},
-      {on_two_ranks("fused_linear_and_alltoall", {{"heads", 4}, {"kv_heads", 2}, {"head_dim", 8}, {"k", 16}}), 40},
-      {on_two_ranks("fused_alltoall_and_linear", {{"heads", 2}, {"head_dim", 8}, {"n", 24}, {"residual", 1}}), 40},
-      {attention(), 40},
-      {attention_backward(), 40},
-      {on_two_ranks("sequence_parallel_trailing_matmul_backward", {{"n", 16}, {"k", 24}}), 60},
-      {on_two_ranks("sequence_parallel_leading_matmul_backward", {{"n", 24}, {"k", 16}}), 60},
-      {on_two_ranks("sequence_parallel_rms_norm_backward", {{"n", 24}, {"residual", 1}, {"layout", "zigzag"}}), 40},
-      {on_two_ranks("all_gather", {{"n", 24}}), 40},
-      {on_two_ranks("reduce_scatter", {{"n", 24}}), 40},
-      {on_two_ranks("all_reduce", {{"n", 24}}), 40},
-      {on_two_ranks("all_to_all", {{"heads", 3}, {"head_dim", 8}, {"direction", "to_heads"}}), 40},
-      {on_two_ranks("broadcast", {{"n", 24}}), 40},
-  };
-}
+/// How often the sweep replays an operation.
+int replays_of(const Workload& workload) { return workload.operation.starts_with("fused") ? 120 : 40; }
 
 void require(bool is_true, const std::string& what) {
   if (!is_true) throw Error(ErrorCode::wrong_result, what);
@@ -153,15 +136,15 @@ void check_mismatch(const char* target, const Workload& workload) {
 TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one kernel each",
           "[seqpar][sim][graph][sweep]") {
   for (const char* target : kTargets)
-    for (const auto& [workload, count] : operations()) {
+    for (const Workload& workload : testing::operations_on_ranks(2, DType::bf16)) {
       INFO(target << " " << workload.operation);
-      CHECK_NOTHROW(check_replays(target, workload, count));
+      CHECK_NOTHROW(check_replays(target, workload, replays_of(workload)));
     }
 }
 
 TEST_CASE("fused graph: a thousand replays of each operation", "[seqpar][sim][graph][slow]") {
   for (const char* target : kTargets)
-    for (const auto& [workload, count] : operations()) {
+    for (const Workload& workload : testing::forms_on_ranks(2, DType::bf16)) {
       INFO(target << " " << workload.operation);
       CHECK_NOTHROW(check_replays(target, workload, 1000));
     }
