@@ -12,7 +12,7 @@ seqtile_test(kernels
   kernels/seqpar/fused_ranks_test.cpp kernels/seqpar/fused_timeline_test.cpp kernels/seqpar/linear_alltoall_test.cpp
   kernels/seqpar/matmul_backward_test.cpp kernels/seqpar/matmul_backward_engine_test.cpp
   kernels/seqpar/norm_backward_test.cpp kernels/seqpar/rank_race_test.cpp kernels/seqpar/row_layout_test.cpp
-  kernels/seqpar/same_bits_test.cpp support/op_on_ranks.cpp support/rank_operations.cpp support/rank_tensors.cpp
+  kernels/seqpar/protocol_text_test.cpp kernels/seqpar/same_bits_test.cpp support/op_on_ranks.cpp support/rank_operations.cpp support/rank_tensors.cpp
   kernels/seqpar/shared_gpu_test.cpp support/node_ranks.cpp support/rank_run.cpp support/ranks.cpp
   kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
   support/backward_run.cpp support/flag_recorder.cpp support/golden.cpp support/graph_rank.cpp support/guarded_call.cpp

@@ -24,7 +24,7 @@ namespace {
 /// Small tiles, so that a call has several programs of each kind.
 Config config_of(const Case& c, bool is_gpu) {
   if (c.config) return *c.config;
-  Config config{{"chunk_rows", is_gpu ? int64_t{32} : c.chunk_rows}, {"push_programs", int64_t{1}}};
+  Config config{{"chunk_rows", int64_t{is_gpu ? 32 : 24}}, {"push_programs", int64_t{1}}};
   const auto set = [&](const char* name, int64_t value) { config.set(name, value); };
   if (is_gpu) {
     for (const char* name : {"block_m", "block_n", "block_k", "wgrad_block_m", "wgrad_block_n", "wgrad_block_k"})
@@ -74,10 +74,10 @@ Matrix::Matrix(int64_t rows, int64_t columns, DType dtype) : rows(rows), columns
   bytes.assign(static_cast<size_t>(rows * columns * dtype_bytes(dtype)) + 64, std::byte{0xff});
 }
 
-Matrix::Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random, bool is_any)
+Matrix::Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random)
     : Matrix(rows, columns, dtype) {
   for (int64_t i = 0; i < rows * columns; ++i) {
-    values.push_back(is_any ? static_cast<float>(random()) * 0x1p-32F - 0.5F : static_cast<float>(random() % 8 == 0));
+    values.push_back(static_cast<float>(random() % 8 == 0));
     write_element(tensor(), i, values.back());
   }
 }
@@ -90,12 +90,12 @@ Launch::Launch(const Case& c, int64_t length, std::deque<std::vector<Matrix>>& w
     : case_(c),
       length_(length),
       weights_(weights),
-      cut_(length, c.is_trailing ? c.n[0] : c.k, c.dtype, random, c.has_any_values) {
+      cut_(length, c.is_trailing ? c.n[0] : c.k, c.dtype, random) {
   for (int rank = 0; rank < c.world_size; ++rank) {
     auto& whole = whole_.emplace_back();
     auto& dw = dw_.emplace_back();
     for (const int64_t n : c.n) {
-      whole.emplace_back(length, c.is_trailing ? c.k : n, c.dtype, random, c.has_any_values);
+      whole.emplace_back(length, c.is_trailing ? c.k : n, c.dtype, random);
       const DType dw_dtype = c.f32_gradient ? DType::f32 : c.dtype;
       dw.push_back(c.accumulate ? Matrix(n, c.k, dw_dtype, random) : Matrix(n, c.k, dw_dtype));
     }
@@ -134,13 +134,6 @@ std::string Launch::difference() {
   return text;
 }
 
-void Launch::append_outputs(std::vector<std::byte>& bits) const {
-  for (size_t rank = 0; rank < dx_.size(); ++rank) {
-    bits.insert(bits.end(), dx_[rank].bytes.begin(), dx_[rank].bytes.end());
-    for (const Matrix& dw : dw_[rank]) bits.insert(bits.end(), dw.bytes.begin(), dw.bytes.end());
-  }
-}
-
 bool Launch::is_nan() {
   for (size_t rank = 0; rank < dx_.size(); ++rank) {
     std::vector<Matrix*> outputs{&dx_[rank]};
@@ -171,7 +164,7 @@ Problem::Problem(const Case& c, const std::string& device)
   std::mt19937 random(17);
   for (int rank = 0; rank < c.world_size; ++rank) {
     auto& weights = weights_.emplace_back();
-    for (const int64_t n : c.n) weights.emplace_back(n, c.k, c.dtype, random, c.has_any_values);
+    for (const int64_t n : c.n) weights.emplace_back(n, c.k, c.dtype, random);
   }
   for (const int64_t length : c.lengths) {
     Launch& launch = launches.emplace_back(case_, length, weights_, random);

@@ -24,8 +24,6 @@ struct Case {
   std::vector<int64_t> lengths;
   DType dtype = DType::f32;
   bool accumulate = false, f32_gradient = false;
-  int64_t chunk_rows = 24;
-  bool has_any_values = false;
   std::optional<autotune::Config> config = std::nullopt;  ///< else small tiles
 
   autotune::Workload workload() const;
@@ -38,7 +36,7 @@ struct Matrix {
   std::vector<std::byte> bytes;  ///< NaN where there are no values
 
   Matrix(int64_t rows, int64_t columns, DType dtype);
-  Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random, bool is_any = false);
+  Matrix(int64_t rows, int64_t columns, DType dtype, std::mt19937& random);
   Tensor tensor() { return make_tensor(bytes.data(), dtype, {rows, columns}); }
   Tensor part(int64_t first, int64_t count);
   float at(int64_t row, int64_t column) const { return values[static_cast<size_t>(row * columns + column)]; }
@@ -52,7 +50,6 @@ class Launch {
   std::vector<Tensor> tensors(size_t rank);
   /// Empty, or the first element that is wrong.
   std::string difference();
-  void append_outputs(std::vector<std::byte>& bits) const;
   bool is_nan();
 
  private:

@@ -329,51 +329,6 @@ TEST_CASE("context attention: every combination on simulated GPUs", "[seqpar][si
           }
 }
 
-TEST_CASE("context attention: nothing is reported under random schedules", "[seqpar][sim][sweep]") {
-  for (uint32_t seed = 1; seed <= 4; ++seed) {
-    const Case c{.world_size = 3,
-                 .layout = seed % 2 ? "zigzag" : "contiguous",
-                 .dtype = DType::bf16,
-                 .heads = 2,
-                 .kv_heads = 1,
-                 .lengths = {70, 2, 131}};
-    Run run(c);
-    require_success(run.on({.device = "sim:sm_80", .seed = seed}));
-    CHECK(run.difference() == "");
-  }
-}
-
-TEST_CASE("context attention: a flag of weaker order is reported as the race it is", "[seqpar][sim]") {
-  const std::pair<std::string, std::string> faults[] = {{"st.release.sys.global.b64", "st.relaxed.sys.global.b64"},
-                                                        {"ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"}};
-  for (const auto& fault : faults) {
-    Run run({.dtype = DType::bf16, .heads = 1, .kv_heads = 1, .lengths = {64, 1, 40}});
-    RankOptions options{.device = "sim:sm_80"};
-    options.edit_ptx = [&](std::string text) {
-      for (size_t at = 0; (at = text.find(fault.first, at)) != std::string::npos; at += fault.second.size())
-        text.replace(at, fault.first.size(), fault.second);
-      return text;
-    };
-    INFO(fault.first << " -> " << fault.second);
-    CHECK_THROWS_WITH(run.on(options), Catch::Contains("race"));
-  }
-}
-
-TEST_CASE("context attention: who is late and how long chunks are changes no bit", "[seqpar]") {
-  for (const char* layout : {"contiguous", "zigzag"}) {
-    Case c{.world_size = 3, .layout = layout, .dtype = DType::bf16, .lengths = {300, 77, 0}};
-    Run first(c);
-    require_success(first.on({}));
-    for (const int64_t chunk_rows : {96, 512})
-      for (int slow_rank = 0; slow_rank < 3; ++slow_rank) {
-        c.chunk_rows = chunk_rows;
-        Run other(c);
-        require_success(other.on({.seed = 11, .slow_rank = slow_rank}));
-        CHECK(different_bits(first, other) == "");
-      }
-  }
-}
-
 TEST_CASE("context attention: where keys come in the order of the sequence the bits are those of one rank",
           "[seqpar]") {
   for (const bool causal : {false, true}) {

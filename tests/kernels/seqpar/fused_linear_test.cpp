@@ -4,8 +4,6 @@
 #include <chrono>
 #include <unistd.h>
 
-#include "jit/compiler.h"
-#include "jit/error.h"
 #include "tests/support/fused_linear_run.h"
 #include "tests/support/kernel_cases.h"
 
@@ -58,16 +56,6 @@ TEST_CASE("fused linear: exact where ranks pause at random", "[seqpar]") {
         options.seed = 5, options.slow_rank = 1;
         check(c, options);
       }
-}
-
-TEST_CASE("fused linear: the epoch goes on around 2^31, 2^32 and 2^48", "[seqpar]") {
-  for (const Case::Kind kind : kKinds)
-    for (const int bits : {31, 32, 48}) {
-      Case c{kind, 2, 24, 16, {30, 0, 7, 31, 64, 1}};
-      RankOptions options;
-      options.channel.first_epoch = (uint64_t{1} << bits) - 3;
-      check(c, options);
-    }
 }
 
 namespace {
@@ -217,82 +205,5 @@ TEST_CASE("fused linear: another length on one rank is a record on all and NaN, 
       }
       CHECK(problem.is_right_or_nan(1));
       CHECK(problem.is_nan_from(1, 1));
-    }
-}
-
-TEST_CASE("fused linear: nothing is reported under random schedules", "[seqpar][sim][sweep]") {
-  for (const Case::Kind kind : kKinds)
-    for (const int world_size : {2, 3})
-      for (uint32_t seed = 1; seed <= 10; ++seed) {
-        std::mt19937 random(seed);
-        Case c{kind, world_size, 40, 32, {}, DType::bf16};
-        for (int epoch = 0; epoch < 5; ++epoch)
-          c.lengths.push_back(static_cast<int64_t>(random() % (epoch % 2 ? 80 : 4)));
-        RankOptions options;
-        options.device = "sim:sm_80", options.seed = seed;
-        check(simulated(c), options);
-      }
-}
-
-namespace {
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  size_t count = 0;
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()), ++count)
-    text.replace(at, from.size(), to);
-  INFO("the text has no " << from);
-  REQUIRE(count > 0);
-  return text;
-}
-
-/// What the machine says of a kernel in which every `from` is `to`.
-std::string report_of_fault(Case::Kind kind, const std::string& from, const std::string& to) {
-  Problem problem(simulated({kind, 2, 40, 32, {64, 1, 40, 64}, DType::bf16}));
-  RankOptions options;
-  options.device = "sim:sm_80";
-  options.channel = problem.channel(options.channel);
-  options.edit_ptx = [&](std::string text) { return replaced(std::move(text), from, to); };
-  try {
-    run_ranks(*problem.kernel(), options, problem.calls);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-}  // namespace
-
-TEST_CASE("fused linear: a weaker order or scope of a flag or counter is reported as the race it is", "[seqpar][sim]") {
-  const std::pair<std::string, std::string> faults[] = {
-      {"st.release.sys.global.b64", "st.relaxed.sys.global.b64"},
-      {"st.release.sys.global.b64", "st.release.gpu.global.b64"},
-      {"st.release.sys.global.b64", "st.global.b64"},
-      {"ld.acquire.sys.global.u64", "ld.relaxed.sys.global.u64"},
-      {"ld.acquire.sys.global.u64", "ld.acquire.gpu.global.u64"},
-      {"ld.acquire.sys.global.u64", "ld.volatile.global.u64"},
-      {"atom.acq_rel.gpu.global.add.u32", "atom.relaxed.gpu.global.add.u32"}};
-  for (const Case::Kind kind : kKinds)
-    for (const auto& [from, to] : faults) {
-      INFO(from << " -> " << to);
-      CHECK_THAT(report_of_fault(kind, from, to), Catch::Contains("race") || Catch::Contains("scope"));
-    }
-}
-
-TEST_CASE("fused linear: the text keeps to the orders and scopes of the protocol", "[seqpar]") {
-  for (const char* target : {"sm_80", "sm_90a"})
-    for (const Case::Kind kind : kKinds) {
-      const Problem problem(simulated({kind, 2, 40, 32, {64}, DType::bf16}));
-      const KernelBinary binary = compile(*problem.kernel(), gpu_target(target));
-      const std::string_view text(reinterpret_cast<const char*>(binary.code.data()), binary.code.size());
-      CHECK(text.find("st.release.sys.global.b64") != std::string_view::npos);
-      CHECK(text.find("ld.acquire.sys.global.u64") != std::string_view::npos);
-      for (const char* weak : {"ld.global.nc", "ld.volatile.global", "st.volatile.global", ".acquire.gpu.global.u64",
-                               ".release.gpu.global.b64"}) {
-        INFO(weak);
-        CHECK(text.find(weak) == std::string_view::npos);
-      }
-      CHECK(binary.gpu.is_cooperative);
-      CHECK(binary.gpu.is_persistent);
-      CHECK(binary.gpu.is_in_order);
     }
 }

@@ -77,6 +77,15 @@ void check_knobs(const std::string& device, const std::vector<Workload>& workloa
   }
 }
 
+/// The epoch of such a number of bits is in the middle of the calls.
+void check_epochs(const ConfiguredOp& of, const std::string& device, int bits, const std::vector<OpCall>& calls) {
+  OpOnRanks op(of.workload, device, calls, of.config);
+  RankOptions options;
+  options.channel.first_epoch = (uint64_t{1} << bits) - calls.size() / 2;
+  INFO(bits << " bits");
+  CHECK(op.run(options) == "");
+}
+
 }  // namespace
 
 TEST_CASE("same bits: a hundred calls of each operation in f32, whoever is late", "[seqpar]") {
@@ -94,6 +103,26 @@ TEST_CASE("same bits: knobs of each operation", "[seqpar]") {
 TEST_CASE("same bits: schedules and knobs of simulated GPUs", "[seqpar][sim]") {
   for (const char* device : {"sim:sm_80", "sim:sm_90a"})
     check_knobs(device, operations_on_ranks(2, DType::bf16), {{20}, {1}}, 2);
+}
+
+TEST_CASE("same bits: the epochs of each operation go on around 2^31, 2^32 and 2^48", "[seqpar]") {
+  for (const int bits : {31, 32, 48})
+    for (const ConfiguredOp& op : with_both_reductions(operations_on_ranks(3, DType::f32), target_of({})))
+      check_epochs(op, "threads", bits, {{70}, {1}, {0}, {70}, {33}, {1}});
+}
+
+TEST_CASE("same bits: the same epochs on simulated GPUs", "[seqpar][sim]") {
+  for (const int bits : {31, 32, 48})
+    for (const Workload& workload : operations_on_ranks(2, DType::bf16))
+      check_epochs({workload}, "sim:sm_80", bits, {{9}, {0}, {1}, {9}});
+}
+
+TEST_CASE("same bits: nothing is reported under random schedules", "[seqpar][sim][sweep]") {
+  for (const ConfiguredOp& of : with_both_reductions(operations_on_ranks(3, DType::bf16), gpu_target("sm_80")))
+    for (uint32_t seed = 1; seed <= 4; ++seed) {
+      OpOnRanks op(of.workload, "sim:sm_80", {{70}, {2}, {40}, {70}}, of.config);
+      CHECK(op.run(late(seed)) == "");
+    }
 }
 
 TEST_CASE("same bits: every knob of each operation", "[seqpar][slow]") {
