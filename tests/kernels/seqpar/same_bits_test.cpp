@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <span>
 
 #include "tests/support/op_on_ranks.h"
 #include "tests/support/rank_operations.h"
@@ -22,19 +23,25 @@ constexpr int64_t kLength = 400;  // of three ranks each has three of the smalle
 /// Parameters that say how ranks exchange rows and in which order programs run, but not how a tile is computed.
 constexpr const char* kKnobs[] = {"chunk_rows", "push_programs", "order", "sum_rows", "reduction"};
 
-Config without_knobs(const Config& config) {
+/// Those that say which elements of a product a program computes, each by the same sum over k. (How many sums over k a
+/// CPU's core has under way, mr and nr, says how each of them is split.)
+constexpr const char* kTileSides[] = {"block_m", "block_n", "num_warps"};
+
+Config without(std::span<const char* const> names, const Config& config) {
   Config rest;
   for (const auto& [name, value] : config.values())
-    if (std::ranges::find(kKnobs, name) == std::end(kKnobs)) rest.set(name, value);
+    if (std::ranges::find(names, name) == names.end()) rest.set(name, value);
   return rest;
 }
+Config without_knobs(const Config& config) { return without(kKnobs, config); }
+Config without_tile(const Config& config) { return without(kTileSides, without_knobs(config)); }
 
-/// Configurations that differ from this one in knobs alone, itself among them: all, or `most` from one end of the space
-/// to the other.
-std::vector<Config> turned(const OpOnRanks& op, const std::string& device, size_t most) {
+/// Configurations that differ from this one in what `rest` leaves out, itself among them: all, or `most` from one end
+/// of the space to the other.
+std::vector<Config> like(const OpOnRanks& op, const std::string& device, size_t most, Config (*rest)(const Config&)) {
   std::vector<Config> all, chosen;
   for (Config& config : op.op().config_space(op.workload(), op.longest(), target_of({.device = device})).enumerate())
-    if (without_knobs(config) == without_knobs(op.config())) all.push_back(std::move(config));
+    if (rest(config) == rest(op.config())) all.push_back(std::move(config));
   const size_t count = std::min(most, all.size());
   for (size_t i = 0; i < count; ++i) chosen.push_back(all[count == 1 ? 0 : i * (all.size() - 1) / (count - 1)]);
   return chosen;
@@ -58,22 +65,32 @@ void check_runs(const std::string& device, int world_size, DType dtype, size_t n
 
 constexpr size_t kAll = 1000;
 
+void check_like(const std::string& device, const Workload& workload, const std::vector<OpCall>& calls, size_t most,
+                Config (*rest)(const Config&)) {
+  OpOnRanks first(workload, device, calls);
+  REQUIRE(first.run(late(0)) == "");
+  const std::vector<Config> configs = like(first, device, most, rest);
+  CHECK((configs.size() > 1) == (first.config() != rest(first.config())));
+  for (uint32_t seed = 1; const Config& config : configs) {
+    if (config == first.config()) continue;
+    OpOnRanks op(workload, device, calls, config);
+    CHECK(op.run(late(seed++)) == "");
+    INFO(workload.operation << " " << workload.fields.json() << ", " << config.json());
+    const bool has_same_bits = op.bytes() == first.bytes();
+    CHECK(has_same_bits);
+  }
+}
+
 void check_knobs(const std::string& device, const std::vector<Workload>& workloads, const std::vector<OpCall>& calls,
                  size_t most) {
-  for (const Workload& workload : workloads) {
-    OpOnRanks first(workload, device, calls);
-    REQUIRE(first.run(late(0)) == "");
-    const std::vector<Config> configs = turned(first, device, most);
-    const bool has_knobs = first.config() != without_knobs(first.config());
-    CHECK((configs.size() > 1) == has_knobs);
-    for (uint32_t seed = 1; const Config& config : configs) {
-      if (config == first.config()) continue;
-      OpOnRanks op(workload, device, calls, config);
-      CHECK(op.run(late(seed++)) == "");
-      INFO(workload.operation << " " << workload.fields.json() << ", " << config.json());
-      const bool has_same_bits = op.bytes() == first.bytes();
-      CHECK(has_same_bits);
-    }
+  for (const Workload& workload : workloads) check_like(device, workload, calls, most, without_knobs);
+}
+
+void check_tiles(const std::string& device, int world_size, DType dtype, int64_t length, size_t most) {
+  for (Workload workload : operations_on_ranks(world_size, dtype)) {
+    if (!workload.fields.contains("k")) continue;
+    workload.fields.set("k", 150);
+    check_like(device, workload, {{length}}, most, without_tile);
   }
 }
 
@@ -98,6 +115,10 @@ TEST_CASE("same bits: a hundred calls of each operation in bf16, whoever is late
 
 TEST_CASE("same bits: knobs of each operation", "[seqpar]") {
   check_knobs("threads", forms_on_ranks(3, DType::f32), {{kLength}, {2}, {131}}, 3);
+}
+
+TEST_CASE("same bits: tiles whose sums over k are the same", "[seqpar]") {
+  check_tiles("threads", 3, DType::f32, kLength, 5);
 }
 
 TEST_CASE("same bits: schedules and knobs of simulated GPUs", "[seqpar][sim]") {
@@ -129,6 +150,13 @@ TEST_CASE("same bits: every knob of each operation", "[seqpar][slow]") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const int world_size : {2, 3, 4})
       check_knobs("threads", forms_on_ranks(world_size, dtype), {{kLength}, {2}, {131}}, kAll);
+}
+
+TEST_CASE("same bits: every tile whose sums over k are the same", "[seqpar][sim][slow]") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    check_tiles("threads", 3, dtype, kLength, kAll);
+    for (const char* device : {"sim:sm_80", "sim:sm_90a"}) check_tiles(device, 2, dtype, 70, 8);
+  }
 }
 
 TEST_CASE("same bits: every knob of simulated GPUs", "[seqpar][sim][slow]") {
