@@ -11,17 +11,20 @@
 #include "jit/compiler.h"
 #include "jit/error.h"
 #include "tests/support/collective_run.h"
+#include "tests/support/op_on_ranks.h"
+#include "tests/support/rank_operations.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
 
 namespace {
 
-/// What this program says and how it ends when it runs the hidden cases with such a tag.
-[[maybe_unused]] std::string output_of(const std::string& tag) {
+/// What this program says and how it ends when it runs the hidden cases with such a tag, or one section of them.
+[[maybe_unused]] std::string output_of(const std::string& tag, const std::string& section = "") {
   std::array<char, 4096> path{};
   REQUIRE(readlink("/proc/self/exe", path.data(), path.size() - 1) > 0);
-  FILE* pipe = popen(fmt::format("'{}' '{}' 2>&1", path.data(), tag).c_str(), "r");
+  FILE* pipe =
+      popen(fmt::format("'{}' '{}' {} {} 2>&1", path.data(), tag, section.empty() ? "" : "-c", section).c_str(), "r");
   REQUIRE(pipe);
   std::string text;
   for (std::array<char, 4096> part{}; fgets(part.data(), part.size(), pipe);) text += part.data();
@@ -31,10 +34,14 @@ namespace {
 }  // namespace
 
 TEST_CASE("sanitized: a rank that does not wait for its peers", "[.][no_wait]") {
-  CollectiveRun run("all_gather", {{"n", int64_t{37}}}, 2, DType::f32, "");
-  RankOptions options;
-  options.channel.awaits_peers = false;          // whatever peers would send is there: a lie
-  for (int i = 0; i < 50; ++i) run.on(options);  // a rank may be through before the other one begins
+  for (const autotune::Workload& workload : operations_on_ranks(2, DType::f32))
+    DYNAMIC_SECTION(workload.operation) {
+      // A rank may be through with a call before the other one begins.
+      OpOnRanks op(workload, "threads", std::vector<OpCall>(50, {37}));
+      RankOptions options;
+      options.channel.awaits_peers = false;  // whatever peers would send is there: a lie
+      op.run(options);
+    }
 }
 
 TEST_CASE("sanitized: a tensor with less memory than it says", "[.][short_tensor]") {
@@ -45,7 +52,11 @@ TEST_CASE("sanitized: a tensor with less memory than it says", "[.][short_tensor
 
 TEST_CASE("sanitized: seeded faults of generated code are reported", "[seqpar]") {
 #if defined(__SANITIZE_THREAD__)
-  CHECK_THAT(output_of("[no_wait]"), Catch::Contains("data race") && !Catch::Contains("status 0"));
+  for (const autotune::Workload& workload : operations_on_ranks(2, DType::f32)) {
+    INFO(workload.operation);
+    CHECK_THAT(output_of("[no_wait]", workload.operation),
+               Catch::Contains("data race") && !Catch::Contains("status 0"));
+  }
 #elif defined(__SANITIZE_ADDRESS__)
   CHECK_THAT(output_of("[short_tensor]"), Catch::Contains("heap-buffer-overflow") && !Catch::Contains("status 0"));
 #else
@@ -57,13 +68,3 @@ TEST_CASE("sanitized: seeded faults of generated code are reported", "[seqpar]")
                         Catch::Contains("the static build has no code for sanitizers"));
 #endif
 }
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-TEST_CASE("sanitized: collectives are exact and without a report, also where ranks pause", "[seqpar]") {
-  for (const uint32_t seed : {0u, 3u}) {
-    RankOptions options;
-    options.seed = seed, options.slow_rank = 1;
-    check_collectives(3, DType::f32, options);
-  }
-}
-#endif
