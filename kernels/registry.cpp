@@ -11,14 +11,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rms_norm_backward.h"
 #include "kernels/rope.h"
-#include "kernels/seqpar/alltoall_linear.h"
-#include "kernels/seqpar/collectives.h"
-#include "kernels/seqpar/context_attention.h"
-#include "kernels/seqpar/context_attention_backward.h"
-#include "kernels/seqpar/fused_linear.h"
-#include "kernels/seqpar/linear_alltoall.h"
-#include "kernels/seqpar/matmul_backward.h"
-#include "kernels/seqpar/norm_backward.h"
+#include "kernels/seqpar/rank_ops.h"
 #include "kernels/silu_and_mul.h"
 #include "kernels/silu_and_mul_backward.h"
 #include "kernels/softmax.h"
@@ -39,21 +32,7 @@ autotune::Registry make_registry() {
   registry.add(silu_and_mul_backward());
   registry.add(softmax());
   registry.add(embedding());
-  registry.add(seqpar::fused_allgather_and_linear());
-  registry.add(seqpar::fused_linear_and_reducescatter());
-  registry.add(seqpar::linear_and_allreduce());
-  registry.add(seqpar::fused_linear_and_alltoall());
-  registry.add(seqpar::fused_alltoall_and_linear());
-  registry.add(seqpar::context_attention_forward());
-  registry.add(seqpar::context_attention_backward());
-  registry.add(seqpar::sequence_parallel_trailing_matmul_backward());
-  registry.add(seqpar::sequence_parallel_leading_matmul_backward());
-  registry.add(seqpar::sequence_parallel_rms_norm_backward());
-  registry.add(seqpar::all_gather());
-  registry.add(seqpar::reduce_scatter());
-  registry.add(seqpar::all_reduce());
-  registry.add(seqpar::all_to_all());
-  registry.add(seqpar::broadcast());
+  for (const seqpar::RankOp& op : seqpar::rank_ops()) registry.add(op.define());
   return registry;
 }
 

@@ -41,18 +41,9 @@ const Protocol& gather_beside_reduce_scatter_protocol() {
   return table;
 }
 
-const Protocol& gather_then_reduce_scatter_protocol() {
-  static const Protocol table{"gather, then reduce-scatter",
-                              2,
-                              {{"push", {{{write, 0}, {publish, 0}}}},
-                               {"use", {{{await, 0}, {read, 0}, {write, 1}, {publish, 1}}}},
-                               {"sum", {{{await, 1}}, {{read, 1}}}}}};
-  return table;
-}
-
 std::vector<const Protocol*> all_protocols() {
   return {&gather_protocol(), &reduce_scatter_protocol(), &two_shot_protocol(),
-          &gather_beside_reduce_scatter_protocol(), &gather_then_reduce_scatter_protocol()};
+          &gather_beside_reduce_scatter_protocol()};
 }
 
 }  // namespace seqtile

@@ -55,8 +55,6 @@ const Protocol& reduce_scatter_protocol();
 const Protocol& two_shot_protocol();
 /// A gather beside a reduce-scatter that does not depend on it.
 const Protocol& gather_beside_reduce_scatter_protocol();
-/// A gather whose results go back to the owners as partial sums.
-const Protocol& gather_then_reduce_scatter_protocol();
 
 /// All of them, for tests.
 std::vector<const Protocol*> all_protocols();

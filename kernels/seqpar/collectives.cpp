@@ -92,11 +92,6 @@ PartialShape partials_of(const Workload& w) {
   return {tile.rows, (n + tile.columns - 1) / tile.columns, n, 1, w.dtype, w.dtype};
 }
 
-ReduceForm form_of(const Workload& w, const Config& c) {
-  if (w.operation == "reduce_scatter") return ReduceForm::scatter;
-  return c.get_string("reduction") == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
-}
-
 ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1)}; }
 
 TransferSchedule transfer_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
@@ -159,7 +154,7 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
 
 void build_sum(KernelBuilder& b, const Workload& w, const Config& c) {
   const int64_t n = w.fields.get_int("n");
-  const ReduceForm form = form_of(w, c);
+  const ReduceForm form = reduce_form(c);
   Var x = b.view("x", w.dtype, {kDynamic, n}), y = b.view("y", w.dtype, {kDynamic, n});
   const ChannelViews channel = declare_channel(b);
   const auto rows_of = [&](Var view, Var first, Var end) { return b.slice(view, {first, 0}, {end, n}); };
@@ -311,10 +306,10 @@ autotune::OpDef sum_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { build_sum(b, w, c); };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {reduce_programs(partials_of(w), reduce_schedule(c), form_of(w, c), world_size_of(w)), {}, {}};
+    return {reduce_programs(partials_of(w), reduce_schedule(c), reduce_form(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(reduce_schedule(c), form_of(w, c), world_size_of(w))}};
+    return {{"counters", DType::i32, num_counters(reduce_schedule(c), reduce_form(c), world_size_of(w))}};
   };
   op.reference = sum_reference;
   return op;
@@ -340,8 +335,6 @@ Workload workload_of(const char* name, const Collective& c) {
 }
 
 }  // namespace
-
-int64_t own_columns(const Workload& w, int rank) { return Heads(w).columns(rank); }
 
 ExchangeShape collective_exchange(const Workload& w, int64_t chunk_rows) {
   using Rows = PhaseShape::Rows;

@@ -63,9 +63,6 @@ struct AllToAll {
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.y}); }
 };
 
-/// Of the tensor that an all-to-all cuts by heads.
-int64_t own_columns(const autotune::Workload& workload, int rank);
-
 /// What these operations exchange, with chunks of so many rows.
 ExchangeShape collective_exchange(const autotune::Workload& workload, int64_t chunk_rows);
 /// With the smallest chunks that a configuration may have.

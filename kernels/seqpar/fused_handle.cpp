@@ -5,30 +5,15 @@
 #include <fmt/format.h>
 
 #include "jit/error.h"
-#include "kernels/seqpar/alltoall_linear.h"
-#include "kernels/seqpar/collectives.h"
-#include "kernels/seqpar/context_attention.h"
-#include "kernels/seqpar/context_attention_backward.h"
+#include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/fused_op.h"
-#include "kernels/seqpar/linear_alltoall.h"
-#include "kernels/seqpar/matmul_backward.h"
-#include "kernels/seqpar/norm_backward.h"
+#include "kernels/seqpar/rank_ops.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {
 
-ExchangeShape exchange_of(const autotune::Workload& workload) {
-  if (workload.operation == "context_attention_forward") return context_attention_exchange(workload);
-  if (workload.operation == "context_attention_backward") return context_backward_exchange(workload);
-  if (workload.operation == "fused_alltoall_and_linear") return alltoall_linear_exchange(workload);
-  if (workload.operation == "fused_linear_and_alltoall") return linear_alltoall_exchange(workload);
-  if (workload.operation == "sequence_parallel_rms_norm_backward") return norm_backward_exchange(workload);
-  if (is_matmul_backward(workload)) return matmul_backward_exchange(workload);
-  return workload.fields.contains("k") ? linear_exchange(workload) : collective_exchange(workload);
-}
-
 ChannelNeeds channel_needs(const autotune::Workload& workload, int64_t capacity) {
-  return needs_of(exchange_of(workload), capacity);
+  return needs_of(rank_op(workload.operation).exchange(workload, nullptr), capacity);
 }
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
@@ -56,7 +41,7 @@ void check_columns(const Channel& channel, const autotune::Workload& workload, c
   for (const bool of_keys : {false, true}) {
     const char* symbol = of_keys ? "own_kv_columns" : "own_columns";
     for_each_cut(handle, tensors, 1, symbol, [&](const std::string& name, int64_t columns) {
-      if (const int64_t owned = owned_columns(workload, rank, of_keys); columns != owned)
+      if (const int64_t owned = rank_op(workload.operation).columns(workload, rank, of_keys); columns != owned)
         refuse(fmt::format("argument '{}': rank {} of {} owns {} columns, the tensor has {}", name, rank,
                            channel.fabric().world_size(), owned, columns));
     });
@@ -64,11 +49,6 @@ void check_columns(const Channel& channel, const autotune::Workload& workload, c
 }
 
 }  // namespace
-
-int64_t owned_columns(const autotune::Workload& workload, int rank, bool of_keys) {
-  if (workload.operation == "fused_linear_and_alltoall") return own_head_columns(workload, rank, of_keys);
-  return own_columns(workload, rank);
-}
 
 ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity) {
   ChannelOptions options;

@@ -21,8 +21,6 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// Columns that a rank owns of a tensor that is cut by heads: of queries, or of keys and values.
-int64_t owned_columns(const autotune::Workload& workload, int rank, bool of_keys);
 /// What a channel needs for calls of these operations with up to `capacity` rows of all ranks.
 ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity);
 

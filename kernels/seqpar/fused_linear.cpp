@@ -80,11 +80,6 @@ ReduceSchedule reduce_schedule(const Config& c) {
           c.values().contains("order") && c.get_string("order") == "interleave"};
 }
 
-ReduceForm form_of(const Workload& w, const Config& c) {
-  if (!is_all_reduce(w)) return ReduceForm::scatter;
-  return c.get_string("reduction") == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
-}
-
 DType transport_of(const Workload& w) { return parse_dtype(w.fields.get_string("transport")).value(); }
 
 NormEpilogue norm_of(const Workload& w) { return {w.fields.get_int("norm") != 0, w.fields.get_double("eps", 0)}; }
@@ -227,14 +222,14 @@ autotune::OpDef base(const char* name, const char* summary) {
 autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), reduce_schedule(c), form_of(w, c), world_size_of(w),
+    build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), reduce_schedule(c), reduce_form(c), world_size_of(w),
                         transport_of(w), identity_of(w, c), norm_of(w));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {reduce_programs(partials_of(w, c), reduce_schedule(c), form_of(w, c), world_size_of(w)), {}, {}};
+    return {reduce_programs(partials_of(w, c), reduce_schedule(c), reduce_form(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(reduce_schedule(c), form_of(w, c), world_size_of(w))}};
+    return {{"counters", DType::i32, num_counters(reduce_schedule(c), reduce_form(c), world_size_of(w))}};
   };
   return op;
 }

@@ -9,6 +9,7 @@
 
 #include "jit/base/channel_block.h"
 #include "jit/base/hash.h"
+#include "kernels/seqpar/rank_ops.h"
 #include "kernels/tensor_values.h"
 
 namespace seqtile::kernels::seqpar {
@@ -54,21 +55,6 @@ namespace {
 /// The parameters of a configuration that peers see.
 constexpr const char* kWireParameters[] = {"chunk_rows", "reduction"};
 
-bool has_product(const Workload& w) { return w.fields.contains("k"); }
-
-/// Weights are cut along k where the layer's outputs are summed over the ranks, else along n.
-bool is_row_parallel(const Workload& w) {
-  constexpr std::string_view kOperations[] = {"fused_linear_and_reducescatter", "linear_and_allreduce",
-                                              "sequence_parallel_trailing_matmul_backward"};
-  return std::ranges::find(kOperations, w.operation) != std::end(kOperations);
-}
-
-/// The size of a rank's share of the weights.
-std::vector<std::string> share_of_weights(const Workload& w) {
-  if (!has_product(w) || share_a_launch(w)) return {};
-  return is_row_parallel(w) ? std::vector<std::string>{"k"} : std::vector<std::string>{"n", "n2", "n3"};
-}
-
 std::string wire_of(const autotune::Config& config) {
   std::string text;
   for (const char* name : kWireParameters)
@@ -80,12 +66,16 @@ std::string wire_of(const autotune::Config& config) {
 }  // namespace
 
 autotune::Fields common_arguments(const Workload& w) {
-  const std::vector<std::string> share = share_of_weights(w);
+  const std::vector<std::string>& shares = rank_op(w.operation).shares;
+  const auto may_differ = [&](const std::string& name) {
+    return !share_a_launch(w) && std::ranges::find(shares, name) != shares.end();
+  };
   autotune::Fields common{{"operation", w.operation}, {"dtype", std::string(dtype_name(w.dtype))}};
   for (const auto& [name, value] : w.fields.values())
-    if (std::ranges::find(share, name) == share.end()) common.set(name, value);
+    if (!may_differ(name)) common.set(name, value);
   const auto is_there = [&](const char* weight) { return w.fields.get_int(weight, 0) > 0 ? 1 : 0; };
-  if (has_product(w) && !is_row_parallel(w)) common.set("weights", int64_t{1} + is_there("n2") + is_there("n3"));
+  if (std::ranges::find(shares, "n2") != shares.end())
+    common.set("weights", int64_t{1} + is_there("n2") + is_there("n3"));
   return common;
 }
 

@@ -316,8 +316,6 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
 
 }  // namespace
 
-int64_t own_head_columns(const Workload& w, int rank, bool of_keys) { return GroupedHeads(w).columns(rank, of_keys); }
-
 ExchangeShape linear_alltoall_exchange(const Workload& w, int64_t chunk_rows) {
   const GroupedHeads heads(w);
   const int64_t columns = heads.most_columns(false) + 2 * heads.most_columns(true);

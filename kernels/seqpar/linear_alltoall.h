@@ -36,9 +36,6 @@ struct FusedLinearAndAlltoall {
   }
 };
 
-/// Columns of y, or of y2 and y3, on a rank.
-int64_t own_head_columns(const autotune::Workload& workload, int rank, bool of_keys);
-
 /// What the operation exchanges, with chunks of so many rows.
 ExchangeShape linear_alltoall_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
 

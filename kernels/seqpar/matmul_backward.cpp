@@ -169,8 +169,6 @@ PartialShape partials_of(const Shape& s, const linear_op::Tile& dgrad) {
 
 }  // namespace matmul_backward_op
 
-bool is_matmul_backward(const Workload& w) { return w.operation == kTrailing || w.operation == kLeading; }
-
 ExchangeShape matmul_backward_exchange(const Workload& w, int64_t chunk_rows) {
   return matmul_backward_op::exchange_of(Shape(w), 0, chunk_rows);
 }

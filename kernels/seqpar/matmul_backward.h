@@ -57,8 +57,6 @@ struct SequenceParallelLeadingMatmulBackward {
   }
 };
 
-/// Whether it is one of these operations.
-bool is_matmul_backward(const autotune::Workload& workload);
 /// What these operations exchange, with chunks of so many rows.
 ExchangeShape matmul_backward_exchange(const autotune::Workload& workload, int64_t chunk_rows = kSmallestChunk);
 

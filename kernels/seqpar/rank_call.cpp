@@ -4,6 +4,7 @@
 
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/fused_op.h"
+#include "kernels/seqpar/rank_ops.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -16,8 +17,8 @@ void add_rank_call(autotune::OpDef& op) {
     const std::vector<std::string> names = schema(w).symbols;
     for (size_t i = 0; i < names.size(); ++i) {
       if (names[i] == "own_rows") call.symbols[i] = own_rows(w, rank, length);
-      if (names[i] == "own_columns") call.symbols[i] = owned_columns(w, rank, false);
-      if (names[i] == "own_kv_columns") call.symbols[i] = owned_columns(w, rank, true);
+      if (names[i] == "own_columns") call.symbols[i] = rank_op(w.operation).columns(w, rank, false);
+      if (names[i] == "own_kv_columns") call.symbols[i] = rank_op(w.operation).columns(w, rank, true);
     }
     return call;
   };

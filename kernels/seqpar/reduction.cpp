@@ -22,17 +22,22 @@ constexpr int64_t kSumElements = 2048;            ///< of a tile of sums
 constexpr int64_t kFirstCounter = 1;              ///< before it: the programs that have ended
 constexpr int64_t kMostOneShotBytes = 512 << 10;  ///< that a rank sends to each other
 
-const Protocol& protocol_of(ReduceForm form) {
-  return form == ReduceForm::scatter    ? reduce_scatter_protocol()
-         : form == ReduceForm::two_shot ? two_shot_protocol()
-                                        : gather_protocol();
-}
-
 int64_t spans_per_row_block(const PartialShape& shape, const ReduceSchedule& schedule) {
   return cdiv(shape.block_rows, schedule.sum_rows);
 }
 
 }  // namespace
+
+ReduceForm reduce_form(const autotune::Config& config) {
+  const std::string form = config.get_string("reduction", "");
+  return form.empty() ? ReduceForm::scatter : form == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
+}
+
+const Protocol& protocol_of(ReduceForm form) {
+  return form == ReduceForm::scatter    ? reduce_scatter_protocol()
+         : form == ReduceForm::two_shot ? two_shot_protocol()
+                                        : gather_protocol();
+}
 
 Reduction::Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, const ReduceSchedule& schedule,
                      ReduceForm form, int world_size, Var counters, Var length, const ReduceBody& body, int phase)
@@ -269,7 +274,7 @@ ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world
   const PhaseShape sums{Rows::of_source, shape.result, shape.columns, chunk_rows};
   const PhaseShape few_rows{Rows::all, shape.transport, columns, chunk_rows,
                             most_one_shot_rows(shape.transport, columns)};
-  return {world_size, identity, {partials, sums, few_rows}, form == ReduceForm::two_shot ? 0 : 2};
+  return {world_size, identity, {partials, sums, few_rows}, form == ReduceForm::two_shot ? 0 : kOneShotPhase};
 }
 
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size) {

@@ -29,6 +29,10 @@ struct ReduceSchedule {
   bool is_interleaved = false;
 };
 
+/// Of a configuration; scatter where it has no parameter `reduction`.
+ReduceForm reduce_form(const autotune::Config& config);
+const Protocol& protocol_of(ReduceForm form);
+
 /// A one-shot call has no more rows than these, so that its staging stays small.
 int64_t most_one_shot_rows(DType transport, int64_t columns);
 
@@ -48,6 +52,7 @@ inline bool sums_apart(const PartialShape& shape, const ReduceSchedule& schedule
   return shape.whole_rows || schedule.is_interleaved || form == ReduceForm::one_shot;
 }
 
+constexpr int kOneShotPhase = 2;
 /// Both forms by which all ranks get all rows have the same phases: partial results and sums of two shots, those of
 /// one.
 ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world_size, int64_t identity,
