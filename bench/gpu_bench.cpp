@@ -15,18 +15,15 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <regex>
 
 #include "autotune/engine.h"
 #include "autotune/op_def.h"
-#include "autotune/launch.h"
-#include "autotune/worker/problem.h"
+#include "bench/gpu_call.h"
 #include "bench/gpu_goals.h"
 #include "bench/peers/cublas.h"
 #include "bench/peers/cuda_launch.h"
 #include "bench/stats.h"
-#include "jit/compiler.h"
 #include "jit/error.h"
 #include "kernels/registry.h"
 
@@ -77,90 +74,6 @@ std::vector<GpuCase> all_cases(bool small) {
   return cases;
 }
 
-/// The tensors of one call in device memory: integers as the operation fills them, the rest random.
-class Call {
- public:
-  Call(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length) : length_(length) {
-    const autotune::Workload& workload = handle.workload();
-    symbols_ = op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
-    autotune::Problem problem{&workload, &handle.schema(), symbols_, {}};
-    for (const autotune::ArgSpec& arg : handle.schema().args)
-      problem.tensors.push_back(autotune::describe_arg(arg, handle.schema(), symbols_));
-    for (size_t i = 0; i < problem.tensors.size(); ++i) place(device, op, problem, i);
-    tensors_ = problem.tensors;
-  }
-  const std::vector<Tensor>& tensors() const { return tensors_; }
-  const std::vector<int64_t>& symbols() const { return symbols_; }
-  std::span<const int64_t> scalars(const Handle& handle) const {
-    return std::span(symbols_).last(handle.schema().scalars.size());
-  }
-  int64_t length() const { return length_; }
-
- private:
-  void place(Device& device, const autotune::OpDef& op, autotune::Problem& problem, size_t i) {
-    Tensor& tensor = problem.tensors[i];
-    const auto bytes = static_cast<size_t>(tensor.num_elements() * dtype_bytes(tensor.dtype));
-    std::vector<std::byte> host(std::min<size_t>(bytes, size_t{8} << 20));
-    if (is_integer(tensor.dtype)) {
-      host.resize(bytes);
-      tensor.data = host.data();
-      if (op.fill) op.fill(problem, i, 1);
-    } else {
-      fill_randomly(host, tensor.dtype);
-    }
-    memory_.emplace_back(device.memory(), bytes);
-    auto* to = static_cast<std::byte*>(memory_.back().data());
-    for (size_t at = 0; at < bytes; at += host.size())
-      device.memory().copy(to + at, host.data(), std::min(host.size(), bytes - at));
-    device.streams().synchronize({});
-    tensor.data = to;
-  }
-  static void fill_randomly(std::span<std::byte> bytes, DType dtype) {
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal(0, 0.5f);
-    if (dtype == DType::f32) {
-      for (float& value : std::span(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4)) value = normal(random);
-    } else {  // bf16: the upper half of an f32
-      for (uint16_t& value : std::span(reinterpret_cast<uint16_t*>(bytes.data()), bytes.size() / 2))
-        value = static_cast<uint16_t>(std::bit_cast<uint32_t>(normal(random)) >> 16);
-    }
-  }
-
-  int64_t length_;
-  std::vector<int64_t> symbols_;
-  std::vector<DeviceBuffer> memory_;
-  std::vector<Tensor> tensors_;
-};
-
-/// A configuration's PTX for `target`, launched without an engine.
-class BareKernel {
- public:
-  BareKernel(const autotune::OpDef& op, const Handle& handle, const Call& call, const Target& target)
-      : config_(op.default_config(handle.workload(), call.length(), target)),
-        binary_(compile(*autotune::build_kernel(op, handle.workload(), config_, target), target)),
-        grid_(autotune::grid_of(op.grid(handle.workload(), config_), call.symbols())) {
-    const autotune::CallLayout layout(handle.schema(), true);
-    layout.bind(call.tensors(), call.length(), call.scalars(handle), call_);
-    layout.finish(call.scalars(handle), nullptr, call_);
-  }
-  const KernelBinary& binary() const { return binary_; }
-  const Grid& grid() const { return grid_; }
-  std::span<const uint64_t> slots() const { return call_.block(); }
-
- private:
-  autotune::Config config_;
-  KernelBinary binary_;
-  Grid grid_;
-  autotune::KernelCall call_;
-};
-
-/// The portable form's target with the facts of this GPU.
-Target portable_target(const Target& target) {
-  Target portable = gpu_target("sm_80");
-  portable.gpu = target.gpu;
-  return portable;
-}
-
 int ordinal_of(const std::string& device) {
   const size_t colon = device.find(':');
   return colon == std::string::npos ? 0 : std::atoi(device.c_str() + colon + 1);
@@ -190,7 +103,7 @@ class Program {
   Json run(const GpuCase& item) {
     const autotune::OpDef& op = registry_.find(item.operation);
     const Handle handle = engine_->prepare(autotune::Workload{item.operation, DType::bf16, 1, item.fields});
-    Call call(device_, op, handle, item.length);
+    GpuCall call(device_, op, handle, item.length);
     std::vector<Contestant> contestants{
         {"seqtile", [&](Stream stream) { handle(call.tensors(), call.length(), call.scalars(handle), stream); }, {}}};
     const autotune::Cost cost = op.cost(handle.workload(), call.symbols());
@@ -226,7 +139,7 @@ class Program {
     constexpr int kCalls = 200;
     const autotune::OpDef& op = registry_.find("rms_norm");
     const Handle handle = engine_->prepare(autotune::Workload{"rms_norm", DType::bf16, 1, {{"n", int64_t{4096}}}});
-    Call call(device_, op, handle, 1);
+    GpuCall call(device_, op, handle, 1);
     const BareKernel bare(op, handle, call, portable_target(device_.target()));
     const auto launch =
         device_.info().kind == "cuda" ? open_cuda_launch(bare.binary(), ordinal_of(arguments_.device)) : nullptr;
@@ -252,7 +165,7 @@ class Program {
   const DeviceInfo& device() const { return device_.info(); }
 
  private:
-  static const Tensor& output_of(const Handle& handle, const Call& call) {
+  static const Tensor& output_of(const Handle& handle, const GpuCall& call) {
     for (size_t i = 0; i < call.tensors().size(); ++i)
       if (handle.schema().args[i].role == autotune::ArgRole::output) return call.tensors()[i];
     throw Error(ErrorCode::internal, "an operation without an output");
