@@ -3,13 +3,10 @@
 #include "tests/support/backward_run.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/core.h>
 
-#include "jit/builder.h"
-#include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/matmul_backward.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/kernel_cases.h"
@@ -155,11 +152,8 @@ std::string Launch::difference_of_dw(size_t rank, size_t i) {
 
 Problem::Problem(const Case& c, const std::string& device)
     : case_(c),
-      op_(library_op(c.workload().operation)),
-      workload_(op_.normalize(c.workload())),
-      is_gpu_(target_of({.device = device}).is_gpu()),
-      config_(config_of(c, is_gpu_)),
-      function(kernel()),
+      workload_(library_op(c.workload().operation).normalize(c.workload())),
+      config_(config_of(c, target_of({.device = device}).is_gpu())),
       calls(static_cast<size_t>(c.world_size)) {
   std::mt19937 random(17);
   for (int rank = 0; rank < c.world_size; ++rank) {
@@ -168,34 +162,11 @@ Problem::Problem(const Case& c, const std::string& device)
   }
   for (const int64_t length : c.lengths) {
     Launch& launch = launches.emplace_back(case_, length, weights_, random);
-    const std::array symbols{length};
-    for (size_t rank = 0; rank < calls.size(); ++rank)
-      calls[rank].push_back({{op_.grid(workload_, config_)[0].value(symbols), 1, 1},
-                             launch.tensors(rank),
-                             op_.workspaces(workload_, config_)[0].elements.value(symbols)});
+    for (size_t rank = 0; rank < calls.size(); ++rank) {
+      calls[rank].push_back(launch_of(workload_, config_, length));
+      calls[rank].back().tensors = launch.tensors(rank);
+    }
   }
-}
-
-/// Without the parameter by which graphs know the length.
-std::unique_ptr<ir::Function> Problem::kernel() const {
-  KernelBuilder b(op_.name);
-  if (is_gpu_) schedule_for_gpu(b, config_);
-  op_.build(b, workload_, config_, host_target());
-  return b.finish();
-}
-
-RankOptions Problem::options(RankOptions options) {
-  const int64_t capacity = *std::ranges::max_element(case_.lengths);
-  const auto exchange = seqpar::matmul_backward_exchange(workload_, config_.get_int("chunk_rows"));
-  const auto needs = seqpar::needs_of(exchange, capacity);
-  options.world_size = case_.world_size;
-  options.channel.capacity = capacity;
-  options.channel.staging_bytes = needs.staging_bytes;
-  options.channel.flags_per_source = needs.flags_per_source;
-  flags_ = std::make_unique<test::FlagRecorder>(
-      case_.is_trailing ? gather_protocol() : gather_beside_reduce_scatter_protocol(), exchange);
-  options.with_channel = [this](Channel& channel) { flags_->watch(channel); };
-  return options;
 }
 
 }  // namespace seqtile::testing::backward

@@ -4,15 +4,13 @@
 // Operands are 0 and 1, mostly 0: every order of the sums gives the same bits, in bf16 too.
 #pragma once
 #include <deque>
-#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "autotune/op_def.h"
-#include "tests/support/flag_recorder.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 
 namespace seqtile::testing::backward {
 
@@ -70,24 +68,17 @@ class Problem {
  public:
   Problem(const Case& c, const std::string& device);
 
-  /// For a run of `function` with `calls`.
-  RankOptions options(RankOptions options);
-  /// Of the simulated GPUs of the last run.
-  const test::FlagRecorder& flags() const { return *flags_; }
+  RankOutcome on(const RankOptions& options) const {
+    return run_rank_op(workload_, config_, case_.lengths, options, calls);
+  }
 
  private:
-  std::unique_ptr<ir::Function> kernel() const;
-
   const Case case_;
-  const autotune::OpDef& op_;
   const autotune::Workload workload_;
-  const bool is_gpu_;
   const autotune::Config config_;
   std::deque<std::vector<Matrix>> weights_;
-  std::unique_ptr<test::FlagRecorder> flags_;
 
  public:
-  std::unique_ptr<ir::Function> function;
   std::deque<Launch> launches;
   std::vector<std::vector<RankCall>> calls;
 };

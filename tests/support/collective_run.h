@@ -14,12 +14,8 @@
 
 #include "jit/base/cdiv.h"
 #include "kernels/registry.h"
-#include "kernels/seqpar/channel_args.h"
-#include "kernels/seqpar/collectives.h"
-#include "kernels/seqpar/fused_linear.h"
 #include "kernels/tensor_values.h"
-#include "tests/support/flag_recorder.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 
 namespace seqtile::testing {
 
@@ -74,29 +70,10 @@ class CollectiveRun {
       for (RankCall& call : rank) call.tensors[1].data = static_cast<std::byte*>(call.tensors[1].data) + 200;
   }
 
-  std::unique_ptr<ir::Function> kernel(const Target& target) const {
-    KernelBuilder b(op_.name);
-    if (target.is_gpu()) schedule_for_gpu(b, config_);
-    op_.build(b, w_, config_, target);
-    return b.finish();
-  }
+  std::unique_ptr<ir::Function> kernel(const Target& target) const { return rank_kernel(w_, config_, target); }
   /// Room for calls of the channel's capacity: segments are as long as that says.
-  void enlarge(ChannelOptions& options) const {
-    const auto needs = kernels::seqpar::needs_of(exchange(), options.capacity);
-    options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
-    options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
-  }
-  RankOutcome on(RankOptions options) {
-    const auto function = kernel(target_of(options));
-    options.world_size = world_size_;
-    options.channel.capacity = *std::ranges::max_element(lengths_);
-    enlarge(options.channel);
-    flags_ = std::make_unique<test::FlagRecorder>(protocol(), exchange());
-    options.with_channel = [this](Channel& channel) { flags_->watch(channel); };
-    return run_ranks(*function, options, calls_);
-  }
-  /// Of the simulated GPUs of the last run.
-  const test::FlagRecorder& flags() const { return *flags_; }
+  void enlarge(ChannelOptions& options) const { testing::enlarge(options, w_, config_); }
+  RankOutcome on(const RankOptions& options) { return run_rank_op(w_, config_, lengths_, options, calls_); }
 
   int world_size() const { return world_size_; }
   const std::string& name() const { return name_; }
@@ -125,9 +102,7 @@ class CollectiveRun {
   void add(int64_t length) {
     const autotune::Schema schema = op_.schema(w_);
     for (int rank = 0; rank < world_size_; ++rank) {
-      const auto value = [&](const autotune::SizeExpr& size) { return size.value({&length, 1}); };
-      RankCall call{{value(op_.grid(w_, config_)[0]), 1, 1}, {}, 1};
-      call.num_counters = value(op_.workspaces(w_, config_)[0].elements);
+      RankCall call = launch_of(w_, config_, length);
       for (const autotune::ArgSpec& arg : schema.args) {
         if (arg.name == "staging") break;  // behind it stand those of the channel
         const auto make = [&](std::deque<CollectiveBuffer>& buffers) -> Tensor& {
@@ -148,19 +123,6 @@ class CollectiveRun {
     return tensor;
   }
 
-  kernels::seqpar::ExchangeShape exchange() const {
-    const int64_t chunk_rows = config_.get_int("chunk_rows");
-    auto exchange = is_product() ? kernels::seqpar::linear_exchange(w_, chunk_rows)
-                                 : kernels::seqpar::collective_exchange(w_, chunk_rows);
-    // An all-reduce has segments for both of its forms.
-    if (config_.get_string("reduction", "") == "one_shot") exchange.first_phase = 2;
-    return exchange;
-  }
-  const Protocol& protocol() const {
-    if (op_.name == "reduce_scatter" || op_.name == "fused_linear_and_reducescatter") return reduce_scatter_protocol();
-    return config_.get_string("reduction", "") == "two_shot" ? two_shot_protocol() : gather_protocol();
-  }
-
   const std::string name_;
   const autotune::OpDef& op_;
   const int world_size_;
@@ -169,7 +131,6 @@ class CollectiveRun {
   autotune::Config config_;
   std::mt19937 random_{7};
   std::deque<CollectiveBuffer> x_, y_, weights_;
-  std::unique_ptr<test::FlagRecorder> flags_;
   std::vector<std::vector<RankCall>> calls_;
 };
 
@@ -247,16 +208,13 @@ inline CollectiveRun run_of(const CollectiveCase& c, int world_size, DType dtype
   return {c.operation, c.fields, world_size, dtype, reduction, kLengths, config};
 }
 
-inline void check_collective(const CollectiveCase& c, int world_size, DType dtype, RankOptions options,
+inline void check_collective(const CollectiveCase& c, int world_size, DType dtype, const RankOptions& options,
                              const std::string& reduction = "", const autotune::Config* config = nullptr) {
   CollectiveRun run = run_of(c, world_size, dtype, reduction, config);
-  const RankOutcome outcome = run.on(std::move(options));
   INFO(c.operation << " " << reduction << ", " << world_size << " ranks, " << dtype_name(dtype) << " "
                    << (config ? config->json() : ""));
-  for (const std::string& error : outcome.errors) CHECK(error == "");
-  for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
+  require_success(run.on(options));
   CHECK(difference(run) == "");
-  CHECK(run.flags().refusal(run.lengths()) == "");
 }
 
 inline std::vector<CollectiveCase> collective_cases(int world_size) {

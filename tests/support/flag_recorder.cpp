@@ -12,7 +12,7 @@ namespace {
 
 using Kind = FlagEvent::Kind;
 
-constexpr int kModelledRanks = 3;  ///< where there are two phases: the model has no room for more
+constexpr int kModelledRanks = 4;
 
 /// Counted from the one behind `first`; epochs wrap around.
 int64_t call_of(uint64_t epoch, uint64_t first) {
@@ -22,8 +22,11 @@ int64_t call_of(uint64_t epoch, uint64_t first) {
 
 }  // namespace
 
-FlagRecorder::FlagRecorder(const Protocol& protocol, kernels::seqpar::ExchangeShape shape)
-    : protocol_(protocol), shape_(std::move(shape)), ended_(static_cast<size_t>(shape_.world_size)) {}
+FlagRecorder::FlagRecorder(const Protocol& protocol, kernels::seqpar::ExchangeShape shape, std::vector<int64_t> lengths)
+    : protocol_(protocol),
+      shape_(std::move(shape)),
+      lengths_(std::move(lengths)),
+      ended_(static_cast<size_t>(shape_.world_size)) {}
 
 void FlagRecorder::watch(Channel& channel) {
   auto* device = dynamic_cast<sim::SimDevice*>(&fabric::hardware_of(channel.fabric().device()));
@@ -76,10 +79,9 @@ void FlagRecorder::note_epoch(int rank, uint64_t first_epoch, const sim::Watched
   events_.push_back({Kind::end, rank, -1, 0, 0, call});
 }
 
-std::string FlagRecorder::refusal(std::span<const int64_t> lengths) const {
-  const bool has_model = shape_.world_size <= kModelledRanks || protocol_.num_phases == 1;
-  if (!is_watching_ || shape_.world_size == 1 || !has_model) return "";
-  return path_refusal(protocol_, shape_, lengths, events_);
+std::string FlagRecorder::refusal() const {
+  if (!is_watching_ || shape_.world_size == 1 || shape_.world_size > kModelledRanks) return "";
+  return path_refusal(protocol_, shape_, lengths_, events_);
 }
 
 }  // namespace seqtile::test

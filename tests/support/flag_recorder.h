@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,8 @@ namespace seqtile::test {
 
 class FlagRecorder {
  public:
-  /// Of one operation's calls; outlives the channel.
-  FlagRecorder(const Protocol& protocol, kernels::seqpar::ExchangeShape shape);
+  /// Of calls of one operation at these lengths; outlives the channel.
+  FlagRecorder(const Protocol& protocol, kernels::seqpar::ExchangeShape shape, std::vector<int64_t> lengths);
   FlagRecorder(const FlagRecorder&) = delete;
   FlagRecorder& operator=(const FlagRecorder&) = delete;
 
@@ -23,10 +22,11 @@ class FlagRecorder {
   void watch(Channel& channel);
   const Protocol& protocol() const { return protocol_; }
   const kernels::seqpar::ExchangeShape& shape() const { return shape_; }
+  const std::vector<int64_t>& lengths() const { return lengths_; }
   const std::vector<FlagEvent>& events() const { return events_; }
-  /// Empty where the events are a path of the protocol; where nothing was watched, a rank is alone, or there are too
-  /// many for the model of two phases.
-  std::string refusal(std::span<const int64_t> lengths) const;
+  /// Empty where the events are a path of the protocol; where nothing was watched, a rank is alone, or there are more
+  /// than in the model.
+  std::string refusal() const;
 
  private:
   /// Whose kernel it was.
@@ -36,6 +36,7 @@ class FlagRecorder {
 
   const Protocol& protocol_;
   const kernels::seqpar::ExchangeShape shape_;
+  const std::vector<int64_t> lengths_;
   std::mutex mutex_;
   bool is_watching_ = false, is_shared_ = false;
   std::vector<int64_t> ended_;  ///< calls, by rank

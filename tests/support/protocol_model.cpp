@@ -63,14 +63,15 @@ void ProtocolModel::index_steps(int rank) {
 }
 
 void ProtocolModel::lay_out() {
-  size_t most_steps = 0;
-  for (const auto& threads : threads_)
-    for (const Thread& thread : threads) most_steps = std::max(most_steps, thread.steps.size());
+  for (size_t thread = 0; thread < num_threads(); ++thread) {
+    size_t most_steps = 0;
+    for (const auto& threads : threads_) most_steps = std::max(most_steps, threads[thread].steps.size());
+    step_shifts_.push_back(step_shifts_.back() + std::bit_width(most_steps));
+  }
   rank_bits_ = 128 / options_.num_ranks;
-  step_bits_ = std::bit_width(most_steps);
-  epoch_shift_ = step_bits_ * static_cast<int>(num_threads());
+  epoch_shift_ = step_shifts_.back();
   carry_bits_ = options_.is_carried ? std::bit_width(static_cast<unsigned>(options_.num_epochs)) : 0;
-  epoch_bits_ = std::min(16, rank_bits_ - epoch_shift_ - num_phases_ * options_.num_ranks * carry_bits_);
+  epoch_bits_ = std::min(16, rank_bits_ - epoch_shift_ - num_phases_ * (options_.num_ranks - 1) * carry_bits_);
   if (epoch_bits_ < 1 || options_.num_epochs + options_.num_buffers >= 1 << epoch_bits_)
     throw std::logic_error("the model has no room for so many ranks, threads and epochs");
 }
@@ -148,19 +149,33 @@ std::string ProtocolModel::carry_violation(const State& state, int rank, int pha
 
 ProtocolModel::State ProtocolModel::after_carry(const State& state, int rank, int phase, int peer) const {
   State result = state;
-  result.bits_ += State::Bits{1} << (rank * rank_bits_ + carry_shift(phase, peer));
+  result.bits_ += State::Bits{1} << (rank * rank_bits_ + carry_shift(rank, phase, peer));
   return result;
 }
 
 ProtocolModel::State ProtocolModel::after(const State& state, int rank, size_t thread) const {
   State result = state;
-  result.bits_ += State::Bits{1} << (rank * rank_bits_ + static_cast<int>(thread) * step_bits_);
+  result.bits_ += State::Bits{1} << (rank * rank_bits_ + step_shifts_[thread]);
   for (size_t t = 0; t < num_threads(); ++t)
     if (!is_done(result, rank, t)) return result;
   const State::Bits all_steps = ((State::Bits{1} << epoch_shift_) - 1) << (rank * rank_bits_);
   result.bits_ &= ~all_steps;
   result.bits_ += State::Bits{1} << (rank * rank_bits_ + epoch_shift_);
   return result;
+}
+
+// Steps name their peers by the distance around the ranks, as do the counters.
+ProtocolModel::State ProtocolModel::without_numbers(const State& state) const {
+  State least = state;
+  if (options_.is_causal || options_.empty_rank >= 0) return least;
+  const int others = rank_bits_ * (options_.num_ranks - 1);
+  const State::Bits one_rank = (State::Bits{1} << rank_bits_) - 1;
+  State turned = state;
+  for (int i = 1; i < options_.num_ranks; ++i) {
+    turned.bits_ = turned.bits_ >> rank_bits_ | (turned.bits_ & one_rank) << others;
+    least = std::min(least, turned);
+  }
+  return least;
 }
 
 }  // namespace seqtile::test

@@ -65,6 +65,8 @@ class ProtocolModel {
   int num_phases() const { return num_phases_; }
   /// The thread has taken its next step; behind the last one of the rank, the rank's next epoch begins.
   State after(const State& state, int rank, size_t thread) const;
+  /// One of all states that differ in the numbers of the ranks alone; the state itself where ranks are not alike.
+  State without_numbers(const State& state) const;
 
  private:
   struct Thread {
@@ -89,17 +91,18 @@ class ProtocolModel {
     return static_cast<int>(state.bits_ >> (rank * rank_bits_ + shift)) & ((1 << bits) - 1);
   }
   int steps(const State& state, int rank, size_t thread) const {
-    return field(state, rank, static_cast<int>(thread) * step_bits_, step_bits_);
+    return field(state, rank, step_shifts_[thread], step_shifts_[thread + 1] - step_shifts_[thread]);
   }
   bool is_done(const State& state, int rank, size_t thread) const {
     return steps(state, rank, thread) == static_cast<int>(threads_[rank][thread].steps.size());
   }
-  int carry_shift(int phase, int peer) const {
-    return epoch_shift_ + epoch_bits_ + (phase * options_.num_ranks + peer) * carry_bits_;
+  int carry_shift(int rank, int phase, int peer) const {
+    const int distance = (peer - rank + options_.num_ranks) % options_.num_ranks;
+    return epoch_shift_ + epoch_bits_ + (phase * (options_.num_ranks - 1) + distance - 1) * carry_bits_;
   }
   /// Epochs whose data and flag have arrived.
   int carried(const State& state, int rank, int phase, int peer) const {
-    return field(state, rank, carry_shift(phase, peer), carry_bits_);
+    return field(state, rank, carry_shift(rank, phase, peer), carry_bits_);
   }
   bool has_done(const State& state, int rank, int epoch, ProtocolStep::Action action, int phase, int peer) const;
   std::string overwriting(const State& state, int rank, int epoch, int phase, int peer) const;
@@ -108,7 +111,8 @@ class ProtocolModel {
   const ModelOptions options_;
   std::vector<std::vector<Thread>> threads_;  ///< [rank][thread]
   std::array<Place, kMaxRanks * 4 * kMaxPhases * kMaxRanks> places_{};
-  int num_phases_ = 0, rank_bits_ = 0, step_bits_ = 0, epoch_shift_ = 0, epoch_bits_ = 0, carry_bits_ = 0;
+  std::vector<int> step_shifts_{0};  ///< of each thread's counter, and where the last one ends
+  int num_phases_ = 0, rank_bits_ = 0, epoch_shift_ = 0, epoch_bits_ = 0, carry_bits_ = 0;
 };
 
 }  // namespace seqtile::test

@@ -35,8 +35,10 @@ class Segments {
       case PhaseShape::Rows::of_owner:
       case PhaseShape::Rows::shared: return share(owner);
       case PhaseShape::Rows::all: return moved.most_rows > 0 && length > moved.most_rows ? 0 : length;
-      default: return source == moved.root ? length : 0;
+      case PhaseShape::Rows::fixed: return moved.most_rows;
+      case PhaseShape::Rows::of_root: return source == moved.root ? length : 0;
     }
+    return 0;
   }
   /// An empty segment has one too.
   int64_t chunks(int64_t call, int phase, int owner, int source) const {

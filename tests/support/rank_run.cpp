@@ -272,19 +272,6 @@ std::string gpu_of(const RankOptions& options) {
 
 bool is_shared(const RankOptions& options) { return options.device.starts_with("virtual:"); }
 
-KernelBinary compiled(const ir::Function& function, const RankOptions& options) {
-  const Target target = target_of(options);
-  if (!target.is_gpu()) return compile(function, target, {}, kSanitizer);
-  std::unique_ptr<ir::Function> shared;
-  if (is_shared(options)) {
-    shared = ir::parse(ir::print(function));
-    shared->attributes["ranks_in_launch"] = int64_t{options.world_size};
-  }
-  KernelBinary binary = compile(shared ? *shared : function, target);
-  if (options.edit_ptx) edit(binary, options.edit_ptx);
-  return binary;
-}
-
 std::vector<std::unique_ptr<Fabric>> fabric_of(const RankOptions& options) {
   const std::string gpu = gpu_of(options);
   if (options.device == "nodes") return make_node_ranks(options.world_size, {.seed = options.seed});
@@ -309,10 +296,28 @@ void schedule_for_gpu(KernelBuilder& b, const autotune::Config& config) {
     if (config.values().contains(name)) b.schedule({{name, config.get_int(name)}});
 }
 
+KernelBinary compiled_for_ranks(const ir::Function& function, const RankOptions& options) {
+  const Target target = target_of(options);
+  if (!target.is_gpu()) return compile(function, target, {}, kSanitizer);
+  std::unique_ptr<ir::Function> shared;
+  if (is_shared(options)) {
+    shared = ir::parse(ir::print(function));
+    shared->attributes["ranks_in_launch"] = int64_t{options.world_size};
+  }
+  return compile(shared ? *shared : function, target);
+}
+
 RankOutcome run_ranks(std::span<const ir::Function* const> functions, const RankOptions& options,
                       const std::vector<std::vector<RankCall>>& calls) {
   std::vector<KernelBinary> binaries;
-  for (const ir::Function* function : functions) binaries.push_back(compiled(*function, options));
+  for (const ir::Function* function : functions) binaries.push_back(compiled_for_ranks(*function, options));
+  return run_binaries(std::move(binaries), options, calls);
+}
+
+RankOutcome run_binaries(std::vector<KernelBinary> binaries, const RankOptions& options,
+                         const std::vector<std::vector<RankCall>>& calls) {
+  if (options.edit_ptx)
+    for (KernelBinary& binary : binaries) edit(binary, options.edit_ptx);
   if (options.device == "processes") return run_processes(binaries, options, calls);
   const auto fabrics = fabric_of(options);
   std::vector<Rank> ranks;

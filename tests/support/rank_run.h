@@ -19,6 +19,10 @@
 #include "jit/kernel.h"
 #include "jit/target.h"
 
+namespace seqtile::test {
+class FlagRecorder;
+}
+
 namespace seqtile::testing {
 
 /// One launch of one rank: tensors in the order of the kernel's parameters, without those of the channel.
@@ -49,6 +53,7 @@ struct RankOutcome {
   std::vector<std::optional<AbortRecord>> records;  ///< by rank
   std::vector<std::string> errors;                  ///< processes: what a rank has thrown, by rank
   std::vector<int> statuses;                        ///< processes: how they ended (waitpid)
+  std::shared_ptr<const test::FlagRecorder> flags;  ///< of run_rank_op()
 };
 
 /// What the kernels of a run are compiled for. Under a sanitizer generated code is watched too, and its checks know
@@ -57,8 +62,12 @@ Target target_of(const RankOptions& options);
 /// Warps, stages and alignment, as the engine sets them for kernels of GPUs.
 void schedule_for_gpu(KernelBuilder& b, const autotune::Config& config);
 
+/// As run_ranks() does; the text is edited when it runs.
+KernelBinary compiled_for_ranks(const ir::Function& function, const RankOptions& options);
 /// calls[rank][epoch].
 /// Errors: what the PTX machine reports, what a rank's device throws.
+RankOutcome run_binaries(std::vector<KernelBinary> binaries, const RankOptions& options,
+                         const std::vector<std::vector<RankCall>>& calls);
 RankOutcome run_ranks(std::span<const ir::Function* const> functions, const RankOptions& options,
                       const std::vector<std::vector<RankCall>>& calls);
 inline RankOutcome run_ranks(const ir::Function& function, const RankOptions& options,

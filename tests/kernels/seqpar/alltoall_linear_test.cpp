@@ -13,12 +13,10 @@
 
 #include <fmt/core.h>
 
-#include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/heads.h"
 #include "kernels/tensor_values.h"
-#include "tests/support/flag_recorder.h"
 #include "tests/support/kernel_cases.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
@@ -26,11 +24,13 @@ using seqtile::testing::configs_on;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedGpus;
 using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
-using seqtile::testing::schedule_for_gpu;
+using seqtile::testing::require_success;
+using seqtile::testing::run_rank_op;
 
 namespace {
 
@@ -76,29 +76,15 @@ class Run {
         w_(c.workload()),
         calls_(static_cast<size_t>(c.world_size)) {}
 
-  RankOutcome on(RankOptions options) {
+  RankOutcome on(const RankOptions& options) {
     const Target target = target_of(options);
     autotune::Workload of_one_rank = w_;
     of_one_rank.fields.set("world_size", int64_t{1});
     autotune::Config config = op_.default_config(of_one_rank, 32, target);  // the same tile for any number
     config.set("chunk_rows", int64_t{16});
     if (case_.config) config = *case_.config;
-    KernelBuilder b(op_.name);
-    if (target.is_gpu()) schedule_for_gpu(b, config);
-    op_.build(b, w_, config, target);
-    const auto function = b.finish();
     for (const int64_t length : case_.lengths) add(length, config);
-    const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto exchange = seqpar::alltoall_linear_exchange(w_, config.get_int("chunk_rows"));
-    const auto needs = seqpar::needs_of(exchange, capacity);
-    options.world_size = case_.world_size;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
-    test::FlagRecorder flags(reduce_scatter_protocol(), exchange);
-    options.with_channel = [&](Channel& channel) { flags.watch(channel); };
-    RankOutcome outcome = run_ranks(*function, options, calls_);
-    CHECK(flags.refusal(case_.lengths) == "");
-    return outcome;
+    return run_rank_op(w_, config, case_.lengths, options, calls_);
   }
 
   const std::deque<Buffer>& results() const { return y_; }
@@ -132,11 +118,10 @@ class Run {
     for (int rank = 0; rank < case_.world_size; ++rank) {
       const int64_t first = seqpar::first_row(rank, length, case_.world_size);
       const int64_t rows = seqpar::first_row(rank + 1, length, case_.world_size) - first;
-      calls_[static_cast<size_t>(rank)].push_back(
-          {{op_.grid(w_, config)[0].value({&length, 1}), 1, 1},
-           {own_columns(x_.back().tensor, heads, rank), weight_.back().tensor,
-            part_of(residual_.back().tensor, first, rows, 0, kN), part_of(y, first, rows, 0, kN)},
-           1});
+      RankCall call = launch_of(w_, config, length);
+      call.tensors = {own_columns(x_.back().tensor, heads, rank), weight_.back().tensor,
+                      part_of(residual_.back().tensor, first, rows, 0, kN), part_of(y, first, rows, 0, kN)};
+      calls_[static_cast<size_t>(rank)].push_back(std::move(call));
     }
   }
 
@@ -156,11 +141,6 @@ class Run {
   std::deque<Buffer> x_, x_parts_, weight_, residual_, y_;
   std::vector<std::vector<RankCall>> calls_;
 };
-
-void require_success(const RankOutcome& outcome) {
-  for (const std::string& error : outcome.errors) REQUIRE(error == "");
-  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
-}
 
 void check(Case c, const RankOptions& options) {
   INFO(options.device << ", " << c.world_size << " ranks, " << c.heads << " heads, " << dtype_name(c.dtype));
@@ -217,8 +197,7 @@ void check_configs(Case c, const RankOptions& options) {
     INFO(config.json());
     c.config = config;
     Run run(c);
-    const RankOutcome outcome = run.on(options);
-    for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
+    require_success(run.on(options));
     CHECK(run.difference() == "");
   }
 }

@@ -16,21 +16,23 @@
 
 #include "jit/compiler.h"
 #include "kernels/attention_backward_shape.h"
-#include "kernels/seqpar/channel_args.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/kernel_cases.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 #include "tests/support/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
+using seqtile::testing::require_success;
 using seqtile::testing::RowMatrix;
+using seqtile::testing::run_rank_op;
 
 namespace {
 
@@ -105,18 +107,8 @@ class Run {
     for (const int64_t length : c.lengths) add(length);
   }
 
-  RankOutcome on(RankOptions options) {
-    const Target target = target_of(options);
-    KernelBuilder b(op_.name);
-    if (target.is_gpu()) b.align_rows(16);
-    op_.build(b, w_, config_, target);
-    const auto function = b.finish();
-    const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto needs = seqpar::needs_of(seqpar::context_backward_exchange(w_, case_.chunk_rows), capacity);
-    options.world_size = case_.world_size;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
-    RankOutcome outcome = run_ranks(*function, options, calls_);
+  RankOutcome on(const RankOptions& options) {
+    RankOutcome outcome = run_rank_op(w_, config_, case_.lengths, options, calls_);
     take_back();
     return outcome;
   }
@@ -139,7 +131,7 @@ class Run {
   void add(int64_t length) {
     const Sequence& all = sequences_.emplace_back(case_, length, case_.seed + 100 * sequences_.size());
     for (int rank = 0; rank < case_.world_size; ++rank) {
-      RankCall call{{op_.grid(w_, config_)[0].value({&length, 1}), 1, 1}, {}, 1};
+      RankCall call = launch_of(w_, config_, length);
       for (const RowMatrix& whole : all.tensors)
         call.tensors.push_back(parts_.emplace_back(testing::picked_rows(whole, owned_rows(rank, length))).tensor);
       call.tensors.push_back(make_tensor(parts_.emplace_back(DType::i8, length, 1).bytes.data(), DType::i8, {length}));
@@ -215,11 +207,6 @@ class Run {
   std::deque<RowMatrix> parts_;
   std::vector<std::vector<RankCall>> calls_;
 };
-
-void require_success(const RankOutcome& outcome) {
-  for (const std::string& error : outcome.errors) REQUIRE(error == "");
-  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
-}
 
 /// Empty, or the first row whose bits differ.
 std::string different_bits(const Run& a, const Run& b) {

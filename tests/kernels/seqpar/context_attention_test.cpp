@@ -15,11 +15,9 @@
 #include <fmt/core.h>
 
 #include "kernels/attention_shape.h"
-#include "kernels/seqpar/channel_args.h"
 #include "kernels/tensor_values.h"
-#include "tests/support/flag_recorder.h"
 #include "tests/support/kernel_cases.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 #include "tests/support/sharded_rows.h"
 
 using namespace seqtile;
@@ -28,12 +26,14 @@ using seqtile::testing::configs_on;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedGpus;
 using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
+using seqtile::testing::require_success;
 using seqtile::testing::RowMatrix;
-using seqtile::testing::schedule_for_gpu;
+using seqtile::testing::run_rank_op;
 
 namespace {
 
@@ -97,22 +97,8 @@ class Run {
     for (const int64_t length : c.lengths) add(length);
   }
 
-  RankOutcome on(RankOptions options) {
-    const Target target = target_of(options);
-    KernelBuilder b(op_.name);
-    if (target.is_gpu()) schedule_for_gpu(b, config_);
-    op_.build(b, w_, config_, target);
-    const auto function = b.finish();
-    const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto exchange = seqpar::context_attention_exchange(w_, config_.get_int("chunk_rows"));
-    const auto needs = seqpar::needs_of(exchange, capacity);
-    options.world_size = case_.world_size;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
-    test::FlagRecorder flags(gather_protocol(), exchange);
-    options.with_channel = [&](Channel& channel) { flags.watch(channel); };
-    RankOutcome outcome = run_ranks(*function, options, calls_);
-    CHECK(flags.refusal(case_.lengths) == "");
+  RankOutcome on(const RankOptions& options) {
+    RankOutcome outcome = run_rank_op(w_, config_, case_.lengths, options, calls_);
     take_back();
     return outcome;
   }
@@ -134,8 +120,7 @@ class Run {
     Sequence& all = sequences_.emplace_back(c, length, c.seed + 100 * sequences_.size());
     for (int rank = 0; rank < c.world_size; ++rank) {
       const std::vector<int32_t> rows = owned_rows(c, rank, length);
-      const autotune::SizeExpr programs = op_.grid(w_, config_)[0];
-      RankCall call{{programs.value({&length, 1}), 1, 1}, {}, 1};
+      RankCall call = launch_of(w_, config_, length);
       for (const RowMatrix* whole : {&all.q, &all.k, &all.v, &all.out, &all.lse})
         call.tensors.push_back(parts_.emplace_back(testing::picked_rows(*whole, rows)).tensor);
       RowMatrix& sequence = parts_.emplace_back(DType::i8, length, 1);
@@ -199,11 +184,6 @@ class Run {
   std::deque<RowMatrix> parts_;
   std::vector<std::vector<RankCall>> calls_;
 };
-
-void require_success(const RankOutcome& outcome) {
-  for (const std::string& error : outcome.errors) REQUIRE(error == "");
-  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
-}
 
 /// Empty, or the first row whose bits differ, of those below `end`.
 std::string different_bits(const Run& a, const Run& b, int64_t end = int64_t{1} << 40) {

@@ -1,8 +1,7 @@
-// tests/kernels/seqpar/flag_trace_test.cpp -- flags of simulated GPUs are paths of the protocol's model.
+// tests/kernels/seqpar/flag_trace_test.cpp -- which traces of flags are paths of the protocol's model.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "tests/support/backward_run.h"
 #include "tests/support/collective_run.h"
 #include "tests/support/protocol_path.h"
 
@@ -14,14 +13,6 @@ using kernels::seqpar::ExchangeShape;
 using kernels::seqpar::PhaseShape;
 
 namespace {
-
-constexpr uint32_t kSeeds[] = {0, 1, 2, 3};
-
-RankOptions simulated(uint32_t seed) {
-  RankOptions options;
-  options.device = "sim:sm_80", options.seed = seed;
-  return options;
-}
 
 struct Trace {
   const Protocol* protocol;
@@ -62,36 +53,13 @@ Trace gather_by_hand() {
   return trace;
 }
 
-void check_backward(bool is_trailing, int world_size, uint32_t seed) {
-  const backward::Case c{
-      is_trailing, world_size,    is_trailing ? std::vector<int64_t>{40} : std::vector<int64_t>{40, 19},
-      32,          {0, 1, 70, 2}, DType::bf16};
-  backward::Problem problem(c, "sim:sm_80");
-  run_ranks(*problem.function, problem.options(simulated(seed)), problem.calls);
-  INFO((is_trailing ? "trailing" : "leading") << ", " << world_size << " ranks, seed " << seed);
-  CHECK(problem.flags().refusal(c.lengths) == "");
-  CHECK(problem.flags().events().size() > c.lengths.size() * static_cast<size_t>(world_size));
-}
-
 }  // namespace
-
-TEST_CASE("flag trace: what kernels do under random schedules is a path of the model", "[seqpar][sim]") {
-  const autotune::Fields row{{"n", int64_t{37}}};
-  for (const int world_size : {2, 3})
-    for (const uint32_t seed : kSeeds) {
-      for (const char* operation : {"all_gather", "reduce_scatter"})
-        check_collective({operation, row}, world_size, DType::bf16, simulated(seed));
-      for (const char* form : {"one_shot", "two_shot"})
-        check_collective({"all_reduce", row}, world_size, DType::bf16, simulated(seed), form);
-      for (const bool is_trailing : {true, false}) check_backward(is_trailing, world_size, seed);
-    }
-}
 
 TEST_CASE("flag trace: a kernel's trace without one of its flags or epochs, or with a late one, is refused",
           "[seqpar][sim]") {
   CollectiveRun run("all_reduce", {{"n", int64_t{37}}}, 3, DType::bf16, "two_shot");
-  run.on(simulated(1));
-  Trace good{&run.flags().protocol(), run.flags().shape(), kLengths, run.flags().events()};
+  const auto flags = run.on({.device = "sim:sm_80", .seed = 1}).flags;
+  Trace good{&flags->protocol(), flags->shape(), flags->lengths(), flags->events()};
   REQUIRE(good.refusal() == "");
   for (size_t i = 0; i < good.events.size(); i += 5) {
     const FlagEvent& event = good.events[i];

@@ -17,7 +17,7 @@ void check(const Case& c, RankOptions options) {
   Problem problem(c);
   options.world_size = c.world_size;
   options.channel = problem.channel(options.channel);
-  test::FlagRecorder flags(protocol_of(c.kind), problem.exchange());
+  test::FlagRecorder flags(protocol_of(c.kind), problem.exchange(), c.lengths);
   options.with_channel = [&](Channel& channel) { flags.watch(channel); };
   const auto function = problem.kernel();
   const RankOutcome outcome = run_ranks(*function, options, problem.calls);
@@ -27,7 +27,7 @@ void check(const Case& c, RankOptions options) {
   for (const uint64_t epoch : outcome.epochs)
     CHECK(epoch == ((options.channel.first_epoch + c.lengths.size()) & channel::kEpochMask));
   CHECK(problem.difference() == "");
-  CHECK(flags.refusal(c.lengths) == "");
+  CHECK(flags.refusal() == "");
 }
 
 }  // namespace

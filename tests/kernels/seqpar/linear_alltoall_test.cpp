@@ -14,11 +14,10 @@
 
 #include <fmt/core.h>
 
-#include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/heads.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/kernel_table.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 #include "tests/support/sharded_rows.h"
 
 using namespace seqtile;
@@ -29,12 +28,14 @@ using seqtile::testing::kKernelDTypes;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedGpus;
 using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
+using seqtile::testing::require_success;
 using seqtile::testing::RowMatrix;
-using seqtile::testing::schedule_for_gpu;
+using seqtile::testing::run_rank_op;
 
 namespace {
 
@@ -70,7 +71,7 @@ class Run {
     }
   }
 
-  RankOutcome on(RankOptions options) {
+  RankOutcome on(const RankOptions& options) {
     const Target target = target_of(options);
     Case of_one_rank = case_;
     of_one_rank.world_size = 1;
@@ -78,17 +79,8 @@ class Run {
     autotune::Config config = op_.default_config(of_one_rank.workload(), 16, target);
     config.set("chunk_rows", std::max<int64_t>(16, config.get_int("block_m")));
     if (case_.config) config = *case_.config;
-    KernelBuilder b(op_.name);
-    if (case_.config) schedule_for_gpu(b, config);
-    op_.build(b, w_, config, target);
-    const auto function = b.finish();
     for (const int64_t length : case_.lengths) add(length, config);
-    const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto needs = seqpar::needs_of(seqpar::linear_alltoall_exchange(w_, config.get_int("chunk_rows")), capacity);
-    options.world_size = case_.world_size;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
-    return run_ranks(*function, options, calls_);
+    return run_rank_op(w_, config, case_.lengths, options, calls_);
   }
 
   const GroupedHeads& heads() const { return heads_; }
@@ -124,10 +116,9 @@ class Run {
   void add(int64_t length, const autotune::Config& config) {
     const Case& c = case_;
     fill_normal(x_.emplace_back(c.dtype, length, kK).tensor, 0, 1, static_cast<uint64_t>(length));
-    const autotune::SizeExpr counters = op_.workspaces(w_, config)[0].elements;
     for (int rank = 0; rank < c.world_size; ++rank) {
       const auto rows = testing::owned_rows(seqpar::RowLayout::contiguous, rank, length, c.world_size);
-      RankCall call{{op_.grid(w_, config)[0].value({&length, 1}), 1, 1}, {}, counters.value({&length, 1})};
+      RankCall call = launch_of(w_, config, length);
       call.tensors.push_back(parts_.emplace_back(testing::picked_rows(x_.back(), rows)).tensor);
       for (const RowMatrix& weight : weights_) call.tensors.push_back(weight.tensor);
       for (const RowMatrix& bias : biases_)
@@ -145,11 +136,6 @@ class Run {
   std::deque<RowMatrix> x_, weights_, biases_, parts_;
   std::vector<std::vector<RankCall>> calls_;
 };
-
-void require_success(const RankOutcome& outcome) {
-  for (const std::string& error : outcome.errors) REQUIRE(error == "");
-  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
-}
 
 /// Empty, or the first row of a rank that is not that of one rank.
 std::string different_bits(const Run& run, const Run& alone, const Case& c) {

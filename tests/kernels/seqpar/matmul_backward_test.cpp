@@ -13,17 +13,14 @@ namespace {
 
 constexpr bool kBoth[] = {true, false};  // trailing, leading
 
-void check(const Case& c, const RankOptions& given) {
-  Problem problem(c, given.device);
-  const RankOptions options = problem.options(given);
-  const RankOutcome outcome = run_ranks(*problem.function, options, problem.calls);
+void check(const Case& c, const RankOptions& options) {
+  Problem problem(c, options.device);
   INFO(options.device << ", " << c.workload().json());
-  for (const std::string& error : outcome.errors) CHECK(error == "");
-  for (const auto& record : outcome.records) CHECK((record ? record->text() : "") == "");
+  const RankOutcome outcome = problem.on(options);
+  require_success(outcome);
   for (const uint64_t epoch : outcome.epochs)
     CHECK(epoch == ((options.channel.first_epoch + c.lengths.size()) & channel::kEpochMask));
   for (Launch& launch : problem.launches) CHECK(launch.difference() == "");
-  CHECK(problem.flags().refusal(c.lengths) == "");
 }
 
 /// One weight; several of different sizes, where the operation takes them.
@@ -118,7 +115,7 @@ TEST_CASE("matmul backward: another length on one rank is a record on all and Na
       Problem problem({is_trailing, world_size, weights_of(is_trailing, 24), 16, {40, 33, 64}, DType::f32, true},
                       "threads");
       problem.calls[1][1] = problem.calls[1][0];
-      const RankOutcome outcome = run_ranks(*problem.function, problem.options({}), problem.calls);
+      const RankOutcome outcome = problem.on({});
       for (const auto& record : outcome.records) {
         REQUIRE(record);
         CHECK((record->kind == channel::mismatch || record->kind == channel::aborted));

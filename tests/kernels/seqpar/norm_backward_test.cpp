@@ -12,10 +12,9 @@
 #include <fmt/core.h>
 
 #include "kernels/rms_norm_backward_kernel.h"
-#include "kernels/seqpar/channel_args.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/kernel_table.h"
-#include "tests/support/rank_run.h"
+#include "tests/support/rank_op_run.h"
 #include "tests/support/sharded_rows.h"
 
 using namespace seqtile;
@@ -25,12 +24,14 @@ using seqtile::testing::kKernelDTypes;
 using seqtile::testing::kSharedGpus;
 using seqtile::testing::kSimulatedGpus;
 using seqtile::testing::kSimulatedRanks;
+using seqtile::testing::launch_of;
 using seqtile::testing::library_op;
 using seqtile::testing::RankCall;
 using seqtile::testing::RankOptions;
 using seqtile::testing::RankOutcome;
+using seqtile::testing::require_success;
 using seqtile::testing::RowMatrix;
-using seqtile::testing::schedule_for_gpu;
+using seqtile::testing::run_rank_op;
 
 namespace {
 
@@ -77,19 +78,8 @@ class Run {
     for (const int64_t length : c.lengths) add(length);
   }
 
-  RankOutcome on(RankOptions options) {
-    const Target target = target_of(options);
-    KernelBuilder b(op_.name);
-    if (case_.config) schedule_for_gpu(b, config_);
-    else if (target.is_gpu()) b.align_rows(16);
-    op_.build(b, w_, config_, target);
-    const auto function = b.finish();
-    const int64_t capacity = *std::ranges::max_element(case_.lengths);
-    const auto needs = seqpar::needs_of(seqpar::norm_backward_exchange(w_), capacity);
-    options.world_size = case_.world_size;
-    options.channel.capacity = capacity;
-    options.channel.staging_bytes = needs.staging_bytes, options.channel.flags_per_source = needs.flags_per_source;
-    RankOutcome outcome = run_ranks(*function, options, calls_);
+  RankOutcome on(const RankOptions& options) {
+    RankOutcome outcome = run_rank_op(w_, config_, case_.lengths, options, calls_);
     for (size_t call = 0; call < sequences_.size(); ++call)
       for (int rank = 0; rank < case_.world_size; ++rank)
         testing::put_rows(calls_[static_cast<size_t>(rank)][call].tensors[case_.residual ? 4 : 3],
@@ -119,10 +109,8 @@ class Run {
   void add(int64_t length) {
     const Case& c = case_;
     Sequence& all = sequences_.emplace_back(c, length, 100 * sequences_.size() + 1);
-    std::vector<autotune::Workspace> workspaces = op_.workspaces(w_, config_);
-    workspaces.pop_back();  // the counters
     for (int rank = 0; rank < c.world_size; ++rank) {
-      RankCall call{{op_.grid(w_, config_)[0].value({&length, 1}), 1, 1}, {}, 1, workspaces};
+      RankCall call = launch_of(w_, config_, length);
       const auto add_rows = [&](const RowMatrix& whole) {
         call.tensors.push_back(parts_.emplace_back(testing::picked_rows(whole, owned_rows(rank, length))).tensor);
       };
@@ -169,11 +157,6 @@ class Run {
   std::vector<std::vector<RankCall>> calls_;
 };
 
-void require_success(const RankOutcome& outcome) {
-  for (const std::string& error : outcome.errors) REQUIRE(error == "");
-  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
-}
-
 void check(const Case& c, const RankOptions& options) {
   INFO(fmt::format("{}, {} ranks, {}, {}, n {}", options.device, c.world_size, dtype_name(c.dtype), c.layout, c.n));
   Run run(c);
@@ -206,8 +189,6 @@ TEST_CASE("norm backward: right on simulated GPUs, every check on", "[seqpar][si
              .dtype = DType::bf16,
              .lengths = {0, 1, 5, 70}},
             {.device = device});
-  for (uint32_t seed = 1; seed <= 4; ++seed)
-    check({.world_size = 3, .lengths = {20, 2, 40}}, {.device = "sim:sm_80", .seed = seed});
 }
 
 TEST_CASE("norm backward: right on ranks that share a simulated GPU, every check on", "[seqpar][sim]") {
