@@ -19,7 +19,7 @@ seqtile_test(kernels
   support/backward_run.cpp support/flag_recorder.cpp support/golden.cpp support/graph_rank.cpp support/guarded_call.cpp
   support/interpreter.cpp support/interpreter_values.cpp
   support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/protocol_model.cpp
-  support/protocol_path.cpp support/rank_op_run.cpp support/text_faults.cpp)
+  support/protocol_path.cpp support/text_faults.cpp)
 # Ranks that mpirun starts, where it is there. Sanitizers know nothing of MPI's own memory.
 if(TARGET seqtile_mpi AND MPIEXEC_EXECUTABLE AND NOT SEQTILE_SANITIZE)
   seqtile_test(mpi kernels/seqpar/mpi_test.cpp)

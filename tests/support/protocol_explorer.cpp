@@ -47,15 +47,22 @@ void expand(const ProtocolModel& model, const State& state, std::vector<State>& 
     if (model.is_blocked(state, rank, step)) return;
     if (const std::string text = model.violation(state, rank, step); !text.empty()) violation = text;
     moves = true;
-    next.push_back(model.after(state, rank, thread));
+    next.push_back(model.without_numbers(model.after(state, rank, thread)));
   });
   for_each_message(model, state, [&](int rank, int phase, int peer) {
     moves = true;
     if (const std::string text = model.carry_violation(state, rank, phase, peer); !text.empty()) violation = text;
-    next.push_back(model.after_carry(state, rank, phase, peer));
+    next.push_back(model.without_numbers(model.after_carry(state, rank, phase, peer)));
   });
   if (!moves && !is_end) violation = describe_deadlock(model, state);
 }
+
+void leave_each_once(std::vector<State>& states) {
+  std::sort(states.begin(), states.end());
+  states.erase(std::unique(states.begin(), states.end()), states.end());
+}
+
+constexpr size_t kFewStates = 1 << 22;  ///< 64 MiB: a layer's next states, most of them found many times
 
 }  // namespace
 
@@ -70,9 +77,14 @@ Exploration explore(const Protocol& protocol, const ModelOptions& options, int64
       break;
     }
     std::vector<State> next;
-    for (const State& state : layer) expand(model, state, next, result.violation);
-    std::sort(next.begin(), next.end());
-    next.erase(std::unique(next.begin(), next.end()), next.end());
+    size_t most = kFewStates;
+    for (const State& state : layer) {
+      expand(model, state, next, result.violation);
+      if (next.size() < most) continue;
+      leave_each_once(next);
+      most = std::max(kFewStates, 2 * next.size());
+    }
+    leave_each_once(next);
     layer = std::move(next);
   }
   return result;
