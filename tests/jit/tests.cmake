@@ -1,7 +1,8 @@
 # tests/jit/tests.cmake -- tile IR, code generation and the CPU runtime.
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(jit
-  support/golden.cpp support/interpreter.cpp support/interpreter_values.cpp support/operands.cpp
+  support/golden.cpp support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
+  support/operands.cpp
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
   jit/fabric/protocol_test.cpp support/protocol_explorer.cpp support/protocol_model.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp

@@ -17,7 +17,7 @@ seqtile_test(kernels
   kernels/seqpar/shared_gpu_test.cpp support/node_ranks.cpp support/rank_run.cpp support/ranks.cpp
   kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
   support/backward_run.cpp support/flag_recorder.cpp support/golden.cpp support/graph_rank.cpp support/guarded_call.cpp
-  support/interpreter.cpp support/interpreter_values.cpp
+  support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
   support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/protocol_model.cpp
   support/protocol_path.cpp support/text_faults.cpp)
 # Ranks that mpirun starts, where it is there. Sanitizers know nothing of MPI's own memory.

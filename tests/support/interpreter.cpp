@@ -1,9 +1,8 @@
-// tests/support/interpreter.cpp -- programs, control flow, memory and synchronisation of the interpreter.
+// tests/support/interpreter.cpp -- programs, control flow and synchronisation of the interpreter.
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/interpreter.h"
 
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <unordered_map>
 
@@ -19,86 +18,6 @@ using ir::Type;
 using ir::Value;
 
 namespace {
-
-/// Memory as a view sees it; out-of-range elements have no address.
-struct View {
-  char* base = nullptr;
-  DType dtype = DType::f32;
-  int rank = 0;
-  std::array<int64_t, ir::kMaxViewRank> sizes{}, strides{};
-
-  char* address(std::span<const int64_t> index) const {
-    int64_t offset = 0;
-    for (int i = 0; i < rank; ++i) {
-      if (index[i] < 0 || index[i] >= sizes[i]) return nullptr;
-      offset += index[i] * strides[i];
-    }
-    return base + offset * dtype_bytes(dtype);
-  }
-};
-
-template <class T>
-T read_as(const char* address) {
-  T value;
-  std::memcpy(&value, address, sizeof(T));
-  return value;
-}
-
-template <class T>
-void write_as(char* address, T value) {
-  std::memcpy(address, &value, sizeof(T));
-}
-
-void read_element(TileData& tile, int64_t index, const char* address) {
-  switch (tile.type.dtype) {
-    case DType::i1: tile.ints[index] = read_as<uint8_t>(address) & 1; break;
-    case DType::i8: tile.ints[index] = read_as<int8_t>(address); break;
-    case DType::i16: tile.ints[index] = read_as<int16_t>(address); break;
-    case DType::i32: tile.ints[index] = read_as<int32_t>(address); break;
-    case DType::i64: tile.ints[index] = read_as<int64_t>(address); break;
-    case DType::f16: tile.floats[index] = f16_to_f32(read_as<uint16_t>(address)); break;
-    case DType::bf16: tile.floats[index] = bf16_to_f32(read_as<uint16_t>(address)); break;
-    case DType::f32: tile.floats[index] = read_as<float>(address); break;
-    case DType::f64: tile.floats[index] = read_as<double>(address); break;
-  }
-}
-
-void write_element(const TileData& tile, int64_t index, char* address) {
-  switch (tile.type.dtype) {
-    case DType::i1:
-    case DType::i8: write_as(address, static_cast<int8_t>(tile.ints[index])); break;
-    case DType::i16: write_as(address, static_cast<int16_t>(tile.ints[index])); break;
-    case DType::i32: write_as(address, static_cast<int32_t>(tile.ints[index])); break;
-    case DType::i64: write_as(address, tile.ints[index]); break;
-    case DType::f16: write_as(address, f32_to_f16(static_cast<float>(tile.floats[index]))); break;
-    case DType::bf16: write_as(address, f32_to_bf16(static_cast<float>(tile.floats[index]))); break;
-    case DType::f32: write_as(address, static_cast<float>(tile.floats[index])); break;
-    case DType::f64: write_as(address, tile.floats[index]); break;
-  }
-}
-
-View bind_view(const std::string& name, const Type& type, const Tensor& tensor) {
-  const auto fail = [&](const std::string& message) {
-    throw Error(ErrorCode::invalid_argument, "parameter " + name + ": " + message + "; it is " + to_string(type));
-  };
-  View view{static_cast<char*>(tensor.data), type.dtype, type.rank};
-  if (!tensor.data) return view;
-  if (tensor.dtype != type.dtype) fail("the tensor's elements are " + std::string(dtype_name(tensor.dtype)));
-  if (tensor.rank != type.rank) fail("the tensor has " + std::to_string(tensor.rank) + " dimensions");
-  view.sizes = tensor.sizes;
-  view.strides = tensor.strides;
-  const auto is_aligned = [&](int64_t bytes) { return bytes % type.alignment == 0; };
-  if (!is_aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor.data)))) fail("the base is not aligned");
-  for (int i = 0; i < type.rank; ++i) {
-    if (type.shape[i] != ir::kDynamic && type.shape[i] != tensor.sizes[i])
-      fail("size " + std::to_string(i) + " of the tensor is " + std::to_string(tensor.sizes[i]));
-    if (i + 1 < type.rank && tensor.sizes[i] > 1 && !is_aligned(tensor.strides[i] * dtype_bytes(type.dtype)))
-      fail("stride " + std::to_string(i) + " is not aligned");
-  }
-  if (type.contiguous && tensor.sizes[type.rank - 1] > 1 && tensor.strides[type.rank - 1] != 1)
-    fail("the innermost stride is " + std::to_string(tensor.strides[type.rank - 1]));
-  return view;
-}
 
 class Program {
  public:

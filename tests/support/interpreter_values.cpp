@@ -163,16 +163,6 @@ double unary_float(const Op& op, double x) {
   }
 }
 
-/// Truncation toward zero; values beyond the range saturate, NaN becomes 0.
-int64_t float_to_int(DType dtype, double x) {
-  if (dtype == DType::i1) return x != 0;
-  if (std::isnan(x)) return 0;
-  const double limit = std::ldexp(1.0, static_cast<int>(8 * dtype_bytes(dtype)) - 1);
-  if (x <= -limit) return dtype == DType::i64 ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(-limit);
-  if (x >= limit) return dtype == DType::i64 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(limit) - 1;
-  return static_cast<int64_t>(x);
-}
-
 int64_t bits_of(DType dtype, const TileData& tile, int64_t i) {
   switch (dtype) {
     case DType::f16: return f32_to_f16(static_cast<float>(tile.floats[i]));
@@ -363,41 +353,6 @@ TileData dot(const TileData& a, const TileData& b, const TileData& c) {
 }
 
 }  // namespace
-
-TileData::TileData(const Type& t) : type(t) {
-  if (is_float(t.dtype)) {
-    floats.resize(static_cast<size_t>(t.num_elements()));
-  } else {
-    ints.resize(static_cast<size_t>(t.num_elements()));
-  }
-}
-
-double round_to(DType dtype, double value) {
-  switch (dtype) {
-    case DType::f16: return f16_to_f32(f32_to_f16(static_cast<float>(value)));
-    case DType::bf16: return bf16_to_f32(f32_to_bf16(static_cast<float>(value)));
-    case DType::f32: return static_cast<float>(value);
-    default: return value;
-  }
-}
-
-int64_t wrap_to(DType dtype, int64_t value) {
-  switch (dtype) {
-    case DType::i1: return value & 1;
-    case DType::i8: return static_cast<int8_t>(value);
-    case DType::i16: return static_cast<int16_t>(value);
-    case DType::i32: return static_cast<int32_t>(value);
-    default: return value;
-  }
-}
-
-void set_element(TileData& tile, int64_t index, double value) {
-  if (tile.holds_floats()) {
-    tile.floats[index] = value;
-  } else {
-    tile.ints[index] = float_to_int(tile.type.dtype, value);
-  }
-}
 
 std::vector<TileData> evaluate(const Op& op, Operands operands) {
   switch (op.info().group) {
