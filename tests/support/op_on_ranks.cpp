@@ -189,15 +189,16 @@ std::string OpOnRanks::fault_of(int rank, const OpCall& call, const Output& outp
   if (const std::string fault = testing::fault_of(name, output.tensor, output.bytes); !fault.empty()) return fault;
   const Tensor& all = whole_tensor(call, rank, output.arg);
   const int64_t columns = all.rank > 1 ? all.num_elements() / all.sizes[0] : 1;
-  auto tolerance = op_.tolerance(workload_, op_.symbols(whole_workload_, call.length));
-  tolerance.absolute *= 2;  // it is for values of order 1, and of thousands that are normal some are larger than 2
+  const auto tolerance = op_.tolerance(workload_, op_.symbols(whole_workload_, call.length));
   Tensor tensor = output.tensor;
   tensor.data = const_cast<std::byte*>(output.bytes.data());
   std::string fault;
   for_each_place(rank, call, output.arg, tensor, [&](int64_t offset, int64_t row, int64_t column) {
     const double want = wanted.at(static_cast<size_t>(row * columns + column));
     const double got = kernels::read_element(tensor, offset);
-    const double limit = tolerance.absolute + tolerance.relative * std::abs(want);
+    // The tolerance is for values of order 1; normal ones reach 4, and a large one is rounded as coarsely as it is
+    // large.
+    const double limit = tolerance.absolute * std::max(4.0, std::abs(want)) + tolerance.relative * std::abs(want);
     if (fault.empty() && !(std::abs(got - want) <= limit))
       fault =
           fmt::format("{}[{}, {}] of all rows and columns is {}, not {} (+- {})", name, row, column, got, want, limit);
