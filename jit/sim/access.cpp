@@ -132,11 +132,12 @@ void Cohort::store(Warp& warp, const Instruction& i, uint32_t mask) {
     may_overlap |= place.address < end;
     end = place.address + bytes;
     if (place.at == refused_) continue;
+    const bool ends_a_chain = place.space == PtxSpace::global && races() && warp.last_region->has_strong;
+    if (ends_a_chain && context_.is_parallel && !lock.owns_lock()) lock.lock();
     note_access(warp, i, place, bytes, site, true);
     for (uint32_t k = 0; k < i.vector; ++k)
       write_element(place.at + k * i.width, i.width, value_of(warp, i, 1 + k, lane));
     tell_watcher(warp, i, place, true);
-    const bool ends_a_chain = place.space == PtxSpace::global && races() && warp.last_region->has_strong;
     if (is_strong || ends_a_chain)
       if (auto* messages = messages_at(place)) synchronise(warp, *messages, i.order, i.scope, false, true);
   }

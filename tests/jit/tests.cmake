@@ -20,7 +20,8 @@ seqtile_test(jit
 
 # What threads and ranks share; a program of its own, since a thread sanitizer is asked about little else here.
 seqtile_test(threads jit/fabric/cuda_fabric_test.cpp jit/fabric/fabric_test.cpp jit/fabric/node_fabric_test.cpp
-  jit/fabric/virtual_fabric_test.cpp jit/runtime/cpu/executor_test.cpp support/node_ranks.cpp support/ranks.cpp
+  jit/fabric/virtual_fabric_test.cpp jit/runtime/cpu/executor_test.cpp jit/sim/host_threads_test.cpp
+  support/node_ranks.cpp support/ranks.cpp
   kernels/seqpar/mixed_epochs_test.cpp kernels/seqpar/sanitized_test.cpp support/flag_recorder.cpp
   support/guarded_call.cpp support/op_on_ranks.cpp support/rank_op_run.cpp support/rank_operations.cpp support/rank_tensors.cpp
   support/protocol_model.cpp support/protocol_path.cpp support/rank_run.cpp)

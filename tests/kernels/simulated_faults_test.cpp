@@ -26,6 +26,7 @@ struct TextCase {
   DType dtype = DType::bf16;
   int64_t length = 65;
   std::vector<std::pair<const char*, int64_t>> config = {};
+  int host_threads = 1;
 };
 
 /// One call of a kernel whose PTX can be changed.
@@ -34,7 +35,7 @@ class TextCall {
   explicit TextCall(const TextCase& c)
       : op_(library_op(c.kernel.operation)),
         workload_(normalized(c.kernel, c.dtype, 1)),
-        device_(sim::make_sim_device(c.target)),
+        device_(sim::make_sim_device(c.target, c.host_threads)),
         call_(op_, workload_, op_.symbols ? op_.symbols(workload_, c.length) : std::vector<int64_t>{c.length}, 3, 16),
         config_(op_.default_config(workload_, c.length, device_->target())) {
     for (const auto& [name, value] : c.config) config_.set(name, value);
@@ -175,6 +176,21 @@ TEST_CASE("simulated: forty random schedules of every kind of kernel find nothin
     for (uint32_t seed = 1; seed <= 40; ++seed) {
       INFO(test_case.kernel.operation << " " << test_case.target << " seed " << seed);
       REQUIRE(call.run(text, seed) == "");
+    }
+  }
+}
+
+TEST_CASE("simulated: programs that meet in atomics are right on several host threads", "[kernels][sim]") {
+  TextCase decode = kDecode, norm{{"rms_norm_backward", {{"n", int64_t{72}}}}};
+  decode.length = 1000, norm.length = 300;
+  for (TextCase* test_case : {&decode, &norm}) {
+    test_case->host_threads = 4;
+    TextCall call(*test_case);
+    const std::string text = call.text();
+    REQUIRE(text.find("atom.") != std::string::npos);
+    for (int turn = 0; turn < 5; ++turn) {
+      INFO(test_case->kernel.operation << " turn " << turn);
+      REQUIRE(call.run(text) == "");
     }
   }
 }
