@@ -65,7 +65,7 @@ void Cohort::note_access(Warp& warp, const Instruction& i, const Place& place, u
     else if (checks_initialised_) note_poison_read(warp, place.address, bytes, site);
     const bool is_half_of_atomic = i.op == Op::atomic && !is_write;
     if (races() && !is_half_of_atomic)
-      global_access(warp, place.address, bytes, {is_write, is_strong, i.op == Op::atomic, i.scope}, warp.clock, site);
+      global_access(warp, place.address, bytes, {is_write, is_strong, i.scope}, warp.clock, site);
   }
 }
 

@@ -63,7 +63,7 @@ void Cohort::land_copy(Warp& warp, const CopyOp& op) {
       std::memcpy(to, from, lane.bytes);
       if (from != refused_) {
         if (checks_initialised_) note_poison_read(warp, lane.from, lane.bytes, site);
-        if (races()) global_access(warp, lane.from, lane.bytes, {false, false, false, Scope::cta}, *op.issued, site);
+        if (races()) global_access(warp, lane.from, lane.bytes, {false, false, Scope::cta}, *op.issued, site);
         if (context_.options.profile) count_sectors(lane.from, lane.bytes);
       }
     }

@@ -90,6 +90,10 @@ void Cohort::recheck_barriers(Cta& cta) {
 
 void Cohort::cluster_arrive(Warp& warp, const Instruction& i, uint32_t mask) {
   ClusterState& cluster = clusters_[cta_of(warp).cluster];
+  if (const uint32_t again = warp.at_cluster & mask; again != 0)
+    report(ReportKind::barrier, {&warp, i.line, std::countr_zero(again)},
+           "the lane arrives at the cluster barrier a second time without a wait between");
+  warp.at_cluster |= mask;
   if (races() && !i.flag) join(cluster.clock, warp.clock), merge(cluster.foreign, warp.foreign), publish(warp);
   if (races() && i.flag) arrive_relaxed(warp, cluster);
   for_lanes(mask, [&](int lane) { warp.cluster_phase[lane] = cluster.phase; });
@@ -109,10 +113,23 @@ void Cohort::arrive_relaxed(Warp& warp, ClusterState& cluster) {
   join(cluster.relaxed, warp.clock);
 }
 
-Flow Cohort::cluster_wait(Warp& warp, uint32_t mask) {
+/// A lane that ends after its arrival is not waited for, and its arrival does not count.
+void Cohort::leave_cluster(const Warp& warp, uint32_t mask) {
+  ClusterState& cluster = clusters_[cta_of(warp).cluster];
+  for_lanes(mask & warp.at_cluster, [&](int lane) { cluster.arrived -= warp.cluster_phase[lane] == cluster.phase; });
+  check_cluster(cluster);
+}
+
+Flow Cohort::cluster_wait(Warp& warp, const Instruction& i, uint32_t mask) {
   const ClusterState& cluster = clusters_[cta_of(warp).cluster];
+  if (const uint32_t missing = mask & ~warp.at_cluster; missing != 0) {
+    report(ReportKind::barrier, {&warp, i.line, std::countr_zero(missing)},
+           "the lane waits at the cluster barrier without an arrival before");
+    return Flow::next;
+  }
   const uint32_t phase = warp.cluster_phase[std::countr_zero(mask)];
   if (phase < cluster.phase) {
+    warp.at_cluster &= ~mask;
     if (races() && !cluster.released.empty()) learn(warp, cluster.released), merge(warp.foreign, cluster.foreign);
     if (races() && !cluster.relaxed_released.empty()) join(warp.relaxed_seen, cluster.relaxed_released);
     return Flow::next;

@@ -33,10 +33,11 @@ uint32_t row_bytes(const TensorMap& map) {
 /// With element strides a box has fewer elements than its extent says.
 uint32_t box_count(const TensorMap& map, uint32_t d) { return (map.box[d] + map.step[d] - 1) / map.step[d]; }
 
+/// At most what 32 bits hold, which no shared memory has.
 uint32_t box_bytes(const TensorMap& map) {
-  uint32_t bytes = row_bytes(map);
+  uint64_t bytes = row_bytes(map);
   for (uint32_t d = 1; d < map.rank; ++d) bytes *= box_count(map, d);
-  return bytes;
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes, ~0u));
 }
 
 template <class F>
@@ -90,23 +91,24 @@ PtxType type_of(TensorElement element) {
 
 }  // namespace
 
-/// The map at an address; `rank` 0 takes any. Null after a report.
-const TensorMap* Cohort::tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank) {
-  const TensorMap* map = nullptr;
+/// The map at an address; `rank` 0 takes any. None after a report.
+std::optional<TensorMap> Cohort::tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank) {
+  std::optional<TensorMap> map;
+  const std::byte* from = nullptr;
   if (address & kParamWindow) {
-    const uint64_t offset = address - kParamWindow;
-    if (offset + sizeof(TensorMap) <= warp.grid->params.size() && offset % 64 == 0)
-      map = reinterpret_cast<const TensorMap*>(warp.grid->params.data() + offset);
-  } else if (context_.memory.find(address) != nullptr && address % 64 == 0) {
-    map = reinterpret_cast<const TensorMap*>(address);
+    const uint64_t offset = address - kParamWindow, size = warp.grid->params.size();
+    if (offset < size && sizeof(TensorMap) <= size - offset) from = warp.grid->params.data() + offset;
+  } else if (const Region* region = context_.memory.find(address)) {
+    if (region->contains(address, sizeof(TensorMap))) from = region->begin + (address - region->address());
   }
-  if (map == nullptr || map->magic != TensorMap::kMagic) {
+  if (from != nullptr && address % 64 == 0) std::memcpy(&map.emplace(), from, sizeof(TensorMap));
+  if (!map || map->magic != TensorMap::kMagic) {
     report(ReportKind::tensor_map, site, "the address holds no tensor map");
-    return nullptr;
+    return {};
   }
   if (rank == 0 || map->rank == rank) return map;
   report(ReportKind::tensor_map, site, fmt::format("the map has {} dimensions, the instruction {}", map->rank, rank));
-  return nullptr;
+  return {};
 }
 
 void Cohort::prefetch_map(Warp& warp, const Instruction& i, uint32_t mask) {
@@ -146,7 +148,7 @@ void Cohort::bulk_load(Warp& warp, const Instruction& i, uint32_t mask) {
     if (!is_tensor) job.bytes = lanes(warp, o[2])[lane];
     job.barrier = lanes(warp, o[barrier_at])[lane] + static_cast<uint32_t>(i.offset3);
     job.targets = i.flag ? lanes(warp, o[barrier_at + 1])[lane] & 0xffff : 0;
-    if (is_tensor && tensor_map(warp, job.from, site, rank) == nullptr) continue;
+    if (is_tensor && !tensor_map(warp, job.from, site, rank)) continue;
     if (!is_tensor && (job.bytes % 16 != 0 || job.from % 16 != 0)) {
       report(ReportKind::misaligned, site, "bulk copies need multiples of 16 bytes");
       continue;
@@ -156,6 +158,7 @@ void Cohort::bulk_load(Warp& warp, const Instruction& i, uint32_t mask) {
       job.issued = snapshot(warp);
       job.thread = load_thread(warp.cta, job.barrier & kSharedOffsetMask);
       job.time = ++ctas_[warp.cta].copy_time;
+      if (races()) note_load(job, site);
     }
     loads_.push_back(std::move(job));
   }
@@ -211,20 +214,20 @@ void Cohort::deliver(const BulkLoad& job) {
 uint32_t Cohort::deliver_bytes(const BulkLoad& job, Cta& to, uint32_t address, const Clock& clock, const Site& site) {
   Warp& warp = warps_[job.warp];
   const SharedAccess access{job.thread, clock, site, AccessKind::async};
-  const TensorMap* map = job.is_tensor ? tensor_map(warp, job.from, site, code(warp, job.pc).vector) : nullptr;
-  if (job.is_tensor && map == nullptr) return 0;
-  const uint32_t bytes = map != nullptr ? box_bytes(*map) : job.bytes;
-  std::byte* const box = shared(to, address, bytes, map != nullptr ? kTensorAlign : 16, site);
+  const auto map = job.is_tensor ? tensor_map(warp, job.from, site, code(warp, job.pc).vector) : std::nullopt;
+  if (job.is_tensor && !map) return 0;
+  const uint32_t bytes = map ? box_bytes(*map) : job.bytes;
+  std::byte* const box = shared(to, address, bytes, map ? kTensorAlign : 16, site);
   if (box == refused_) return bytes;
   const auto read_global = [&](uint64_t from, uint32_t count, uint32_t align) -> const std::byte* {
     const std::byte* source = global(warp, from, count, align, site, false);
     if (source == refused_) return nullptr;
     if (checks_initialised_) note_poison_read(warp, from, count, site);
-    if (races()) global_access(warp, from, count, {false, false, false, Scope::cta}, clock, site);
+    if (races()) global_access(warp, from, count, {false, false, Scope::cta}, clock, site);
     if (context_.options.profile) count_sectors(from, count);
     return source;
   };
-  if (map != nullptr) {
+  if (map) {
     fill_box(box, *map, bytes);
     each_row(*map, job.at, [&](const BoxRow& row) {
       if (row.first == row.last) return;
@@ -275,11 +278,11 @@ void Cohort::bulk_store(Warp& warp, const Instruction& i, uint32_t mask) {
 bool Cohort::plan_store(Warp& warp, BulkStore& job, const Site& site) {
   Cta& cta = cta_of(warp);
   const Instruction& i = code(warp, job.pc);
-  const TensorMap* map = i.op == Op::tensor_store ? tensor_map(warp, job.to, site, i.vector) : nullptr;
-  if (i.op == Op::tensor_store && map == nullptr) return false;
-  const uint32_t bytes = map != nullptr ? box_bytes(*map) : job.bytes;
-  if (shared(cta, job.from, bytes, map != nullptr ? kTensorAlign : 16, site) == refused_) return false;
-  if (map != nullptr) {
+  const auto map = i.op == Op::tensor_store ? tensor_map(warp, job.to, site, i.vector) : std::nullopt;
+  if (i.op == Op::tensor_store && !map) return false;
+  const uint32_t bytes = map ? box_bytes(*map) : job.bytes;
+  if (shared(cta, job.from, bytes, map ? kTensorAlign : 16, site) == refused_) return false;
+  if (map) {
     job.type = type_of(map->element);
     each_row(*map, job.at, [&](const BoxRow& row) {
       each_chunk(*map, job.from, row, [&](uint32_t at, uint32_t from, uint32_t count) {
@@ -354,7 +357,7 @@ void Cohort::finish_store(Warp& warp, BulkStore& job) {
     std::byte* to = global(warp, piece.to, piece.bytes, std::max(align, 1u), site, true);
     if (to != refused_) {
       note_write(warp, piece.to, piece.bytes, site);
-      if (races()) global_access(warp, piece.to, piece.bytes, {true, i.flag, i.flag, Scope::gpu}, warp.clock, site);
+      if (races()) global_access(warp, piece.to, piece.bytes, {true, i.flag, Scope::gpu}, warp.clock, site);
       if (context_.options.profile) count_sectors(piece.to, piece.bytes);
       if (!i.flag) std::memcpy(to, data, piece.bytes);
       else reduce_into(to, data, piece.bytes, i.atomic, job.type);

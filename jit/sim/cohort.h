@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where to look: scheduler.cpp turns, stuck.cpp deadlocks and loops without end, interpreter.cpp the instruction loop,
-// access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks,
+// exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks,
 // warp_ops.cpp shuffles and votes, barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async,
 // bulk_copies.cpp the tensor memory accelerator, matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
 #pragma once
 #include <mutex>
+#include <optional>
 #include <random>
 #include <unordered_map>
 
@@ -98,6 +99,7 @@ class Cohort {
   bool note_idle(int64_t index);
   uint64_t silent_limit() const;
   bool is_lost();
+  bool is_over_limit(uint64_t first);
   void note_progress();
   const Warp* find_running(bool that_never_waits) const;
   void report_deadlock();
@@ -114,11 +116,15 @@ class Cohort {
   Flow execute_async(Warp& warp, const Instruction& i, uint32_t mask);
   void check_initialised(Warp& warp, const Instruction& i, uint32_t mask, uint32_t group_mask);
   void check_wgmma_registers(Warp& warp, const Instruction& i);
-  uint32_t needed_lanes(const Warp& warp, const Instruction& i, uint32_t group_mask) const;
+  static uint32_t member_lanes(const Warp& warp, const Instruction& i, uint32_t mask);
+  uint32_t needed_lanes(const Warp& warp, const Instruction& i, uint32_t mask) const;
+  const Instruction& code(const Warp& warp, uint32_t pc) const { return warp.grid->program->code[pc]; }
+
+  // exits.cpp
   void leave(Warp& warp, const Instruction& i, uint32_t mask);
   void check_exit(Warp& warp, const Instruction& i);
-  void check_remote_accesses(Warp& warp, const Instruction& i);
-  const Instruction& code(const Warp& warp, uint32_t pc) const { return warp.grid->program->code[pc]; }
+  void check_last_exit(Warp& warp, const Instruction& i);
+  void note_load(const BulkLoad& job, const Site& site);
 
   // access.cpp
   void load(Warp& warp, const Instruction& i, uint32_t mask);
@@ -212,7 +218,7 @@ class Cohort {
 
   // global_races.cpp
   struct GlobalAccess {
-    bool is_write, is_strong, is_atomic;
+    bool is_write, is_strong;
     Scope scope;
   };
   void global_access(Warp& warp, uint64_t address, uint32_t bytes, const GlobalAccess& access, const Clock& clock,
@@ -222,8 +228,7 @@ class Cohort {
   bool conflicts(const Warp& warp, const HistoryCell& cell, uint16_t bytes, const GlobalAccess& access,
                  const Clock& clock) const;
   bool knows(const Warp& warp, const HistoryCell& cell, const Clock& clock) const;
-  void report_conflict(const Warp& warp, const HistoryCell& cell, uint64_t address, const GlobalAccess& access,
-                       const Site& site);
+  void report_conflict(const HistoryCell& cell, uint64_t address, const GlobalAccess& access, const Site& site);
   bool includes(Scope scope, const Warp& a, uint32_t thread) const;
   bool reaches(const ReleasedMessage& message, Scope scope, const Warp& warp) const;
   void acquire(Warp& warp, const ReleasedMessage& message, Order order);
@@ -231,6 +236,8 @@ class Cohort {
   void fence(Warp& warp, Scope scope);
 
   // warp_ops.cpp
+  void with_members(Warp& warp, const Instruction& i, uint32_t mask);
+  void execute_together(Warp& warp, const Instruction& i, uint32_t mask);
   void shuffle(Warp& warp, const Instruction& i, uint32_t mask);
   void vote(Warp& warp, const Instruction& i, uint32_t mask);
   void match_any(Warp& warp, const Instruction& i, uint32_t mask);
@@ -250,7 +257,8 @@ class Cohort {
   void recheck_barriers(Cta& cta);
   void cluster_arrive(Warp& warp, const Instruction& i, uint32_t mask);
   void arrive_relaxed(Warp& warp, ClusterState& cluster);
-  Flow cluster_wait(Warp& warp, uint32_t mask);
+  void leave_cluster(const Warp& warp, uint32_t mask);
+  Flow cluster_wait(Warp& warp, const Instruction& i, uint32_t mask);
   void check_cluster(ClusterState& cluster);
 
   // mbarriers.cpp
@@ -271,7 +279,7 @@ class Cohort {
   void copy_arrive(Warp& warp, const Instruction& i, uint32_t mask);
 
   // bulk_copies.cpp
-  const TensorMap* tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank);
+  std::optional<TensorMap> tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank);
   void prefetch_map(Warp& warp, const Instruction& i, uint32_t mask);
   uint32_t load_thread(int cta, uint32_t address);
   uint32_t store_thread(const Warp& warp) const;
@@ -299,6 +307,7 @@ class Cohort {
   void finish_wgmma_group(Warp& warp, const Instruction& i);
   void compute_wgmma(Warp* group, const std::array<WgmmaOp*, 4>& ops);
   struct WgmmaReader;
+  static Clock common_clock(const std::array<WgmmaOp*, 4>& ops);
   void check_wgmma_group(Warp* group, const std::array<WgmmaOp*, 4>& ops, const Site& site);
 
   void report(ReportKind kind, const Site& site, const std::string& message);

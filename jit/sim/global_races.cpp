@@ -49,8 +49,7 @@ bool Cohort::conflicts(const Warp& warp, const HistoryCell& cell, uint16_t bytes
   return !knows(warp, cell, clock);
 }
 
-void Cohort::report_conflict(const Warp&, const HistoryCell& cell, uint64_t address, const GlobalAccess& access,
-                             const Site& site) {
+void Cohort::report_conflict(const HistoryCell& cell, uint64_t address, const GlobalAccess& access, const Site& site) {
   const std::string who = cell.cohort == number_ ? describe_thread(cell.thread)
                                                  : fmt::format("a CTA of another cluster, warp {}", cell.thread);
   const std::string place = context_.memory.describe(address);
@@ -76,8 +75,7 @@ void Cohort::history_access(Warp& warp, Region& region, uint64_t address, uint16
                          static_cast<uint16_t>(site.line),
                          static_cast<uint8_t>(access.scope),
                          access.is_write,
-                         access.is_strong,
-                         access.is_atomic};
+                         access.is_strong};
   HistoryCell* place = nullptr;
   for (HistoryCell& cell : chunk.cells) {
     const bool is_same = cell.cohort == mine.cohort && cell.thread == mine.thread && cell.is_write == mine.is_write &&
@@ -90,7 +88,7 @@ void Cohort::history_access(Warp& warp, Region& region, uint64_t address, uint16
       }
       continue;
     }
-    if (conflicts(warp, cell, bytes, access, clock)) report_conflict(warp, cell, address, access, site);
+    if (conflicts(warp, cell, bytes, access, clock)) report_conflict(cell, address, access, site);
     const bool is_covered = (cell.bytes & ~bytes) == 0;
     const bool is_stale =
         cell.cohort < context_.first_cohort || (is_covered && (is_same || (access.is_write && !cell.is_strong)));
@@ -103,8 +101,7 @@ void Cohort::history_access(Warp& warp, Region& region, uint64_t address, uint16
 void Cohort::global_access(Warp& warp, uint64_t address, uint32_t bytes, const GlobalAccess& access, const Clock& clock,
                            const Site& site) {
   Region* region = warp.last_region;
-  if (region == nullptr || region->history == nullptr || address < region->address() || address + bytes > region->end())
-    return;
+  if (region == nullptr || region->history == nullptr || !region->contains(address, bytes)) return;
   if (access.is_strong) region->has_strong = true;
   std::unique_lock<std::mutex> lock;
   if (context_.is_parallel) lock = std::unique_lock(context_.history_mutex[address / 256 % 64]);

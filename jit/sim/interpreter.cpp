@@ -32,6 +32,13 @@ uint32_t predicate_mask(const uint32_t* lanes) {
 #endif
 }
 
+/// The lanes of a group that the instruction's guard lets execute it.
+uint32_t executing(const Warp& warp, const Instruction& i, uint32_t group_mask) {
+  if (i.guard < 0) return group_mask;
+  const uint32_t holds = predicate_mask(warp.regs + i.guard * kWarpLanes);
+  return group_mask & (i.is_guard_negated ? ~holds : holds);
+}
+
 }  // namespace
 
 void Cohort::report(ReportKind kind, const Site& site, const std::string& message) {
@@ -73,7 +80,7 @@ int Cohort::pick_group(Warp& warp) {
   for (size_t a = 0; a < groups.size(); ++a) {
     Group& group = groups[a];
     if (group.state == GroupState::converging &&
-        (needed_lanes(warp, code(warp, group.pc), group.mask) & ~group.mask) == 0)
+        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) & ~group.mask) == 0)
       group.state = GroupState::running;
     if (group.state != GroupState::running) continue;
     ++runnable;
@@ -87,8 +94,16 @@ int Cohort::pick_group(Warp& warp) {
   return best;
 }
 
-/// The lanes that an instruction needs together: all that live, those that its last operand names, or none.
-uint32_t Cohort::needed_lanes(const Warp& warp, const Instruction& i, uint32_t group_mask) const {
+/// The lanes that the member masks of `mask` name, which are an instruction's last operand.
+uint32_t Cohort::member_lanes(const Warp& warp, const Instruction& i, uint32_t mask) {
+  const uint32_t* const members = warp.regs + i.slot[i.num_operands - 1] * kWarpLanes;
+  uint32_t named = 0;
+  for_lanes(mask, [&](int lane) { named |= members[lane]; });
+  return named;
+}
+
+/// The lanes that an instruction needs together: all that live, those that its member masks name, or none.
+uint32_t Cohort::needed_lanes(const Warp& warp, const Instruction& i, uint32_t mask) const {
   uint32_t needed = warp.live;
   switch (i.op) {
     case Op::shuffle:
@@ -98,9 +113,7 @@ uint32_t Cohort::needed_lanes(const Warp& warp, const Instruction& i, uint32_t g
     case Op::match_all:
     case Op::reduce_warp:
     case Op::elect:
-    case Op::sync_warp:  // the last operand says which lanes
-      needed &= warp.regs[i.slot[i.num_operands - 1] * kWarpLanes + std::countr_zero(group_mask)];
-      break;
+    case Op::sync_warp: needed &= member_lanes(warp, i, mask); break;
     case Op::bar_sync:
     case Op::bar_arrive:
     case Op::bar_reduce:
@@ -147,11 +160,7 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
       return;
     }
     const Instruction& i = code_begin[group.pc];
-    uint32_t mask = group.mask;
-    if (i.guard >= 0) {
-      const uint32_t holds = predicate_mask(lanes(warp, static_cast<uint32_t>(i.guard)));
-      mask &= i.is_guard_negated ? ~holds : holds;
-    }
+    const uint32_t mask = executing(warp, i, group.mask);
     ++counters_.warp_instructions;
     counters_.lane_instructions += mask == kAllLanes ? kWarpLanes : static_cast<uint64_t>(std::popcount(mask));
     if (profile) ++counters_.by_class[static_cast<size_t>(i.kind)];
@@ -170,7 +179,7 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
       if (!branch(warp, i, mask, budget)) return;
       continue;
     }
-    const uint32_t needed = needed_lanes(warp, i, group.mask);
+    const uint32_t needed = needed_lanes(warp, i, mask);
     if ((needed & ~group.mask) != 0) {
       group.state = GroupState::converging;
       current_ = pick_group(warp);
@@ -220,61 +229,6 @@ bool Cohort::branch(Warp& warp, const Instruction& i, uint32_t mask, int& budget
   return true;
 }
 
-void Cohort::leave(Warp& warp, const Instruction& i, uint32_t mask) {
-  Group& group = current(warp);
-  warp.live &= ~mask;
-  ++events_;
-  if (mask != group.mask) {
-    group.mask &= ~mask;
-    ++group.pc;
-    return;
-  }
-  warp.groups.erase(warp.groups.begin() + current_);
-  if (warp.groups.empty()) warp.is_done = true;
-  if (warp.live == 0) check_exit(warp, i);
-  Cta& cta = cta_of(warp);
-  recheck_barriers(cta);
-  check_cluster(clusters_[cta.cluster]);
-  if (warp.is_done) check_remote_accesses(warp, i);
-}
-
-void Cohort::check_exit(Warp& warp, const Instruction& i) {
-  const bool has_copies = !warp.copies.empty() || !warp.copy_groups.empty();
-  const auto is_unread = [](const BulkGroup& group) {
-    return std::any_of(group.stores.begin(), group.stores.end(), [](const BulkStore& job) { return !job.is_read; });
-  };
-  const bool has_bulk = !warp.bulk.empty() || std::any_of(warp.bulk_groups.begin(), warp.bulk_groups.end(), is_unread);
-  const bool has_wgmma = !warp.wgmmas.empty() || !warp.wgmma_groups.empty();
-  if (checks_flight_ && (has_copies || has_bulk || has_wgmma))
-    report(ReportKind::early_exit, {&warp, i.line, -1},
-           fmt::format("the warp leaves with {} in flight", has_wgmma  ? "a wgmma"
-                                                            : has_bulk ? "a bulk store"
-                                                                       : "a cp.async"));
-  // what is in flight still happens on a device
-  for (BulkGroup& group : warp.bulk_groups)
-    for (BulkStore& job : group.stores) finish_store(warp, job);
-  for (BulkStore& job : warp.bulk) finish_store(warp, job);
-}
-
-/// The last warp of a CTA: accesses by other CTAs of the cluster must lie before its end.
-void Cohort::check_remote_accesses(Warp& warp, const Instruction& i) {
-  Cta& cta = cta_of(warp);
-  Clock known;
-  for (int w = cta.first_warp; w < cta.first_warp + cta.num_warps; ++w) {
-    if (!warps_[w].is_done) return;
-    if (races()) join(known, warps_[w].clock);
-  }
-  cta.is_gone = true;
-  if (!races() || cta.remote.empty()) return;
-  for (const Warp& other : warps_) {
-    if (other.cta == warp.cta || cta.remote[other.id] <= known[other.id]) continue;
-    return report(ReportKind::early_exit, {&warp, i.line, -1},
-                  fmt::format("the CTA ends although an access to its shared memory by {} is not ordered before (a "
-                              "cluster barrier is missing)",
-                              describe_thread(static_cast<uint32_t>(other.id))));
-  }
-}
-
 void Cohort::check_initialised(Warp& warp, const Instruction& i, uint32_t mask, uint32_t group_mask) {
   const uint32_t* ids = warp.grid->program->virtual_pool.data() + i.pool;
   uint32_t missing = 0;
@@ -315,17 +269,15 @@ Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::load: load(warp, i, mask); return Flow::next;
     case Op::store: store(warp, i, mask); return Flow::next;
     case Op::atomic: atomic(warp, i, mask); return Flow::next;
-    case Op::shuffle: shuffle(warp, i, mask); return Flow::next;
+    case Op::shuffle:
     case Op::vote:
-    case Op::ballot: vote(warp, i, mask); return Flow::next;
-    case Op::match_any: match_any(warp, i, mask); return Flow::next;
-    case Op::match_all: match_all(warp, i, mask); return Flow::next;
-    case Op::sync_warp:
-      if (races()) publish(warp);
-      return Flow::next;
-    case Op::reduce_warp: reduce_warp(warp, i, mask); return Flow::next;
+    case Op::ballot:
+    case Op::match_any:
+    case Op::match_all:
+    case Op::reduce_warp:
+    case Op::elect:
+    case Op::sync_warp: with_members(warp, i, mask); return Flow::next;
     case Op::active_mask: fill(warp, i.slot[0], mask, mask); return Flow::next;
-    case Op::elect: elect(warp, i, mask); return Flow::next;
     case Op::read_clock: read_clock(warp, i, mask); return Flow::next;
     case Op::map_rank:
     case Op::rank_of: map_rank(warp, i, mask); return Flow::next;
@@ -340,7 +292,7 @@ Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::bar_reduce: return bar(warp, i, mask);
     case Op::set_registers: return set_registers(warp, i);
     case Op::cluster_arrive: cluster_arrive(warp, i, mask); return Flow::next;
-    case Op::cluster_wait: return cluster_wait(warp, mask);
+    case Op::cluster_wait: return cluster_wait(warp, i, mask);
     case Op::fence:
       if (races()) fence(warp, i.scope);
       return Flow::next;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <utility>
 
 #include "jit/sim/address.h"
 #include "jit/sim/cohort.h"
@@ -14,6 +15,11 @@ namespace seqtile::sim {
 namespace {
 
 constexpr uint32_t kMaxCount = (1u << 20) - 1;  ///< of arrivals and of bytes
+
+bool is_of_other_cta(const Cta& own, uint64_t address) {
+  const uint32_t rank = static_cast<uint32_t>(address) >> kRankShift;
+  return rank != 0 && rank != 1u + static_cast<uint32_t>(own.rank);
+}
 
 }  // namespace
 
@@ -130,6 +136,10 @@ void Cohort::mbarrier_arrive(Warp& warp, const Instruction& i, uint32_t mask) {
     Mbarrier* barrier = find_mbarrier(own, address, site, races() ? &warp.clock : nullptr);
     if (barrier == nullptr) continue;
     const uint32_t value = has_value ? lanes(warp, i.slot[address_at + 1])[lane] : 1;
+    const bool is_remote = is_of_other_cta(own, address);
+    if (is_remote && !is_expect_only && i.order != Order::relaxed && i.scope == Scope::cta)
+      report(ReportKind::scope, site, "the arrival is at an mbarrier of another CTA: .release.cluster is needed");
+    barrier->has_remote |= is_remote && !is_expect_only;
     if (!is_expect_only) wide_lanes(warp, i.slot[0])[lane] = barrier->phase;
     if (i.op == Op::mbarrier_complete) barrier->tx -= value;
     else if (is_expect_only || i.flag2) barrier->tx += value;
@@ -154,6 +164,7 @@ void Cohort::check_mbarrier(Mbarrier& barrier, const Site& site) {
   ++barrier.phase;
   barrier.pending = barrier.count;
   barrier.completed = barrier.clock;
+  barrier.is_remote = std::exchange(barrier.has_remote, false);
   ++events_;
 }
 
@@ -164,7 +175,7 @@ void Cohort::mbarrier_wait(Warp& warp, const Instruction& i, uint32_t mask) {
     const int lane = std::countr_zero(left);
     const Site site{&warp, i.line, lane};
     const uint64_t address = lane_address(warp, i, i.slot[1], lane, i.offset);
-    if (const uint32_t rank = static_cast<uint32_t>(address) >> kRankShift; rank != 0 && rank != 1u + cta_of(warp).rank)
+    if (is_of_other_cta(cta_of(warp), address))
       report(ReportKind::mbarrier, site, "only the CTA that has the mbarrier can wait for it");
     const Mbarrier* barrier = find_mbarrier(cta_of(warp), address, site, races() ? &warp.clock : nullptr);
     bool is_over = false;
@@ -172,6 +183,8 @@ void Cohort::mbarrier_wait(Warp& warp, const Instruction& i, uint32_t mask) {
     else if (barrier != nullptr) is_over = barrier->phase != static_cast<uint32_t>(wide_lanes(warp, i.slot[2])[lane]);
     lanes(warp, i.slot[0])[lane] = is_over ? ~0u : 0u;
     any |= is_over;
+    if (is_over && barrier->is_remote && i.order != Order::relaxed && i.scope == Scope::cta)
+      report(ReportKind::scope, site, "another CTA has arrived at the mbarrier: .acquire.cluster is needed");
     if (is_over && races() && i.order != Order::relaxed)
       learn(warp, barrier->completed), merge(warp.foreign, barrier->foreign);
   }

@@ -23,7 +23,7 @@ struct HistoryCell {
   uint16_t bytes = 0;  ///< mask
   uint16_t line = 0;
   uint8_t scope = 0;
-  bool is_write : 1 = false, is_strong : 1 = false, is_atomic : 1 = false;
+  bool is_write : 1 = false, is_strong : 1 = false;
 };
 struct HistoryChunk {
   HistoryCell cells[4];
@@ -62,6 +62,11 @@ struct Region {
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(begin); }
   uint64_t end() const { return address() + bytes; }
+  /// Also for addresses so high that the end of the access is low.
+  bool contains(uint64_t from, uint64_t count) const {
+    const uint64_t offset = from - address();
+    return offset < bytes && count <= bytes - offset;
+  }
 };
 
 class MemoryMap {

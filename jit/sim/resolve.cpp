@@ -32,9 +32,9 @@ std::byte* Cohort::refuse(ReportKind kind, const Site& site, const std::string& 
 std::byte* Cohort::global(Warp& warp, uint64_t address, uint32_t bytes, uint32_t align, const Site& site,
                           bool is_write) {
   Region* region = warp.last_region;
-  if (region == nullptr || address < region->address() || address + bytes > region->end()) {
+  if (region == nullptr || !region->contains(address, bytes)) {
     region = context_.memory.find(address);
-    if (region == nullptr || address + bytes > region->end())
+    if (region == nullptr || !region->contains(address, bytes))
       return refuse(ReportKind::out_of_bounds, site,
                     fmt::format("global access of {} bytes at {}", bytes, context_.memory.describe(address)));
     warp.last_region = region;
@@ -82,7 +82,7 @@ std::byte* Cohort::shared(Cta& cta, uint32_t address, uint32_t bytes, uint32_t a
 std::byte* Cohort::local(Warp& warp, uint64_t address, uint32_t bytes, const Site& site) {
   const auto size = static_cast<uint64_t>(warp.grid->program->local_bytes);
   const uint64_t offset = address - kLocalBase;
-  if (offset >= size || offset + bytes > size)
+  if (offset >= size || bytes > size - offset)
     return refuse(
         ReportKind::out_of_bounds, site,
         fmt::format("local access of {} bytes at local + {} of {}", bytes, static_cast<int64_t>(offset), size));
@@ -95,9 +95,10 @@ std::byte* Cohort::param(Warp& warp, uint64_t address, uint32_t bytes, const Sit
   const uint64_t offset = address - kParamWindow;
   const std::vector<std::byte>& params = warp.grid->params;
   if (is_write) return refuse(ReportKind::read_only, site, "store to a kernel parameter");
-  if (offset + bytes > params.size())
+  if (offset >= params.size() || bytes > params.size() - offset)
     return refuse(ReportKind::out_of_bounds, site,
-                  fmt::format("parameter bytes {} to {} of {}", offset, offset + bytes, params.size()));
+                  fmt::format("{} bytes at parameter byte {} of {}", bytes, static_cast<int64_t>(offset),
+                              params.size()));
   return const_cast<std::byte*>(params.data()) + offset;
 }
 
@@ -130,7 +131,7 @@ void Cohort::note_poison_read(Warp& warp, uint64_t address, uint32_t bytes, cons
   const Region* region = warp.last_region;
   if (region == nullptr || region->poisoned == nullptr) return;
   const uint64_t offset = address - region->address();
-  if (offset + bytes > region->bytes) return;
+  if (!region->contains(address, bytes)) return;
   for (uint64_t b = offset; b < offset + bytes; ++b)
     if (region->poisoned[b] != 0)
       return report(ReportKind::uninitialised_memory, site,
@@ -141,7 +142,7 @@ void Cohort::note_write(Warp& warp, uint64_t address, uint32_t bytes, const Site
   Region* region = warp.last_region;
   if (region == nullptr || (region->poisoned == nullptr && region->writers == nullptr)) return;
   const uint64_t offset = address - region->address();
-  if (offset + bytes > region->bytes) return;
+  if (!region->contains(address, bytes)) return;
   if (region->poisoned != nullptr) std::memset(&region->poisoned[offset], 0, bytes);
   if (region->writers == nullptr) return;
   for (uint64_t w = offset / 4; w <= (offset + bytes - 1) / 4; ++w)

@@ -111,6 +111,7 @@ void Cohort::start_cta(Cta& cta, int linear) {
   cta.init_fences = 0;
   cta.free_registers = 0;
   cta.remote.clear();
+  cta.loads.clear();
   cta.is_gone = false;
   for (int w = 0; w < cta.num_warps; ++w) start_warp(warps_[cta.first_warp + w], w);
 }
@@ -200,20 +201,14 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
 bool Cohort::rotate_until_done(int64_t index) {
   idleness_ = jumps_ = 0;
   lost_since_ = 0;
-  const uint64_t limit = counters_.warp_instructions + context_.options.instruction_limit;
+  const uint64_t first = counters_.warp_instructions;
   while (!is_stopped_ && !context_.reports.is_enough()) {
     const bool is_alive = std::any_of(warps_.begin(), warps_.end(), [](const Warp& w) { return !w.is_done; });
     if (!is_alive) break;
     const uint64_t before = events_;
     rotate();
     note_progress();
-    if (is_lost()) return false;
-    if (counters_.warp_instructions > limit) {
-      const Warp* running = find_running(false);
-      report_limit(running ? *running : warps_.front(),
-                   fmt::format("{} instructions", context_.options.instruction_limit));
-      return false;
-    }
+    if (is_lost() || is_over_limit(first)) return false;
     if (events_ != before || !loads_.empty()) idleness_ = 0, jumps_ = events_ != before ? 0 : jumps_;
     else if (!note_idle(index)) return false;
   }
@@ -311,7 +306,7 @@ void Cohort::run_streams(std::span<const std::vector<Launch>> streams) {
     const uint64_t before = events_;
     rotate();
     note_progress();
-    if (is_lost()) break;
+    if (is_lost() || is_over_limit(0)) break;
     if (events_ != before || !loads_.empty()) idleness_ = 0, jumps_ = events_ != before ? 0 : jumps_;
     else if (!note_idle(0)) break;
   }

@@ -86,6 +86,11 @@ struct BulkLoad {
   uint32_t thread, time;  ///< of the CTA's copies that complete on this barrier
   ClockSnapshot issued;
 };
+/// The newest load of one thread of the copies that touches a CTA's shared memory.
+struct LoadUnderWay {
+  uint32_t thread, time;
+  int line;
+};
 
 struct Grid;
 
@@ -120,6 +125,7 @@ struct Warp {
   std::vector<BulkGroup> bulk_groups;
   uint32_t proxy_fences = 0;
   std::array<uint32_t, 32> cluster_phase = {};
+  uint32_t at_cluster = 0;  ///< lanes that have arrived at the cluster barrier and not waited there
   Clock relaxed_seen;  ///< came with the cluster barrier, but without release
 
   std::vector<uint32_t> initialised;                     ///< lanes, by virtual register
@@ -148,6 +154,8 @@ struct Mbarrier {
   uint32_t init_epoch = 0;
   int init_warp = 0, init_line = 0;
   uint32_t init_proxy_fences = 0;  ///< of that warp at the init
+  bool has_remote = false;         ///< another CTA has arrived in this phase
+  bool is_remote = false;          ///< in the phase before
   uint32_t init_fence = 0;         ///< number of the fence.mbarrier_init behind it, in its CTA; 0: none yet
   Clock clock, completed;
   ForeignClocks foreign;
@@ -168,6 +176,7 @@ struct Cta {
   std::map<uint32_t, std::vector<ReleasedMessage>> released;  ///< by address in shared memory
   int free_registers = 0;                                     ///< given back by setmaxnreg.dec
   Clock remote;                                               ///< of accesses from other CTAs
+  std::vector<LoadUnderWay> loads;                            ///< that the CTA must have waited for at its end
   bool is_gone = false;
   uint32_t copy_time = 0;
   uint32_t init_fences = 0;             ///< fence.mbarrier_init that had an init before them

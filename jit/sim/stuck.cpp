@@ -79,6 +79,15 @@ bool Cohort::is_lost() {
   return true;
 }
 
+/// Reports more instructions than a launch may have, counted from the `first` on.
+bool Cohort::is_over_limit(uint64_t first) {
+  const uint64_t limit = context_.options.instruction_limit;
+  if (counters_.warp_instructions - first <= limit) return false;
+  const Warp* running = find_running(false);
+  report_limit(running ? *running : warps_.front(), fmt::format("{} instructions", limit));
+  return true;
+}
+
 /// For whoever watches the launch from outside.
 void Cohort::note_progress() {
   const uint64_t fresh = counters_.warp_instructions - counters_told_;

@@ -1,5 +1,7 @@
 // jit/sim/warp_ops.cpp -- what the lanes of a warp do with each other: shuffles, votes, matches, reductions.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 
@@ -7,6 +9,41 @@
 #include "jit/sim/cohort.h"
 
 namespace seqtile::sim {
+
+/// Executes an instruction of lanes together, once for each member mask: lanes with one mask are one set.
+void Cohort::with_members(Warp& warp, const Instruction& i, uint32_t mask) {
+  const uint32_t* const members = lanes(warp, i.slot[i.num_operands - 1]);
+  for (uint32_t left = mask; left != 0;) {
+    const int first = std::countr_zero(left);
+    const uint32_t named = members[first];
+    uint32_t together = 0;
+    for_lanes(left, [&](int lane) { together |= members[lane] == named ? 1u << lane : 0; });
+    left &= ~together;
+    if ((together & ~named) != 0)
+      report(ReportKind::divergence, {&warp, i.line, std::countr_zero(together & ~named)},
+             fmt::format("the lane's member mask 0x{:x} does not name it", named));
+    else if ((named & mask & ~together) != 0)
+      report(ReportKind::divergence, {&warp, i.line, first},
+             fmt::format("the member mask 0x{:x} names lane {}, whose own is 0x{:x}", named,
+                         std::countr_zero(named & mask & ~together),
+                         members[std::countr_zero(named & mask & ~together)]));
+    execute_together(warp, i, together);
+  }
+}
+
+void Cohort::execute_together(Warp& warp, const Instruction& i, uint32_t mask) {
+  switch (i.op) {
+    case Op::shuffle: return shuffle(warp, i, mask);
+    case Op::match_any: return match_any(warp, i, mask);
+    case Op::match_all: return match_all(warp, i, mask);
+    case Op::reduce_warp: return reduce_warp(warp, i, mask);
+    case Op::elect: return elect(warp, i, mask);
+    case Op::sync_warp:
+      if (races()) publish(warp);
+      return;
+    default: return vote(warp, i, mask);
+  }
+}
 
 void Cohort::fill(Warp& warp, uint32_t slot, uint32_t mask, uint32_t value) {
   uint32_t* to = lanes(warp, slot);
@@ -21,7 +58,7 @@ void Cohort::shuffle(Warp& warp, const Instruction& i, uint32_t mask) {
   std::memcpy(source, lanes(warp, s[0]), sizeof(source));
   const uint32_t* const b = lanes(warp, s[1]);
   const uint32_t* const c = lanes(warp, s[2]);
-  uint32_t from[kWarpLanes], is_valid[kWarpLanes];
+  uint32_t from[kWarpLanes], is_valid[kWarpLanes], outside = 0;
   for_lanes(mask, [&](int lane) {
     const auto l = static_cast<uint32_t>(lane);
     const uint32_t amount = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
@@ -33,7 +70,13 @@ void Cohort::shuffle(Warp& warp, const Instruction& i, uint32_t mask) {
     const bool holds = i.aux == up ? static_cast<int32_t>(j) >= static_cast<int32_t>(top) : j <= top;
     from[lane] = holds ? j & 31 : l;
     is_valid[lane] = holds ? ~0u : 0u;
+    outside |= (~mask >> from[lane] & 1) << lane;
   });
+  if (outside != 0) {
+    const int lane = std::countr_zero(outside);
+    report(ReportKind::divergence, {&warp, i.line, lane},
+           fmt::format("the lane takes the value of lane {}, which does not take part", from[lane]));
+  }
   uint32_t* const d = lanes(warp, i.slot[0]);
   for_lanes(mask, [&](int lane) { d[lane] = source[from[lane]]; });
   if (i.num_destinations == 2) {

@@ -7,7 +7,9 @@
 // eight; the descriptor's strides lead from group to group. The swizzle works on the final address.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "jit/sim/address.h"
 #include "jit/sim/cohort.h"
@@ -164,6 +166,14 @@ void Cohort::finish_wgmma_group(Warp& warp, const Instruction& i) {
   ++warp.wgmma_base;
 }
 
+/// What all four warps knew at their issues: B is read for each of them.
+Clock Cohort::common_clock(const std::array<WgmmaOp*, 4>& ops) {
+  Clock clock = *ops[0]->issued;
+  for (const WgmmaOp* op : ops)
+    for (size_t t = 0; t < clock.size(); ++t) clock[t] = std::min(clock[t], (*op->issued)[t]);
+  return clock;
+}
+
 /// Reads 16-byte pieces of the operands in shared memory and spreads them for the product.
 struct Cohort::WgmmaReader {
   Cohort& cohort;
@@ -233,10 +243,11 @@ void Cohort::compute_wgmma(Warp* group, const std::array<WgmmaOp*, 4>& ops) {
   check_wgmma_group(group, ops, site);
   Clock clock;
   const uint32_t thread = wait_thread(group->id);
-  if (tracks_shared()) {
-    for (const WgmmaOp* op : ops) join(clock, *op->issued);
+  const auto enter = [&](Clock known) {  // the reader's own time is the operation's number
+    clock = std::move(known);
     for (uint32_t w = 0; w < 4; ++w) clock[thread + w] = ops[0]->sequence;
-  }
+  };
+  if (tracks_shared()) enter(common_clock(ops));
   const WgmmaReader reader{*this, cta_of(*group), site, clock, thread};
   const auto is_set = [&](uint32_t slot) { return slot != kNoRegister && lanes(*group, slot)[0] != 0; };
   const Descriptor b(ops[0]->b), a(ops[0]->a);
@@ -252,7 +263,8 @@ void Cohort::compute_wgmma(Warp* group, const std::array<WgmmaOp*, 4>& ops) {
       const uint32_t* regs[4];
       for (int r = 0; r < 4; ++r) regs[r] = lanes(group[w], o.fragment[r]);
       spread_a(i.type, regs, 4, k, left);
-    } else {
+    } else {  // its 16 rows are read for this warp alone
+      if (tracks_shared()) enter(*ops[w]->issued);
       reader.spread_left(left, a, i.type, k, w, is_set(o.trans_a));
     }
     if (is_negative(o.scale_a) != is_negative(o.scale_b)) negate(left, k);

@@ -69,7 +69,7 @@ shl.b32 %full, %stage, 3;
 add.u32 %full, %full, %bar;
 xor.b32 %parity, %phase, 1;
 WAIT_EMPTY:
-mbarrier.try_wait.parity.shared::cta.b64 %ready, [%full+$EMPTY], %parity;
+mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %ready, [%full+$EMPTY], %parity;
 @!%ready bra WAIT_EMPTY;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], $STAGE;
 mad.lo.u32 %base, %stage, $STAGE, %sb;

@@ -189,6 +189,20 @@ TEST_CASE("ptx machine: each fault of a tensor copy is reported for what it is",
   CHECK(has(
       tensor_copy(replaced(text, "tensor.2d.shared", "tensor.3d.shared").replace(text.find("{-8, 5}"), 7, "{-8,5,0}")),
       ReportKind::tensor_map));
+  // one load too many, for which nobody waits
+  const std::string wait = "WAIT:\nmbarrier";
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    const LaunchResult early = tensor_copy(
+        replaced(text, wait,
+                 "mbarrier.init.shared::cta.b64 [%r2+8], 1;\nfence.mbarrier_init.release.cluster;\n"
+                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2+8], 512;\n"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+2048], "
+                 "[%rd10, {0, 0}], [%r2+8];\n" + wait),
+        Swizzle::b64, seed);
+    INFO("seed " << seed << "\n" << messages(early));
+    REQUIRE(has(early, ReportKind::early_exit));
+    CHECK_THAT(early.reports[0].message, Catch::Contains("none of its warps has waited for the copy at PTX line"));
+  }
   const LaunchResult stuck = tensor_copy(replaced(text, "[%r2], 512;", "[%r2], 576;"));
   REQUIRE(has(stuck, ReportKind::deadlock));
   CHECK_THAT(stuck.reports[0].message,

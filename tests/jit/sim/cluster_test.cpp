@@ -59,6 +59,70 @@ TEST_CASE("ptx machine: CTAs of a cluster reach each other's shared memory", "[j
             ReportKind::out_of_bounds));
 }
 
+TEST_CASE("ptx machine: an mbarrier between CTAs needs the cluster's scope on both sides", "[jit][sim]") {
+  for (const char* narrow : {"arrive.release.cta.", "arrive."}) {
+    const std::string text = replaced(kRemote, "arrive.release.cluster.", narrow);
+    const LaunchResult result = remote(text);
+    INFO(narrow << "\n" << messages(result));
+    REQUIRE(has(result, ReportKind::scope));
+    CHECK(result.reports[0].line == line_of(text, narrow + std::string("shared::cluster.b64 _")));
+  }
+  for (const char* narrow : {"parity.acquire.cta.", "parity."}) {
+    const LaunchResult result = remote(replaced(kRemote, "parity.acquire.cluster.", narrow));
+    INFO(narrow << "\n" << messages(result));
+    REQUIRE(has(result, ReportKind::scope));
+    CHECK_THAT(result.reports[0].message, Catch::Contains("another CTA has arrived"));
+  }
+}
+
+TEST_CASE("ptx machine: arrivals and waits at the cluster barrier come in pairs", "[jit][sim]") {
+  const std::string arrive = "barrier.cluster.arrive.aligned;\n", wait = "barrier.cluster.wait.aligned;\n";
+  const LaunchResult twice = remote(replaced(kRemote, arrive + wait, arrive + arrive + wait));
+  INFO(messages(twice));
+  REQUIRE(has(twice, ReportKind::barrier));
+  CHECK_THAT(twice.reports[0].message, Catch::Contains("a second time without a wait"));
+  const LaunchResult bare = remote(replaced(kRemote, arrive + wait + "setp", arrive + wait + wait + "setp"));
+  INFO(messages(bare));
+  REQUIRE(has(bare, ReportKind::barrier));
+  CHECK_THAT(bare.reports[0].message, Catch::Contains("without an arrival"));
+}
+
+TEST_CASE("ptx machine: who ends behind an arrival at the cluster barrier does not stand for another", "[jit][sim]") {
+  // CTA 0 arrives and ends; warp 1 of CTA 1 raises a flag in shared memory before it arrives, warp 0 reads it behind
+  std::vector<uint32_t> out(1, 0);
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    Bench bench;
+    bench.add(out);
+    bench.shape.grid = bench.shape.cluster = {2, 1, 1};
+    bench.shape.threads = 64, bench.shape.shared_bytes = 128, bench.options.seed = seed;
+    const LaunchResult result = bench.run(kernel_text(R"(
+mov.u32 %r1, smem;
+mov.u32 %r2, %cluster_ctarank;
+setp.eq.u32 %p1, %r2, 0;
+@!%p1 bra OTHER;
+barrier.cluster.arrive.aligned;
+ret;
+OTHER:
+setp.ge.u32 %p2, %r0, 32;
+@!%p2 bra MEET;
+mov.u32 %r3, 0;
+LOOP:
+add.u32 %r3, %r3, 1;
+setp.lt.u32 %p3, %r3, 100000;
+@%p3 bra LOOP;
+st.shared.u32 [%r1], 7;
+MEET:
+barrier.cluster.arrive.aligned;
+barrier.cluster.wait.aligned;
+ld.shared.u32 %r4, [%r1];
+st.global.u32 [%rd0], %r4;
+)",
+                                                      1, kShared));
+    INFO("seed " << seed << "\n" << messages(result));
+    REQUIRE_FALSE(has(result, ReportKind::uninitialised_memory));
+  }
+}
+
 TEST_CASE("ptx machine: a relaxed arrival at the cluster barrier needs fence.mbarrier_init before it", "[jit][sim]") {
   const std::string barrier = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nsetp";
   const auto with = [&](const std::string& fence) {

@@ -25,6 +25,49 @@ std::vector<uint32_t> run_words(const std::string& body, int threads = 32, uint3
   return out;
 }
 
+TEST_CASE("ptx machine: lanes with one member mask act together, whatever others do there", "[jit][sim]") {
+  // two halves of the warp at the same instructions, each with its own mask
+  const std::string halves = "setp.lt.u32 %p1, %r0, 16;\nselp.b32 %r9, 0xffff, 0xffff0000, %p1;\n";
+  const auto words = [&](const std::string& instruction) { return run_words(halves + instruction + kStoreR1); };
+  const std::vector<uint32_t> sums = words("redux.sync.add.u32 %r1, %r0, %r9;\n"),
+                              votes = words("setp.ne.u32 %p2, %r0, 3;\nvote.sync.ballot.b32 %r1, %p2, %r9;\n"),
+                              found = words("and.b32 %r8, %r0, 1;\nmatch.any.sync.b32 %r1, %r8, %r9;\n"),
+                              mates = words("shfl.sync.bfly.b32 %r1, %r0, 1, 31, %r9;\n"),
+                              elected = words("elect.sync %r1|%p2, %r9;\n");
+  for (uint32_t t = 0; t < 32; ++t) {
+    CHECK(sums[t] == (t < 16 ? 120u : 376u));
+    CHECK(votes[t] == (t < 16 ? 0xfff7u : 0xffff0000u));
+    CHECK(found[t] == (0x55555555u << t % 2 & (t < 16 ? 0xffffu : 0xffff0000u)));
+    CHECK(mates[t] == (t ^ 1));
+    CHECK(elected[t] == (t < 16 ? 0u : 16u));
+  }
+}
+
+TEST_CASE("ptx machine: a lane outside of a member mask is a divergence", "[jit][sim]") {
+  const auto report = [](const std::string& instruction) {
+    std::vector<uint32_t> out(32);
+    Bench bench;
+    bench.add(out);
+    const LaunchResult result = bench.run(kernel_text(
+        "setp.ne.u32 %p1, %r0, 40;\nsetp.lt.u32 %p3, %r0, 16;\nselp.b32 %r9, 0xffff, -1, %p3;\n" + instruction));
+    return result.ok() ? "" : result.reports.front().message;
+  };
+  for (const char* instruction :
+       {"shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xffff;", "vote.sync.all.pred %p2, %p1, 0xffff;",
+        "vote.sync.ballot.b32 %r1, %p1, 0xffff;", "redux.sync.add.u32 %r1, %r0, 0xffff;",
+        "match.any.sync.b32 %r1, %r0, 0xffff;", "match.all.sync.b32 %r1, %r0, 0xffff;", "bar.warp.sync 0xffff;",
+        "elect.sync %r1|%p2, 0xffff;"}) {
+    INFO(instruction);
+    CHECK_THAT(report(instruction),
+               Catch::StartsWith("divergence") && Catch::Contains("lane 16: the lane's member mask 0xffff"));
+  }
+  CHECK_THAT(report("shfl.sync.bfly.b32 %r1, %r0, 1, 31, %r9;"),
+             Catch::StartsWith("divergence") && Catch::Contains("names lane 0, whose own is 0xffff"));
+  CHECK_THAT(report("@%p3 shfl.sync.bfly.b32 %r1, %r0, 16, 31, %r9;"),
+             Catch::StartsWith("divergence") && Catch::Contains("the value of lane 16, which does not take part"));
+  CHECK(report("@%p3 shfl.sync.bfly.b32 %r1, %r0, 8, 31, %r9;") == "");
+}
+
 TEST_CASE("ptx machine: a vector addition over several CTAs, on one core or two", "[jit][sim]") {
   std::vector<float> a(1000), b(1000), c(1000, -1);
   for (int i = 0; i < 1000; ++i) a[i] = static_cast<float>(i), b[i] = 0.5f * static_cast<float>(i);

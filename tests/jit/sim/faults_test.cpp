@@ -52,6 +52,17 @@ const std::vector<TextFault> kProductFaults = {
     {"the producer waits for the wrong parity", R"(xor\.b32 %parity, %phase, 1)", "mov.b32 %parity, %phase", 0,
      "deadlock", "mbarrier.try_wait"},
     {"the consumer does not wait for data", R"(@!%ready bra WAIT_FULL)", "// ", 0, "uninitialised memory", "shared + "},
+    {"only the first warp of a group waits for data", R"(@!%ready bra WAIT_FULL;)",
+     "setp.ne.u32 %is_low, %warp, 0;\n@%is_low bra NO_WAIT;\n@!%ready bra WAIT_FULL;\nNO_WAIT:", 0, "race",
+     "reads shared + "},
+    {"the producer loads one step too many", R"(@%over bra END;\nrem)",
+     "@!%over bra GO_ON;\nshl.b32 %full, %stage, 3;\nadd.u32 %full, %full, %bar;\nxor.b32 %parity, %phase, 1;\n"
+     "WAIT_MORE:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %ready, [%full+24], %parity;\n"
+     "@!%ready bra WAIT_MORE;\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 16384;\n"
+     "mad.lo.u32 %to, %stage, 32768, %sb;\nmad.lo.u32 %to, %rank, 8192, %to;\n"
+     "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+     "[%to], [%b, {0, 0}], [%full], %mask;\nbra END;\nGO_ON:\nrem",
+     0, "early exit", "has waited for the copy at PTX line"},
     {"a group's barrier expects another group", R"(bar\.sync %id, 128)", "bar.sync %id, 256", 0, "deadlock",
      "128 of 256 threads"},
     {"fence.proxy.async is missing", R"(fence\.proxy\.async\.shared::cta;)", "", 0, "missing fence", "shared + 98304"},
@@ -201,7 +212,7 @@ std::string exchange(const std::string& text, uint32_t seed) {
   }
   Options options;
   options.seed = seed;
-  options.instruction_limit = 200'000;
+  options.instruction_limit = 3'000'000;
   options.record_writers = true;
   const LaunchResult result = machine.run_streams(streams, options);
   if (!result.ok()) return result.reports.front().message;
@@ -276,6 +287,26 @@ TEST_CASE("faults: a long loop that ends is none, nor one beside it that does no
   CHECK(result.counters.warp_instructions > 3'000'000);
   // the loop that no path leaves is there, but no warp comes to it
   CHECK(loop(body + "\n@!%p1 bra END;\nLOST:\nbra LOST;\nEND:").ok());
+}
+
+TEST_CASE("faults: streams of launches end at the limit of instructions too", "[jit][sim][fault]") {
+  std::vector<uint32_t> data(64, 1);
+  Machine machine;
+  machine.register_memory("data", data.data(), data.size() * sizeof(uint32_t));
+  const Program program = decode_text(
+      kernel_text("LOOP:\nst.global.u32 [%rd0+4], %r9;\nld.global.u32 %r1, [%rd0];\nsetp.ne.u32 %p1, %r1, 0;\n"
+                  "add.u32 %r9, %r1, 1;\n@%p1 bra LOOP;\n"),
+      "k");
+  Launch launch{&program, {}, {}};
+  append_param(launch.params, data.data());
+  const std::vector<Launch> stream(1, launch);
+  Options options;
+  options.checks = Checks::none();
+  options.instruction_limit = 5'000'000;
+  const LaunchResult result = machine.run_streams({&stream, 1}, options);
+  INFO(messages(result));
+  REQUIRE(has(result, ReportKind::limit));
+  CHECK_THAT(messages(result), Catch::Contains("still running after 5000000 instructions"));
 }
 
 TEST_CASE("faults: every fault of an exchange between two devices is found", "[jit][sim][fault]") {
