@@ -156,6 +156,24 @@ struct Machine::State {
   void unmap_globals(const Program& program) {
     for (const Program::Global& global : program.globals) memory.remove(global.storage->data());
   }
+  /// Maps the variables of programs until it ends, whatever ends it.
+  class MappedGlobals {
+   public:
+    explicit MappedGlobals(State& state) : state_(state) {}
+    ~MappedGlobals() {
+      for (const Program* program : programs_) state_.unmap_globals(*program);
+    }
+    MappedGlobals(const MappedGlobals&) = delete;
+    MappedGlobals& operator=(const MappedGlobals&) = delete;
+    void add(const Program& program, int device) {
+      programs_.push_back(&program);
+      state_.map_globals(program, device);
+    }
+
+   private:
+    State& state_;
+    std::vector<const Program*> programs_;
+  };
   void prepare_history(const Options& options) {
     for (const auto& region : memory.regions())
       memory.ensure_history(*region, options.checks.races, options.record_writers);
@@ -185,7 +203,7 @@ void Machine::watch(const void* pointer, Watcher watcher) {
 
 void Machine::poison(const void* pointer, uint64_t bytes) {
   Region* region = state_->memory.find(reinterpret_cast<uint64_t>(pointer));
-  if (region == nullptr || reinterpret_cast<uint64_t>(pointer) + bytes > region->end())
+  if (region == nullptr || !region->contains(reinterpret_cast<uint64_t>(pointer), bytes))
     throw Error(ErrorCode::invalid_argument, "poison: the bytes are not registered memory");
   if (region->poisoned == nullptr) region->poisoned = std::make_unique<uint8_t[]>(region->bytes);
   std::memset(&region->poisoned[reinterpret_cast<uint64_t>(pointer) - region->address()], 1, bytes);
@@ -204,7 +222,8 @@ LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, s
   check_local(program, shape, options.executor);
   ReportSink sink(options.max_reports);
   const RunningNow running(state_->progress, shape.grid[0] * int64_t{shape.grid[1]} * shape.grid[2]);
-  state_->map_globals(program, device);
+  State::MappedGlobals globals(*state_);
+  globals.add(program, device);
   state_->prepare_history(options);
   LaunchContext context{options, state_->memory, sink, state_->progress};
   const Grid grid{&program, shape, {params.begin(), params.end()}, device};
@@ -215,20 +234,20 @@ LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, s
   GridRun run(context, grid);
   result.counters = run.run(options.executor);
   state_->clock_ns = run.end_ns();
-  state_->unmap_globals(program);
   result.num_reports = sink.total();
   result.reports = sink.take();
   return result;
 }
 
 LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, const Options& options) {
+  State::MappedGlobals globals(*state_);
   for (size_t s = 0; s < streams.size(); ++s)
     for (const Launch& launch : streams[s]) {
       check_shape(*launch.program, launch.shape, launch.params.size());
       check_local(*launch.program, launch.shape, nullptr);
       if (launch.program != streams[s].front().program || launch.shape.grid != streams[s].front().shape.grid)
         refuse(*launch.program, "the launches of a stream must have one program and shape");
-      state_->map_globals(*launch.program, static_cast<int>(s));
+      globals.add(*launch.program, static_cast<int>(s));
     }
   ReportSink sink(options.max_reports);
   state_->prepare_history(options);
@@ -239,8 +258,6 @@ LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, 
   Cohort cohort(context, context.first_cohort);
   cohort.run_streams(streams);
   state_->clock_ns = cohort.time_ns();
-  for (const auto& stream : streams)
-    for (const Launch& launch : stream) state_->unmap_globals(*launch.program);
   LaunchResult result;
   result.counters = cohort.counters();
   result.num_reports = sink.total();

@@ -175,13 +175,7 @@ void PtxDevice::submit(const SimKernel& kernel, const GpuGrid& grid, std::vector
 void PtxDevice::run(const SimKernel& kernel, const Launch& launch) {
   const std::lock_guard lock(world_->mutex());
   last_ = world_->machine().launch(*launch.program, launch.shape, launch.params, options_);
-  if (last_.ok()) return;
-  const auto endless = std::find_if(last_.reports.begin(), last_.reports.end(),
-                                    [](const Report& report) { return report.kind == ReportKind::limit; });
-  const bool is_endless = endless != last_.reports.end();
-  throw Error(is_endless ? ErrorCode::timeout : ErrorCode::driver,
-              fmt::format("kernel {}: {} ({} reports in all)", kernel.binary().symbol,
-                          (is_endless ? *endless : last_.reports.front()).message, last_.num_reports));
+  if (!last_.ok()) throw launch_error(last_, "kernel " + kernel.binary().symbol + ": ");
 }
 
 void PtxDevice::register_memory(std::string name, std::span<std::byte> memory) {

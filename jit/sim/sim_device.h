@@ -26,7 +26,7 @@ class SimDevice : public Device {
   virtual void* allocate_for_peers(size_t bytes) = 0;
   virtual Options& options() = 0;
   virtual const LaunchProgress& progress() const = 0;
-  /// What the newest launch did.
+  /// What the newest launch did; of a device alone. Those of a world run together: their errors are all there is.
   virtual const LaunchResult& last_launch() const = 0;
 };
 

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/sim_world.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "jit/error.h"
 
 namespace seqtile::sim {
 namespace {
@@ -19,6 +20,15 @@ bool may_share_a_round(const Launch& a, const Launch& b) {
 }
 
 }  // namespace
+
+Error launch_error(const LaunchResult& result, const std::string& kernel) {
+  const auto endless = std::find_if(result.reports.begin(), result.reports.end(),
+                                    [](const Report& report) { return report.kind == ReportKind::limit; });
+  const bool is_endless = endless != result.reports.end();
+  return Error(is_endless ? ErrorCode::timeout : ErrorCode::driver,
+               fmt::format("{}{} ({} reports in all)", kernel,
+                           (is_endless ? *endless : result.reports.front()).message, result.num_reports));
+}
 
 void SimWorld::add(int device, Launch launch) {
   const std::lock_guard lock(mutex_);
@@ -41,7 +51,7 @@ void SimWorld::finish(int device, const Options& options) {
   Queue& own = queues_[static_cast<size_t>(device)];
   own.is_waited_for = true;
   changed_.notify_all();
-  while (!own.items.empty() && own.error.empty()) {
+  while (!own.items.empty() && !own.error) {
     const auto patience_ends = last_added_ + kPatience;
     if (is_everyone_waiting() || Clock::now() >= patience_ends) {
       run(options);
@@ -51,9 +61,9 @@ void SimWorld::finish(int device, const Options& options) {
     }
   }
   own.is_waited_for = false;
-  if (const std::string error = std::exchange(own.error, ""); !error.empty()) {
+  if (const std::exception_ptr error = std::exchange(own.error, nullptr)) {
     own.items.clear();
-    throw Error(ErrorCode::driver, error);
+    std::rethrow_exception(error);
   }
 }
 
@@ -61,9 +71,23 @@ void SimWorld::run(const Options& options) {
   const auto has_work = [&] {
     return std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) { return !queue.items.empty(); });
   };
-  while (has_work()) run_round(options);
+  while (has_work()) {
+    try {
+      run_round(options);
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
   // Whoever waited goes on, also where its thread has not woken up yet.
   for (Queue& queue : queues_) queue.is_waited_for = false;
+}
+
+/// Devices may have waited for each other's part of the round: none of them can go on.
+void SimWorld::fail(const std::exception_ptr& error) {
+  for (Queue& queue : queues_) {
+    queue.error = error;
+    queue.items.clear();
+  }
 }
 
 // Of each device the host work that comes first, then the launches of one kernel and size.
@@ -97,8 +121,7 @@ void SimWorld::run_round(const Options& options) {
   }
   if (std::all_of(streams.begin(), streams.end(), [](const auto& stream) { return stream.empty(); })) return;
   const LaunchResult result = machine_.run_streams(streams, options);
-  if (result.ok()) return;
-  for (Queue& queue : queues_) queue.error = result.reports.front().message;
+  if (!result.ok()) throw launch_error(result, "");
 }
 
 }  // namespace seqtile::sim

@@ -7,14 +7,18 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <vector>
 
+#include "jit/error.h"
 #include "jit/sim/machine.h"
 
 namespace seqtile::sim {
+
+/// What a launch with reports throws: timeout where it did not end, else driver. `kernel` comes first in the message.
+Error launch_error(const LaunchResult& result, const std::string& kernel);
 
 class SimWorld {
  public:
@@ -28,7 +32,8 @@ class SimWorld {
   /// A launch of a device, or work of the host in the order of its launches. Not for a device alone.
   void add(int device, Launch launch);
   void add(int device, std::function<void()> work);
-  /// Does what was asked for. Errors: driver, timeout: what kernels did wrong, on every device that is waited for.
+  /// Does what was asked for. Errors: driver, timeout: what kernels did wrong, and whatever else has ended a round, on
+  /// every device.
   void finish(int device, const Options& options);
 
  private:
@@ -39,10 +44,11 @@ class SimWorld {
   struct Queue {
     std::vector<Item> items;
     bool is_waited_for = false;
-    std::string error;
+    std::exception_ptr error;  ///< what a round has thrown, for whoever waits for this device
   };
   bool is_everyone_waiting() const;
   void run(const Options& options);
+  void fail(const std::exception_ptr& error);
   void run_round(const Options& options);
 
   std::recursive_mutex mutex_;

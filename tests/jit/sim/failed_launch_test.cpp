@@ -1,0 +1,79 @@
+// tests/jit/sim/failed_launch_test.cpp -- launches that throw: every GPU of a world hears of it, and nothing is left.
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <thread>
+
+#include "jit/error.h"
+#include "jit/sim/sim_world.h"
+#include "tests/jit/sim/sim_test.h"
+
+namespace seqtile::sim {
+namespace {
+
+/// The code and message that each of two GPUs sees when both are waited for; "" without an error.
+std::vector<std::string> finish_both(SimWorld& world, const Options& options = {}) {
+  std::vector<std::string> seen(2);
+  const auto wait = [&](int device) {
+    try {
+      world.finish(device, options);
+    } catch (const Error& error) {
+      seen[static_cast<size_t>(device)] = std::string(error_code_name(error.code())) + ": " + error.what();
+    }
+  };
+  std::thread other([&] { wait(1); });
+  wait(0);
+  other.join();
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("ptx machine: what ends a round of several GPUs is an error on each of them, with its code", "[jit][sim]") {
+  std::vector<uint32_t> data(64, 0);
+  SimWorld world(2);
+  world.machine().register_memory("data", data.data(), data.size() * sizeof(uint32_t), 0, true);
+  const Program store = decode_text(kernel_text("st.global.u32 [%rd0], 7;"), "k"),
+                endless = decode_text(kernel_text("LOOP:\nst.global.u32 [%rd0], 7;\nbra LOOP;"), "k");
+  Launch good{&store, {}, {}}, bad = good, lost{&endless, {}, {}};
+  for (Launch* launch : {&good, &bad, &lost}) append_param(launch->params, data.data());
+  bad.shape.threads = 48;
+  Options options;
+  options.checks = Checks::none();
+  options.instruction_limit = 100'000;
+  const auto check = [&](const std::function<void()>& add, const std::string& want) {
+    world.add(1, good);
+    add();
+    for (const std::string& error : finish_both(world, options)) CHECK_THAT(error, Catch::StartsWith(want));
+    // and the world goes on
+    data[0] = 0;
+    world.add(0, good), world.add(1, [] {});
+    CHECK(finish_both(world, options) == std::vector<std::string>(2));
+    CHECK(data[0] == 7);
+  };
+  check([&] { world.add(0, bad); }, "invalid_argument: launch of k: 48 threads");
+  check([&] { world.add(0, lost); }, "timeout: limit: k");
+  check([&] { world.add(0, [] { throw Error(ErrorCode::io, "no more disk"); }); }, "io: no more disk");
+}
+
+TEST_CASE("ptx machine: a launch that throws leaves no memory of the module behind", "[jit][sim]") {
+  const Program program = decode_text(
+      kernel_text("st.global.u32 [counter], 7;", 0, ".visible .global .align 4 .u32 counter[4];\n"), "k");
+  Machine machine;
+  LaunchShape shape;
+  shape.cooperative = true, shape.grid = {4000, 1, 1};  // more than the race check knows
+  const auto code = [&](const std::function<void()>& launch) {
+    try {
+      launch();
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::internal;
+  };
+  CHECK(code([&] { machine.launch(program, shape, {}); }) == ErrorCode::unsupported);
+  CHECK_THAT(machine.describe(program.globals[0].storage->data()), !Catch::Contains("counter"));
+  const std::vector<Launch> stream(1, Launch{&program, shape, {}});
+  CHECK(code([&] { machine.run_streams({&stream, 1}); }) == ErrorCode::unsupported);
+  CHECK_THAT(machine.describe(program.globals[0].storage->data()), !Catch::Contains("counter"));
+}
+
+}  // namespace seqtile::sim
