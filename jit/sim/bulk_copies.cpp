@@ -93,7 +93,7 @@ PtxType type_of(TensorElement element) {
 
 /// The map at an address; `rank` 0 takes any. None after a report.
 std::optional<TensorMap> Cohort::tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank) {
-  std::optional<TensorMap> map;
+  TensorMap map{};
   const std::byte* from = nullptr;
   if (address & kParamWindow) {
     const uint64_t offset = address - kParamWindow, size = warp.grid->params.size();
@@ -101,13 +101,13 @@ std::optional<TensorMap> Cohort::tensor_map(Warp& warp, uint64_t address, const 
   } else if (const Region* region = context_.memory.find(address)) {
     if (region->contains(address, sizeof(TensorMap))) from = region->begin + (address - region->address());
   }
-  if (from != nullptr && address % 64 == 0) std::memcpy(&map.emplace(), from, sizeof(TensorMap));
-  if (!map || map->magic != TensorMap::kMagic) {
+  if (from != nullptr && address % 64 == 0) std::memcpy(&map, from, sizeof map);
+  if (map.magic != TensorMap::kMagic) {
     report(ReportKind::tensor_map, site, "the address holds no tensor map");
     return {};
   }
-  if (rank == 0 || map->rank == rank) return map;
-  report(ReportKind::tensor_map, site, fmt::format("the map has {} dimensions, the instruction {}", map->rank, rank));
+  if (rank == 0 || map.rank == rank) return map;
+  report(ReportKind::tensor_map, site, fmt::format("the map has {} dimensions, the instruction {}", map.rank, rank));
   return {};
 }
 
@@ -219,12 +219,15 @@ uint32_t Cohort::deliver_bytes(const BulkLoad& job, Cta& to, uint32_t address, c
   const uint32_t bytes = map ? box_bytes(*map) : job.bytes;
   std::byte* const box = shared(to, address, bytes, map ? kTensorAlign : 16, site);
   if (box == refused_) return bytes;
+  // A multicast reads global memory once for all of its targets.
+  const int first = ctas_[job.cta].first_in_cluster + std::countr_zero(job.targets);
+  const bool is_counted = context_.options.profile && (job.targets == 0 || &to == &ctas_[first]);
   const auto read_global = [&](uint64_t from, uint32_t count, uint32_t align) -> const std::byte* {
     const std::byte* source = global(warp, from, count, align, site, false);
     if (source == refused_) return nullptr;
     if (checks_initialised_) note_poison_read(warp, from, count, site);
     if (races()) global_access(warp, from, count, {false, false, Scope::cta}, clock, site);
-    if (context_.options.profile) count_sectors(from, count);
+    if (is_counted) count_sectors(from, count);
     return source;
   };
   if (map) {
