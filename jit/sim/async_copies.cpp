@@ -28,7 +28,12 @@ void Cohort::copy_async(Warp& warp, const Instruction& i, uint32_t mask) {
     const auto to = static_cast<uint32_t>(lane_address(warp, i, i.slot[0], lane, i.offset));
     const uint64_t from = wide_lanes(warp, i.slot[1])[lane] + static_cast<uint64_t>(i.offset2);
     uint32_t bytes = size;
-    if (i.num_operands > 3) bytes = std::min(size, lanes(warp, i.slot[3])[lane]);
+    if (i.num_operands > 3) {
+      const uint32_t wanted = lanes(warp, i.slot[3])[lane];
+      if (wanted > size)
+        report(ReportKind::out_of_bounds, site, fmt::format("cp.async of {} bytes reads {}", size, wanted));
+      bytes = std::min(size, wanted);
+    }
     if (shared(cta, to, size, size, site) == refused_) continue;
     if (tracks_shared())
       shared_copy_issue(

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where to look: scheduler.cpp turns, stuck.cpp deadlocks and loops without end, interpreter.cpp the instruction loop,
-// exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks,
-// warp_ops.cpp shuffles and votes, barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async,
-// bulk_copies.cpp the tensor memory accelerator, matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
+// exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and
+// synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes, barriers.cpp and mbarriers.cpp what waits,
+// async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator, matrix_ops.cpp ldmatrix and mma, wgmma.cpp
+// the warp-group product.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -123,6 +124,7 @@ class Cohort {
   // exits.cpp
   void leave(Warp& warp, const Instruction& i, uint32_t mask);
   void check_exit(Warp& warp, const Instruction& i);
+  void check_groups(const Cta& cta, const Instruction& i);
   void check_last_exit(Warp& warp, const Instruction& i);
   void note_load(const BulkLoad& job, const Site& site);
 

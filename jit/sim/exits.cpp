@@ -45,6 +45,18 @@ void Cohort::check_exit(Warp& warp, const Instruction& i) {
   for (BulkStore& job : warp.bulk) finish_store(warp, job);
 }
 
+/// setmaxnreg is for the four warps of a group.
+void Cohort::check_groups(const Cta& cta, const Instruction& i) {
+  for (int w = 0; w < cta.num_warps; ++w) {
+    const Warp &warp = warps_[cta.first_warp + w], &first = warps_[cta.first_warp + (w & ~3)];
+    if (warp.registers == first.registers) continue;
+    return report(ReportKind::registers, {&warp, i.line, -1},
+                  fmt::format("the warp ends with {} registers per thread, the first one of its group with {}: "
+                              "setmaxnreg is for all four",
+                              warp.registers, first.registers));
+  }
+}
+
 /// The last warp of a CTA: loads and accesses by other CTAs of the cluster must lie before its end.
 void Cohort::check_last_exit(Warp& warp, const Instruction& i) {
   Cta& cta = cta_of(warp);
@@ -54,6 +66,7 @@ void Cohort::check_last_exit(Warp& warp, const Instruction& i) {
     if (races()) join(known, warps_[w].clock);
   }
   cta.is_gone = true;
+  check_groups(cta, i);
   if (!races()) return;
   for (const LoadUnderWay& load : cta.loads)
     if (checks_flight_ && load.time > known[load.thread])

@@ -80,7 +80,8 @@ int Cohort::pick_group(Warp& warp) {
   for (size_t a = 0; a < groups.size(); ++a) {
     Group& group = groups[a];
     if (group.state == GroupState::converging &&
-        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) & ~group.mask) == 0)
+        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) &
+         ~group.mask) == 0)
       group.state = GroupState::running;
     if (group.state != GroupState::running) continue;
     ++runnable;
@@ -97,7 +98,9 @@ int Cohort::pick_group(Warp& warp) {
 /// The lanes that the member masks of `mask` name, which are an instruction's last operand.
 uint32_t Cohort::member_lanes(const Warp& warp, const Instruction& i, uint32_t mask) {
   const uint32_t* const members = warp.regs + i.slot[i.num_operands - 1] * kWarpLanes;
-  uint32_t named = 0;
+  uint32_t differs = 0, named = 0;
+  for (int lane = 0; lane < kWarpLanes; ++lane) differs |= members[lane] ^ members[0];
+  if (differs == 0) return members[0];
   for_lanes(mask, [&](int lane) { named |= members[lane]; });
   return named;
 }
@@ -160,7 +163,7 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
       return;
     }
     const Instruction& i = code_begin[group.pc];
-    const uint32_t mask = executing(warp, i, group.mask);
+    const uint32_t mask = i.guard < 0 ? group.mask : executing(warp, i, group.mask);
     ++counters_.warp_instructions;
     counters_.lane_instructions += mask == kAllLanes ? kWarpLanes : static_cast<uint64_t>(std::popcount(mask));
     if (profile) ++counters_.by_class[static_cast<size_t>(i.kind)];

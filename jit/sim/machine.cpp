@@ -27,6 +27,9 @@ void check_shape(const Program& program, const LaunchShape& shape, size_t param_
     refuse(program, fmt::format("{} threads per CTA; whole warps, at most 1024", shape.threads));
   if (program.required_threads != 0 && program.required_threads != shape.threads)
     refuse(program, fmt::format("{} threads per CTA, the kernel requires {}", shape.threads, program.required_threads));
+  const int most = program.module->find(program.kernel)->max_threads;
+  if (most != 0 && shape.threads > most)
+    refuse(program, fmt::format("{} threads per CTA, the kernel takes at most {}", shape.threads, most));
   for (int d = 0; d < 3; ++d) {
     if (shape.grid[d] < 1 || shape.cluster[d] < 1) refuse(program, "an empty grid or cluster");
     if (shape.grid[d] % shape.cluster[d] != 0)

@@ -164,6 +164,11 @@ void PtxDevice::launch_ranks(const LoadedKernel& kernel, std::span<const RankArg
 
 void PtxDevice::submit(const SimKernel& kernel, const GpuGrid& grid, std::vector<std::byte> parameters, Stream stream) {
   if (grid.is_empty()) return;
+  const int64_t shared = kernel.program().static_shared_bytes + kernel.binary().gpu.shared_bytes;
+  if (shared > target_.shared_bytes)
+    throw Error(ErrorCode::out_of_resources,
+                fmt::format("kernel {}: {} bytes of shared memory, a block of {} has {}", kernel.binary().symbol,
+                            shared, target_.name, target_.shared_bytes));
   streams_.add(stream, {[this, &kernel,
                          launch = Launch{&kernel.program(), shape_of(kernel.binary(), grid), std::move(parameters)}] {
                           if (world_->is_shared()) world_->add(index_, launch);

@@ -13,6 +13,9 @@ namespace seqtile::sim {
 /// Executes an instruction of lanes together, once for each member mask: lanes with one mask are one set.
 void Cohort::with_members(Warp& warp, const Instruction& i, uint32_t mask) {
   const uint32_t* const members = lanes(warp, i.slot[i.num_operands - 1]);
+  uint32_t differs = 0;
+  for (int lane = 0; lane < kWarpLanes; ++lane) differs |= members[lane] ^ members[0];
+  if (differs == 0 && (mask & ~members[0]) == 0) return execute_together(warp, i, mask);
   for (uint32_t left = mask; left != 0;) {
     const int first = std::countr_zero(left);
     const uint32_t named = members[first];
@@ -70,8 +73,8 @@ void Cohort::shuffle(Warp& warp, const Instruction& i, uint32_t mask) {
     const bool holds = i.aux == up ? static_cast<int32_t>(j) >= static_cast<int32_t>(top) : j <= top;
     from[lane] = holds ? j & 31 : l;
     is_valid[lane] = holds ? ~0u : 0u;
-    outside |= (~mask >> from[lane] & 1) << lane;
   });
+  if (mask != kAllLanes) for_lanes(mask, [&](int lane) { outside |= (~mask >> from[lane] & 1) << lane; });
   if (outside != 0) {
     const int lane = std::countr_zero(outside);
     report(ReportKind::divergence, {&warp, i.line, lane},

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "jit/sim/address.h"
 #include "jit/sim/cohort.h"
@@ -243,8 +242,8 @@ void Cohort::compute_wgmma(Warp* group, const std::array<WgmmaOp*, 4>& ops) {
   check_wgmma_group(group, ops, site);
   Clock clock;
   const uint32_t thread = wait_thread(group->id);
-  const auto enter = [&](Clock known) {  // the reader's own time is the operation's number
-    clock = std::move(known);
+  const auto enter = [&](const Clock& known) {  // the reader's own time is the operation's number
+    clock = known;
     for (uint32_t w = 0; w < 4; ++w) clock[thread + w] = ops[0]->sequence;
   };
   if (tracks_shared()) enter(common_clock(ops));

@@ -82,6 +82,13 @@ TEST_CASE("ptx machine: accesses out of bounds and misaligned ones name the addr
   CHECK(has(copy(replaced(kCopy, "[%rd6], {", "[%rd6+4], {")), ReportKind::misaligned));
 }
 
+TEST_CASE("ptx machine: a cp.async that reads more than it copies is reported", "[jit][sim]") {
+  const LaunchResult result = copy(replaced(kCopy, "selp.u32 %r4, 8, 16", "selp.u32 %r4, 20, 16"));
+  INFO(messages(result));
+  REQUIRE(has(result, ReportKind::out_of_bounds));
+  CHECK_THAT(result.reports[0].message, Catch::Contains("lane 31: cp.async of 16 bytes reads 20"));
+}
+
 TEST_CASE("ptx machine: reads of poisoned memory and of registers never written", "[jit][sim]") {
   std::vector<uint32_t> out(256), in(256);
   Bench bench;

@@ -1,9 +1,11 @@
 // tests/jit/sim/failed_launch_test.cpp -- launches that throw: every GPU of a world hears of it, and nothing is left.
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
+#include <span>
 #include <thread>
 
 #include "jit/error.h"
+#include "jit/sim/sim_device.h"
 #include "jit/sim/sim_world.h"
 #include "tests/jit/sim/sim_test.h"
 
@@ -53,6 +55,25 @@ TEST_CASE("ptx machine: what ends a round of several GPUs is an error on each of
   check([&] { world.add(0, bad); }, "invalid_argument: launch of k: 48 threads");
   check([&] { world.add(0, lost); }, "timeout: limit: k");
   check([&] { world.add(0, [] { throw Error(ErrorCode::io, "no more disk"); }); }, "io: no more disk");
+}
+
+TEST_CASE("ptx machine: a launch beyond .maxntid or a block's shared memory is refused", "[jit][sim]") {
+  const std::string text = kernel_text("", 0);
+  Machine machine;
+  LaunchShape shape;
+  shape.threads = 96;
+  const Program program = decode_text(replaced(text, "k()\n", "k()\n.maxntid 64, 1, 1\n"), "k");
+  CHECK_THROWS_WITH(machine.launch(program, shape, {}), "launch of k: 96 threads per CTA, the kernel takes at most 64");
+  KernelBinary binary;
+  binary.symbol = "k", binary.stage = "ptx", binary.target = "sm_80", binary.gpu.threads = 32;
+  binary.gpu.shared_bytes = 164 * 1024;
+  const std::string portable = replaced(text, "sm_90a", "sm_80");
+  const auto bytes = std::as_bytes(std::span(portable));
+  binary.code.assign(bytes.begin(), bytes.end());
+  const auto device = make_sim_device("sm_80");
+  const auto kernel = device->load(std::move(binary));
+  CHECK_THROWS_WITH(device->launch(*kernel, {1, 1, 1}, {}),
+                    "kernel k: 167936 bytes of shared memory, a block of sm_80 has 166912");
 }
 
 TEST_CASE("ptx machine: a launch that throws leaves no memory of the module behind", "[jit][sim]") {

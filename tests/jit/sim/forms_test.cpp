@@ -155,6 +155,13 @@ TEST_CASE("ptx machine: setmaxnreg deals out what the CTA has, or says that it c
   CHECK(has(run("248", "24", 384, 0), ReportKind::registers));
   CHECK_THAT(messages(run("100", "40", 256, 136)), Catch::Contains("24 to 256 in steps of 8"));
   CHECK_THAT(messages(run("232", "144", 256, 136)), Catch::Contains("from 136 to 144 registers is no decrease"));
+  const LaunchResult part =
+      faulty("setp.ge.u32 %p1, %r0, 96;\n@%p1 bra END;\nsetmaxnreg.dec.sync.aligned.u32 40;\nEND:", 128, 136);
+  INFO(messages(part));
+  REQUIRE(has(part, ReportKind::registers));
+  CHECK_THAT(part.reports[0].message,
+             Catch::Contains("warp 3: the warp ends with 136 registers per thread, the first") &&
+                 Catch::Contains("with 40: setmaxnreg is for all four"));
 }
 
 TEST_CASE("ptx machine: what mbarriers forbid is reported", "[jit][sim]") {

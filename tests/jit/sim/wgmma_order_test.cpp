@@ -56,7 +56,8 @@ LaunchResult staged(const std::string& text, uint32_t seed) {
 TEST_CASE("ptx machine: every warp of a group must know all of a wgmma's B, and its own rows of A", "[jit][sim]") {
   const std::string text = staged_text(), behind_a = "bar.sync 1, 128;\n", behind_b = "bar.sync 0;\n";
   // a row of A for another warp
-  const std::string crossed = replaced(text, "st.shared.v4.u32 [%r5],", "xor.b32 %r5, %r5, 256;\nst.shared.v4.u32 [%r5],");
+  const std::string crossed =
+      replaced(text, "st.shared.v4.u32 [%r5],", "xor.b32 %r5, %r5, 256;\nst.shared.v4.u32 [%r5],");
   for (uint32_t seed = 0; seed < 4; ++seed) {
     INFO("seed " << seed);
     CHECK(messages(staged(text, seed)) == "");
