@@ -91,9 +91,9 @@ PtxType type_of(TensorElement element) {
 
 }  // namespace
 
-/// The map at an address; `rank` 0 takes any. None after a report.
-std::optional<TensorMap> Cohort::tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank) {
-  TensorMap map{};
+/// The map at an address; `rank` 0 takes any. No map after a report.
+TensorMap Cohort::tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank) {
+  TensorMap map;
   const std::byte* from = nullptr;
   if (address & kParamWindow) {
     const uint64_t offset = address - kParamWindow, size = warp.grid->params.size();
@@ -102,7 +102,7 @@ std::optional<TensorMap> Cohort::tensor_map(Warp& warp, uint64_t address, const 
     if (region->contains(address, sizeof(TensorMap))) from = region->begin + (address - region->address());
   }
   if (from != nullptr && address % 64 == 0) std::memcpy(&map, from, sizeof map);
-  if (map.magic != TensorMap::kMagic) {
+  if (!map.is_map()) {
     report(ReportKind::tensor_map, site, "the address holds no tensor map");
     return {};
   }
@@ -148,7 +148,7 @@ void Cohort::bulk_load(Warp& warp, const Instruction& i, uint32_t mask) {
     if (!is_tensor) job.bytes = lanes(warp, o[2])[lane];
     job.barrier = lanes(warp, o[barrier_at])[lane] + static_cast<uint32_t>(i.offset3);
     job.targets = i.flag ? lanes(warp, o[barrier_at + 1])[lane] & 0xffff : 0;
-    if (is_tensor && !tensor_map(warp, job.from, site, rank)) continue;
+    if (is_tensor && !tensor_map(warp, job.from, site, rank).is_map()) continue;
     if (!is_tensor && (job.bytes % 16 != 0 || job.from % 16 != 0)) {
       report(ReportKind::misaligned, site, "bulk copies need multiples of 16 bytes");
       continue;
@@ -214,10 +214,10 @@ void Cohort::deliver(const BulkLoad& job) {
 uint32_t Cohort::deliver_bytes(const BulkLoad& job, Cta& to, uint32_t address, const Clock& clock, const Site& site) {
   Warp& warp = warps_[job.warp];
   const SharedAccess access{job.thread, clock, site, AccessKind::async};
-  const auto map = job.is_tensor ? tensor_map(warp, job.from, site, code(warp, job.pc).vector) : std::nullopt;
-  if (job.is_tensor && !map) return 0;
-  const uint32_t bytes = map ? box_bytes(*map) : job.bytes;
-  std::byte* const box = shared(to, address, bytes, map ? kTensorAlign : 16, site);
+  const TensorMap map = job.is_tensor ? tensor_map(warp, job.from, site, code(warp, job.pc).vector) : TensorMap();
+  if (job.is_tensor && !map.is_map()) return 0;
+  const uint32_t bytes = map.is_map() ? box_bytes(map) : job.bytes;
+  std::byte* const box = shared(to, address, bytes, map.is_map() ? kTensorAlign : 16, site);
   if (box == refused_) return bytes;
   // A multicast reads global memory once for all of its targets.
   const int first = ctas_[job.cta].first_in_cluster + std::countr_zero(job.targets);
@@ -230,14 +230,14 @@ uint32_t Cohort::deliver_bytes(const BulkLoad& job, Cta& to, uint32_t address, c
     if (is_counted) count_sectors(from, count);
     return source;
   };
-  if (map) {
-    fill_box(box, *map, bytes);
-    each_row(*map, job.at, [&](const BoxRow& row) {
+  if (map.is_map()) {
+    fill_box(box, map, bytes);
+    each_row(map, job.at, [&](const BoxRow& row) {
       if (row.first == row.last) return;
-      const auto align = static_cast<uint32_t>(tensor_element_bytes(map->element));
+      const auto align = static_cast<uint32_t>(tensor_element_bytes(map.element));
       const std::byte* source = read_global(row.global, row.last - row.first, align);
       if (source == nullptr) return;
-      each_chunk(*map, address, row, [&](uint32_t at, uint32_t from, uint32_t count) {
+      each_chunk(map, address, row, [&](uint32_t at, uint32_t from, uint32_t count) {
         std::memcpy(box + at, source + (from - row.first), count);
       });
     });
@@ -281,14 +281,14 @@ void Cohort::bulk_store(Warp& warp, const Instruction& i, uint32_t mask) {
 bool Cohort::plan_store(Warp& warp, BulkStore& job, const Site& site) {
   Cta& cta = cta_of(warp);
   const Instruction& i = code(warp, job.pc);
-  const auto map = i.op == Op::tensor_store ? tensor_map(warp, job.to, site, i.vector) : std::nullopt;
-  if (i.op == Op::tensor_store && !map) return false;
-  const uint32_t bytes = map ? box_bytes(*map) : job.bytes;
-  if (shared(cta, job.from, bytes, map ? kTensorAlign : 16, site) == refused_) return false;
-  if (map) {
-    job.type = type_of(map->element);
-    each_row(*map, job.at, [&](const BoxRow& row) {
-      each_chunk(*map, job.from, row, [&](uint32_t at, uint32_t from, uint32_t count) {
+  const TensorMap map = i.op == Op::tensor_store ? tensor_map(warp, job.to, site, i.vector) : TensorMap();
+  if (i.op == Op::tensor_store && !map.is_map()) return false;
+  const uint32_t bytes = map.is_map() ? box_bytes(map) : job.bytes;
+  if (shared(cta, job.from, bytes, map.is_map() ? kTensorAlign : 16, site) == refused_) return false;
+  if (map.is_map()) {
+    job.type = type_of(map.element);
+    each_row(map, job.at, [&](const BoxRow& row) {
+      each_chunk(map, job.from, row, [&](uint32_t at, uint32_t from, uint32_t count) {
         job.pieces.push_back({row.global + (from - row.first), job.from + at, count});
       });
     });

@@ -281,7 +281,7 @@ class Cohort {
   void copy_arrive(Warp& warp, const Instruction& i, uint32_t mask);
 
   // bulk_copies.cpp
-  std::optional<TensorMap> tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank);
+  TensorMap tensor_map(Warp& warp, uint64_t address, const Site& site, uint32_t rank);
   void prefetch_map(Warp& warp, const Instruction& i, uint32_t mask);
   uint32_t load_thread(int cta, uint32_t address);
   uint32_t store_thread(const Warp& warp) const;

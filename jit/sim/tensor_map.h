@@ -22,6 +22,8 @@ struct alignas(64) TensorMap {
   uint64_t stride[4] = {};  ///< bytes, of dimensions 1 to 4
   uint32_t step[5] = {};    ///< element strides
   uint32_t fill_nan = 0;    ///< outside of the tensor: NaN instead of zero
+
+  bool is_map() const { return magic == kMagic; }
 };
 static_assert(sizeof(TensorMap) == 128);
 

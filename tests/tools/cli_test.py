@@ -730,7 +730,7 @@ class Ranks(Cli):
     def test_a_rank_that_stalls_ends_the_others(self):
         code, said = self.signal_a_rank(signal.SIGSTOP, "--deadline", "2s")
         self.assertEqual(code, 3, said)
-        self.assertRegex(said, "gave up waiting for rank .* before the deadline|waited 2 s for rank")
+        self.assertRegex(said, "gave up waiting for rank .* before the deadline|waited (2|30) s for rank")  # 30: preparing
 
     def test_ranks_of_mpi_where_there_is_none(self):
         os.makedirs(self.path("no_mpi"), exist_ok=True)
