@@ -70,7 +70,7 @@ Result measure(const plan::PlanFile& file, const std::string& method) {
 void add_plan_cases(std::vector<Case>& cases, Environment&) {
   for (const Model& model : kModels) {
     Case item;
-    item.operation = "plan", item.dtype = "compat", item.shape = model.name;
+    item.operation = "plan", item.dtype = "f32", item.shape = std::string(model.name) + "_compat";
     item.implementations = {"own"};
     if (model.has_strategies) item.implementations.push_back("file");
     item.run = [model](const Case&, const std::vector<std::string>& selected, const RunOptions&) {

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-NAME = re.compile(r"^[a-z_]+/(f32|bf16|f16)/[a-z0-9_]+/[a-z_0-9]+/t[0-9]+$")
+NAME = re.compile(r"^[a-z_]+/(f32|bf16|f16)/[a-zA-Z0-9_]+/[a-z_0-9]+/t[0-9]+$")
 
 
 class Program(unittest.TestCase):
