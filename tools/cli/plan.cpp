@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "autotune/plan/alternatives.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
@@ -17,7 +19,7 @@ namespace seqtile::cli {
 namespace {
 
 struct PlanOptions {
-  std::string file;
+  std::string file, node;
   double budget = 0;       ///< bytes; 0: none
   std::string strategies;  ///< "file" or "own"; empty: the file's where it has them
   bool json = false;
@@ -82,17 +84,41 @@ bool makes_strategies(const plan::Graph& graph, const PlanOptions& options) {
                         first->name));
 }
 
-int run_graph(const Session&, const PlanOptions& options) {
+/// A graph with the prices of its strategies and of every change of layout.
+struct Priced {
+  plan::Graph graph;
+  plan::Problem problem;
+  std::vector<std::string> unknown;  ///< operators
+};
+
+Priced price(plan::Graph graph, bool makes_strategies) {
+  Priced priced{std::move(graph), {}, {}};
+  if (makes_strategies) priced.unknown = plan::generate_compat_strategies(priced.graph);
+  priced.problem = plan::compat_problem(priced.graph);
+  return priced;
+}
+
+plan::Graph read_graph(const PlanOptions& options) {
   plan::PlanFile file = plan::read_plan_file(options.file);
   if (!file.graph) bad_input(options.file + ": there are no \"nodes\" in it; `seqtile plan solve` needs none");
-  const std::vector<plan::Node>& nodes = file.graph->nodes;
-  const bool is_own = makes_strategies(*file.graph, options);
+  return std::move(*file.graph);
+}
+
+void warn_of(const std::vector<std::string>& unknown) {
+  if (!unknown.empty())
+    print_line(fmt::format("warning: kept whole on every device, as no way to cut them is known: {}",
+                           fmt::join(unknown, ", ")));
+}
+
+int run_graph(const Session&, const PlanOptions& options) {
+  plan::Graph graph = read_graph(options);
+  const bool is_own = makes_strategies(graph, options);
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::string> unknown;
-  if (is_own) unknown = plan::generate_compat_strategies(*file.graph);
-  const plan::Problem problem = plan::compat_problem(*file.graph);
-  const plan::Solution solution = plan::solve(problem, solve_options(options));
+  const Priced priced = price(std::move(graph), is_own);
+  const plan::Solution solution = plan::solve(priced.problem, solve_options(options));
   const double seconds = seconds_since(start);
+  const std::vector<plan::Node>& nodes = priced.graph.nodes;
+  const plan::Problem& problem = priced.problem;
   Json plan = Json::object();
   Table table({"node", "strategy", "cost", "memory"});
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -102,10 +128,38 @@ int run_graph(const Session&, const PlanOptions& options) {
                format_bytes(problem.memory[i][chosen])});
   }
   if (solution.is_feasible) table.print();
-  if (!unknown.empty())
-    print_line(fmt::format("warning: kept whole on every device, as no way to cut them is known: {}",
-                           fmt::join(unknown, ", ")));
+  warn_of(priced.unknown);
   return print_solution(solution, seconds, options, std::move(plan));
+}
+
+/// What the whole plan would cost with each of a node's strategies.
+int run_explain(const Session&, const PlanOptions& options) {
+  plan::Graph graph = read_graph(options);
+  const auto found = std::ranges::find(graph.nodes, options.node, &plan::Node::name);
+  if (found == graph.nodes.end())
+    bad_input(fmt::format("{}: there is no node {}; `seqtile plan graph` lists them", options.file, options.node));
+  const auto node = static_cast<size_t>(found - graph.nodes.begin());
+  const bool is_own = makes_strategies(graph, options);
+  const Priced priced = price(std::move(graph), is_own);
+  const auto alternatives = plan::alternatives_of(priced.problem, static_cast<int>(node));
+  std::vector<size_t> order(alternatives.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return alternatives[i].objective; });
+  const plan::Alternative& best = alternatives[order.front()];
+  Table table({"strategy", "plan", "more than the best", "of it by itself", "by its neighbours"});
+  Json json = Json::array();
+  for (const size_t i : order) {
+    const plan::Alternative& other = alternatives[i];
+    const double more = other.objective - best.objective, own = other.own - best.own;
+    const std::string& name = priced.graph.nodes[node].strategies[i].name;
+    table.add({name, fmt::format("{:.10g}", other.objective), fmt::format("{:.6g}", more), fmt::format("{:.6g}", own),
+               fmt::format("{:.6g}", more - own)});
+    json.push_back({{"strategy", name}, {"objective", other.objective}, {"own", other.own}});
+  }
+  table.print();
+  warn_of(priced.unknown);
+  if (options.json) print_json({{"node", options.node}, {"strategies", std::move(json)}});
+  return kDone;
 }
 
 }  // namespace
@@ -124,7 +178,9 @@ void add_plan(CLI::App& app, Session& session) {
              run_solve},
         Part{"graph", "Price every change of layout in a graph, then solve",
              "  seqtile plan graph resnet50.json.gz\n  seqtile plan graph resnet50.json.gz --strategies own",
-             run_graph}}) {
+             run_graph},
+        Part{"explain", "Say what the plan would cost with each of a node's strategies",
+             "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain}}) {
     auto options = std::make_shared<PlanOptions>();
     CLI::App& command = *plan.add_subcommand(part.name, part.summary);
     command.footer(std::string("Examples:\n") + part.examples);
@@ -133,9 +189,11 @@ void add_plan(CLI::App& app, Session& session) {
       session.exit_code = run(session, *options);
     });
     command.add_option("file", options->file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
-    command.add_option("--budget", options->budget, "Bytes of memory that a device has for it")
-        ->check(CLI::PositiveNumber);
-    if (part.run == run_graph)
+    if (part.run == run_explain) command.add_option("node", options->node, "Name of a node")->required();
+    else
+      command.add_option("--budget", options->budget, "Bytes of memory that a device has for it")
+          ->check(CLI::PositiveNumber);
+    if (part.run != run_solve)
       command
           .add_option("--strategies", options->strategies,
                       "file: those in the file; own: made here (default: the file's where it has them)")

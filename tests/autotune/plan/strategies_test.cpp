@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "autotune/plan/alternatives.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
@@ -68,6 +69,27 @@ TEST_CASE("plan: a model of 24 layers is exact on two and on three axes", "[plan
     graph.mesh = mesh;
     CHECK(generate_compat_strategies(graph).empty());
     CHECK(solve(compat_problem(graph)).is_exact());
+  }
+}
+
+TEST_CASE("plan: alternatives of a node: the best one's plan is the optimum, and each is what that choice leaves",
+          "[plan]") {
+  const PlanFile file = read_plan_file(plan_file("gpt_mlp_384"));
+  const Problem problem = compat_problem(*file.graph);
+  const Solution best = solve(problem);
+  for (int node = 0; node < problem.num_nodes(); ++node) {
+    INFO(file.graph->nodes[static_cast<size_t>(node)].name);
+    const std::vector<Alternative> alternatives = alternatives_of(problem, node);
+    const auto chosen = static_cast<size_t>(best.choices[static_cast<size_t>(node)]);
+    CHECK(is_near(alternatives[chosen].objective, best.objective));
+    for (const Alternative& other : alternatives) CHECK(other.objective >= best.objective * (1 - 1e-12));
+    Problem forced = problem;  // a strategy that costs less than all others may lose is chosen
+    for (size_t i = 0; i < alternatives.size(); ++i) {
+      const auto leader = static_cast<size_t>(leader_of(problem, node));
+      forced.costs = problem.costs;
+      forced.costs[leader][i] -= 1e12;
+      CHECK(std::abs(solve(forced).objective + 1e12 - alternatives[i].objective) < 1e-2);
+    }
   }
 }
 
