@@ -37,8 +37,10 @@ class SqliteArtifactDb final : public ArtifactDb {
               {.schema = &kArtifactSchema,
                .is_read_only = is_read_only,
                .is_private = true,
-               .remedy = is_read_only ? "what can be read is taken over"
-                                      : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps what can be read",
+               .remedy =
+                   is_read_only
+                       ? "what can be read is taken over"
+                       : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps what can be read",
                .synchronous = kSynchronousNormal,
                .max_value_bytes = kMaxBinaryBytes}),
         key_file_(key_file),

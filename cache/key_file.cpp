@@ -32,7 +32,8 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     problem = fmt::format(
         "key file {}: a regular file of user {} with mode 0600 is needed, this one has owner {} and mode "
-        "{:#o}; make it so (chmod 600), or remove it: a new one is made, and binaries under the old one are compiled anew",
+        "{:#o}; make it so (chmod 600), or remove it: a new one is made, and binaries under the old one are compiled "
+        "anew",
         path, geteuid(), info.st_uid, info.st_mode & 07777);
     return std::nullopt;
   }

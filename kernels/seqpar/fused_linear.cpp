@@ -117,7 +117,6 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
   return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, length, portable(target));
 }
 
-
 /// One shot where the rows are few enough for it, first.
 std::vector<std::string> reductions(const Workload& w, int64_t length) {
   const int64_t columns = w.fields.get_int("n") * (w.fields.get_int("gated") + 1);
@@ -185,8 +184,8 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
   if (Shape(product_of(w)).tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
   if (is_gather(w)) return result;
   if (transport_of(w) != DType::f32)  // each partial sum is rounded, those of both factors of a gated pair
-    result.absolute +=
-        0.5 * storage_epsilon(transport_of(w)) * static_cast<double>(world_size_of(w) * (1 + w.fields.get_int("gated")));
+    result.absolute += 0.5 * storage_epsilon(transport_of(w)) *
+                       static_cast<double>(world_size_of(w) * (1 + w.fields.get_int("gated")));
   // The norm is that of y as it is stored.
   if (norm_of(w).is_there && w.dtype != DType::f32) result.relative += 0.75 * storage_epsilon(w.dtype);
   return result;

@@ -306,7 +306,8 @@ TEST_CASE("artifact store: nothing is written into a damaged file, also by who h
   const std::string damaged = read_bytes(paths.database);
   auto store = paths.open();
   CHECK_FALSE(store->store(sample_artifact_key(50), sample_binary(50)));
-  CHECK(store->status().find("nothing is written; `seqtile cache build`, with --device for a GPU's, moves it away") != std::string::npos);
+  CHECK(store->status().find("nothing is written; `seqtile cache build`, with --device for a GPU's, moves it away") !=
+        std::string::npos);
   store.reset();
   CHECK(read_bytes(paths.database) == damaged);
 }

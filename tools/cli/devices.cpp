@@ -54,8 +54,7 @@ int run(const Session&, const Options& options) {
       facts[name] = value;
     }
     table.print();
-    devices.push_back(
-        {{"device", id}, {"name", device.name}, {"kind", device.kind}, {"facts", std::move(facts)}});
+    devices.push_back({{"device", id}, {"name", device.name}, {"kind", device.kind}, {"facts", std::move(facts)}});
   }
   const std::string why = num_gpus ? "" : why_no_gpu();
   if (!num_gpus) print_line("cuda: " + why);

@@ -82,8 +82,9 @@ std::optional<std::string> find_ptxas() {
   if (const auto named = env::ptxas_program()) {
     if (*named == "none") return std::nullopt;
     if (is_program(*named)) return named;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("SEQTILE_PTXAS={}: that is no program that can be run; give the path of ptxas, or none", *named));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("SEQTILE_PTXAS={}: that is no program that can be run; give the path of ptxas, or none", *named));
   }
   auto folders = env::toolkit_folders();
   folders.emplace_back(kUsualFolder);
