@@ -12,8 +12,8 @@
 
 namespace seqtile::bench {
 
-/// Best multiply-add rate so far in GFLOP/s. bf16 uses the bf16 dot product instruction where the CPU has one and is
-/// the f32 rate elsewhere. About 10 ms.
+/// Best multiply-add rate so far in GFLOP/s. bf16 is the rate of the bf16 dot product instruction where the CPU has one
+/// and f32's is not higher. About 10 ms.
 double probe_peak_gflops(DType dtype, int threads);
 
 /// Best bandwidth so far in GB/s for a stream of which `written / (read + written)` are stores (rounded to sixteenths),

@@ -15,7 +15,7 @@ TEST_CASE("probe: limits are plausible and never fall", "[bench]") {
   CHECK(peak > 0.5);
   CHECK(peak < 1000);  // 4 units of 512 bits at 6 GHz are 768
   CHECK(probe_peak_gflops(DType::f32, 1) >= peak);
-  CHECK(probe_peak_gflops(DType::bf16, 1) >= 0.2 * peak);  // there are CPUs whose pairs of bf16 are half as fast
+  CHECK(probe_peak_gflops(DType::bf16, 1) >= peak);
   const double read = probe_bandwidth_gbs(1, 0, 1);
   CHECK(read > 0.1);
   CHECK(read < 2000);
