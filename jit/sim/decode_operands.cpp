@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -83,7 +84,7 @@ void OperandTable::place_variable(const PtxVariable& variable) {
     symbols_[variable.name] = {kLocalBase + static_cast<uint64_t>(place(program_.local_bytes, variable)), false};
   } else {
     auto storage = std::make_shared<std::vector<uint64_t>>((variable.bytes + 15) / 8);
-    std::memcpy(storage->data(), variable.initial.data(), variable.initial.size());
+    std::ranges::copy(variable.initial, reinterpret_cast<uint8_t*>(storage->data()));
     symbols_[variable.name] = {reinterpret_cast<uint64_t>(storage->data()), true};
     program_.globals.push_back(
         {std::string(variable.name), storage, variable.bytes, variable.space == PtxSpace::constant});
