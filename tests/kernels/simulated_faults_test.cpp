@@ -69,8 +69,9 @@ class TextCall {
     try {
       device_->launch(*kernel, autotune::grid_of(op_.grid(workload_, config_), call.symbol_values()), call.block());
     } catch (const Error& error) {
-      CHECK((error.code() == ErrorCode::driver || error.code() == ErrorCode::timeout));  // a limit of instructions
-      return device_->last_launch().reports.front().message;
+      const sim::Report& report = device_->last_launch().reports.front();
+      CHECK(error.code() == (report.kind == sim::ReportKind::limit ? ErrorCode::timeout : ErrorCode::driver));
+      return report.message;
     }
     const std::string wrong = call_.check(rows_, want_);
     return wrong.empty() ? "" : "wrong: " + wrong + ", " + last_store(wrong);

@@ -112,8 +112,8 @@ class Problem {
     return options;
   }
 
-  /// Whether each output of the first `epochs` is as wanted or nothing but NaN: a rank that is late in an epoch hears there
-  /// of what fails in a peer's next one.
+  /// Whether each output of the first `epochs` is as wanted or nothing but NaN: a rank that is late in an epoch hears
+  /// there of what fails in a peer's next one.
   bool is_right_or_nan(size_t epochs) const {
     for (size_t i = 0; i < epochs * static_cast<size_t>(case_.world_size); ++i)
       if (!is_nan(i) && !difference_in(i).empty()) return false;

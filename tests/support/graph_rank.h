@@ -65,7 +65,8 @@ class GraphRank {
   };
 
   void replay(const int64_t& length, Outputs& outputs, const std::function<void()>& launch);
-  /// With a gap behind each row. Of own rows as many as the rank has at this length, for a capture those that it may have up to it.
+  /// With a gap behind each row. Of own rows as many as the rank has at this length, for a capture those that it may
+  /// have up to it.
   Tensor tensor_of(const autotune::ArgSpec& spec, void* data, int64_t length, bool is_capture) const;
   std::vector<Tensor> tensors_of(int64_t length, bool is_capture) const;
   std::shared_ptr<const void> capture(int64_t capacity);

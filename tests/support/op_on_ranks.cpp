@@ -190,15 +190,16 @@ std::string OpOnRanks::fault_of(int rank, const OpCall& call, const Output& outp
   const Tensor& all = whole_tensor(call, rank, output.arg);
   const int64_t columns = all.rank > 1 ? all.num_elements() / all.sizes[0] : 1;
   const auto tolerance = op_.tolerance(workload_, op_.symbols(whole_workload_, call.length));
+  // The tolerance is for values of order 1; what is summed and rounded on the way is as large as the largest of them.
+  double largest = 1;
+  for (const double want : wanted) largest = std::max(largest, std::abs(want));
   Tensor tensor = output.tensor;
   tensor.data = const_cast<std::byte*>(output.bytes.data());
   std::string fault;
   for_each_place(rank, call, output.arg, tensor, [&](int64_t offset, int64_t row, int64_t column) {
     const double want = wanted.at(static_cast<size_t>(row * columns + column));
     const double got = kernels::read_element(tensor, offset);
-    // The tolerance is for values of order 1; normal ones reach 4, and a large one is rounded as coarsely as it is
-    // large.
-    const double limit = tolerance.absolute * std::max(4.0, std::abs(want)) + tolerance.relative * std::abs(want);
+    const double limit = tolerance.absolute * largest + tolerance.relative * std::abs(want);
     if (fault.empty() && !(std::abs(got - want) <= limit))
       fault =
           fmt::format("{}[{}, {}] of all rows and columns is {}, not {} (+- {})", name, row, column, got, want, limit);

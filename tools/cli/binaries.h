@@ -23,7 +23,8 @@ struct BuildReport {
   int64_t remaining() const { return binaries - there - compiled - failed; }
 };
 
-/// Compiles what `artifacts` lacks, and what it has as PTX where there is an assembler now. A record that does not compile is a warning and counted.
+/// Compiles what `artifacts` lacks, and what it has as PTX where there is an assembler now. A record that does not
+/// compile is a warning and counted.
 BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
                            Device& device);
 

@@ -23,8 +23,8 @@ json small_graph() {
   return json::parse(R"({
     "meta": {"mesh": [2, 2], "alpha": [1, 1], "beta": [1, 1], "model": "two nodes"},
     "nodes": [
-      {"name": "x", "op": "placeholder", "target": "x", "inputs": [], "out": {"shape": [8, 4], "dtype": "torch.float32"},
-       "merge": false, "args": [], "strategies": [
+      {"name": "x", "op": "placeholder", "target": "x", "inputs": [],
+       "out": {"shape": [8, 4], "dtype": "torch.float32"}, "merge": false, "args": [], "strategies": [
          {"name": "all", "specs": {"x": ["R", "R"]}, "kinds": {"x": "OUTPUT"}, "compute": [1, 1, 2], "comm": [0, 0, 0],
           "mem": {"total": {"activation": 128, "parameter": 0, "temp": 0, "buffer": 0}}, "reshard": {}}]},
       {"name": "y", "op": "call_function", "target": "relu", "inputs": ["x", "size_1"],

@@ -46,7 +46,7 @@ Workload attention_backward() {
 }
 
 /// How often the sweep replays an operation.
-int replays_of(const Workload& workload) { return workload.operation.starts_with("fused") ? 120 : 40; }
+int replays_of(const Workload& workload) { return workload.operation.starts_with("fused") ? 120 : 60; }
 
 void require(bool is_true, const std::string& what) {
   if (!is_true) throw Error(ErrorCode::wrong_result, what);
