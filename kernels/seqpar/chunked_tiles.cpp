@@ -2,7 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/chunked_tiles.h"
 
+#include <fmt/format.h>
+
+#include "jit/error.h"
+
 namespace seqtile::kernels::seqpar {
+
+// What is in two chunks would be used when the first one has come, and a chunk without a tile would never come.
+void check_chunk(int64_t chunk_rows, int64_t tile_rows) {
+  if (chunk_rows < tile_rows || chunk_rows % tile_rows != 0)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("chunk_rows = {} is not a multiple of a tile's {} rows", chunk_rows, tile_rows));
+}
+
+ChunkedTiles::ChunkedTiles(int64_t rows_of_block, int64_t rows_of_chunk, Var blocks)
+    : block_rows(rows_of_block), chunk_rows(rows_of_chunk), row_blocks(blocks) {
+  check_chunk(chunk_rows, block_rows);
+}
 
 ChunkedTiles::Place ChunkedTiles::place_of(KernelBuilder& b, Var id, int64_t column_blocks) const {
   const int64_t per_chunk = chunk_rows / block_rows, tiles_per_chunk = per_chunk * column_blocks;

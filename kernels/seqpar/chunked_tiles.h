@@ -7,11 +7,17 @@
 
 namespace seqtile::kernels::seqpar {
 
+/// Errors: invalid_argument where a chunk is not whole tiles.
+void check_chunk(int64_t chunk_rows, int64_t tile_rows);
+
 /// Tiles of the same number of rows for each of several groups. A chunk is whole blocks of rows; its tiles follow each
 /// other, so that it is complete early.
 struct ChunkedTiles {
-  int64_t block_rows, chunk_rows;
-  Var row_blocks;  ///< of a group: of the longest shard that a rank may have
+  /// `blocks`: of a group, as many as the longest shard that a rank may have. Errors: as check_chunk().
+  ChunkedTiles(int64_t rows_of_block, int64_t rows_of_chunk, Var blocks);
+
+  const int64_t block_rows, chunk_rows;
+  const Var row_blocks;
 
   struct Place {
     Var turn, row, column_block;

@@ -8,6 +8,7 @@
 
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/channel_args.h"
+#include "kernels/seqpar/chunked_tiles.h"
 #include "kernels/seqpar/sequence_rows.h"
 
 namespace seqtile::kernels::seqpar {
@@ -43,7 +44,9 @@ class Builder {
         length_(b.size(v_.sequence, 0)),
         rows_(b, shape.layout, shape.world_size, length_),
         ex_(b, gather_protocol(), context_exchange(shape, schedule.transfer.chunk_rows), channel_.block,
-            channel_.counters, channel_.number, length_) {}
+            channel_.counters, channel_.number, length_) {
+    check_chunk(schedule.transfer.chunk_rows, schedule.block_n);
+  }
 
   void build() {
     Var row_blocks = b_.cdiv(length_, s_.world_size * schedule_.block_m);

@@ -148,7 +148,7 @@ class Builder {
         channel_(declare_channel(b)),
         length_(b.size(v_.y[0], 0)),
         ex_(b, gather_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number, length_),
-        tiles_{t_.block_m, c.get_int("chunk_rows"), b.cdiv(length_, int64_t{world_size_} * t_.block_m)} {}
+        tiles_(t_.block_m, c.get_int("chunk_rows"), b.cdiv(length_, int64_t{world_size_} * t_.block_m)) {}
 
   void build() {
     own_rows_ = ex_.num_rows(ex_.rank());

@@ -6,8 +6,12 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <set>
 #include <span>
 
+#include <fmt/core.h>
+
+#include "jit/error.h"
 #include "tests/support/op_on_ranks.h"
 #include "tests/support/rank_operations.h"
 
@@ -103,6 +107,28 @@ void check_epochs(const ConfiguredOp& of, const std::string& device, int bits, c
   CHECK(op.run(options) == "");
 }
 
+/// Whether the chunk was refused, by name; one that was not gives what the default one does.
+bool refuses_chunk(const Workload& workload, int64_t chunk_rows) {
+  OpOnRanks first(workload, "threads", {{kLength}});
+  autotune::Config config = first.config();
+  if (!config.contains("chunk_rows")) return false;
+  config.set("chunk_rows", chunk_rows);
+  INFO(workload.operation << " " << config.json());
+  OpOnRanks op(workload, "threads", {{kLength}}, config);
+  try {
+    op.kernel();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::invalid_argument);
+    CHECK_THAT(error.what(), Catch::Contains(fmt::format("chunk_rows = {} is not a multiple", chunk_rows)));
+    return true;
+  }
+  CHECK(op.run({}) == "");
+  CHECK(first.run({}) == "");
+  const bool has_same_bits = op.bytes() == first.bytes();
+  CHECK(has_same_bits);
+  return false;
+}
+
 }  // namespace
 
 TEST_CASE("same bits: a hundred calls of each operation in f32, whoever is late", "[seqpar]") {
@@ -119,6 +145,16 @@ TEST_CASE("same bits: knobs of each operation", "[seqpar]") {
 
 TEST_CASE("same bits: tiles whose sums over k are the same", "[seqpar]") {
   check_tiles("threads", 3, DType::f32, kLength, 5);
+}
+
+TEST_CASE("same bits: a chunk that is not whole tiles is refused where a tile needs one chunk", "[seqpar]") {
+  std::set<std::string> refused;
+  for (const Workload& workload : operations_on_ranks(3, DType::f32))
+    if (refuses_chunk(workload, 37)) refused.insert(workload.operation);
+  CHECK(refused == std::set<std::string>{"all_reduce", "context_attention_backward", "context_attention_forward",
+                                         "fused_linear_and_alltoall", "fused_linear_and_reducescatter",
+                                         "linear_and_allreduce", "reduce_scatter",
+                                         "sequence_parallel_leading_matmul_backward"});
 }
 
 TEST_CASE("same bits: schedules and knobs of simulated GPUs", "[seqpar][sim]") {
