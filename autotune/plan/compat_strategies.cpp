@@ -106,6 +106,8 @@ std::vector<std::string> generate_compat_strategies(Graph& graph) {
     if (const std::string name = operator_name(node); !is_known && std::ranges::find(unknown, name) == unknown.end())
       unknown.push_back(name);
     if (node.strategies.empty()) list.add("Replica", {}, {}, held(list, {}));
+    // Where some of the leader's ways cannot be followed the node chooses its own.
+    if (node.merges && node.strategies.size() != list.input(0).strategies.size()) node.merges = false;
   }
   return unknown;
 }

@@ -13,7 +13,7 @@
 namespace seqtile::plan {
 
 /// Replaces the strategies of all nodes. An operator that is not known gets one, of whole copies; returns the names of
-/// those operators, each once.
+/// those operators, each once. A node that does not have one way for each of its first input's merges no more.
 std::vector<std::string> generate_compat_strategies(Graph& graph);
 
 }  // namespace seqtile::plan

@@ -10,6 +10,8 @@
 
 namespace seqtile::plan {
 
+constexpr int64_t kMostElements = int64_t{1} << 40;  ///< of a tensor
+
 struct TensorType {
   std::vector<int64_t> shape;
   std::string dtype;  ///< "f32"
@@ -40,6 +42,7 @@ struct Node {
 struct Graph {
   Mesh mesh;
   std::vector<Node> nodes;  ///< producers before consumers
+  bool is_training = true;  ///< a backward pass follows, and parameters have gradients
 };
 
 }  // namespace seqtile::plan

@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "autotune/plan/torch_types.h"
 #include "jit/error.h"
 
 namespace seqtile::plan {
@@ -53,6 +55,11 @@ class Reader {
   }
   std::string text() const { return as<std::string>("a string"); }
   double number() const { return as<double>("a number"); }
+  double not_negative() const {
+    const double value = number();
+    if (value < 0) refuse(fmt::format("{} is below 0", value));
+    return value;
+  }
   int64_t integer(int64_t least, int64_t most) const {
     const auto value = as<int64_t>("an integer");
     if (value < least || value > most) refuse(fmt::format("{} is not in {}..{}", value, least, most));
@@ -70,7 +77,7 @@ class Reader {
   std::string place_;
 };
 
-constexpr int64_t kMostElements = int64_t{1} << 40, kMostDevices = 1 << 20;
+constexpr int64_t kMostDevices = 1 << 20;
 
 Mesh read_mesh(const Reader& meta) {
   Mesh mesh;
@@ -80,20 +87,28 @@ Mesh read_mesh(const Reader& meta) {
   mesh.num_axes = static_cast<int>(axes);
   for (const char* field : {"alpha", "beta"})
     if (meta[field].size() != axes) meta[field].refuse(fmt::format("{} numbers are wanted, one for each axis", axes));
+  int64_t devices = 1;
   for (size_t i = 0; i < axes; ++i) {
     mesh.shape[i] = static_cast<int>(axis("mesh", i).integer(1, kMostDevices));
-    mesh.alpha[i] = axis("alpha", i).number();
-    mesh.beta[i] = axis("beta", i).number();
+    devices *= mesh.shape[i];
+    if (devices > kMostDevices) meta["mesh"].refuse(fmt::format("more than {} devices in all", kMostDevices));
+    mesh.alpha[i] = axis("alpha", i).not_negative();
+    mesh.beta[i] = axis("beta", i).not_negative();
   }
+  if (meta.has("devices") && meta["devices"].integer(1, kMostDevices) != devices)
+    meta["mesh"].refuse(fmt::format("{} devices in all, \"devices\" says {}", devices, meta["devices"].json().dump()));
   return mesh;
 }
 
+bool read_is_training(const Reader& meta) {
+  if (!meta.has("phase")) return true;
+  const std::string phase = meta["phase"].text();
+  if (phase != "training" && phase != "prefill")
+    meta["phase"].refuse(fmt::format("\"{}\" is neither training nor prefill", phase));
+  return phase == "training";
+}
+
 TensorType read_type(const Reader& json) {
-  static const std::map<std::string, std::pair<const char*, int64_t>> kTypes = {
-      {"torch.float64", {"f64", 8}},   {"torch.float32", {"f32", 4}}, {"torch.float16", {"f16", 2}},
-      {"torch.bfloat16", {"bf16", 2}}, {"torch.int64", {"i64", 8}},   {"torch.int32", {"i32", 4}},
-      {"torch.int16", {"i16", 2}},     {"torch.int8", {"i8", 1}},     {"torch.uint8", {"u8", 1}},
-      {"torch.bool", {"i1", 1}}};
   json.allow({"shape", "dtype"});
   TensorType type;
   double elements = 1;
@@ -104,10 +119,11 @@ TensorType read_type(const Reader& json) {
   if (type.shape.size() > kMaxRank)
     json["shape"].refuse(fmt::format("{} dimensions: at most {} are supported", type.shape.size(), kMaxRank));
   if (elements > static_cast<double>(kMostElements)) json["shape"].refuse("more than 2^40 elements");
-  const auto found = kTypes.find(json["dtype"].text());
-  if (found == kTypes.end()) json["dtype"].refuse("unknown type \"" + json["dtype"].text() + "\"");
-  type.dtype = found->second.first;
-  type.element_bytes = found->second.second;
+  const std::string name = json["dtype"].text();
+  const auto found = std::ranges::find(kTorchTypes, name, &TorchType::torch);
+  if (found == kTorchTypes.end()) json["dtype"].refuse("unknown type \"" + name + "\"");
+  type.dtype = found->name;
+  type.element_bytes = found->bytes;
   return type;
 }
 
@@ -209,9 +225,20 @@ Node read_node(const Reader& json, const std::map<std::string, int>& before, con
   return node;
 }
 
+void check_strategies(const Reader& json, const Node& node, const Graph& graph) {
+  const size_t count = node.strategies.size();
+  if (count == 0) json["strategies"].refuse("no strategy; leave the field out to have them made");
+  if (!node.merges) return;
+  const Node& leader = graph.nodes[static_cast<size_t>(node.inputs.front())];
+  if (leader.strategies.size() != count)
+    json["strategies"].refuse(fmt::format("{} strategies; as the node merges into {} as many as there, {}, are wanted",
+                                          count, leader.name, leader.strategies.size()));
+}
+
 Graph read_graph(const Reader& root) {
   Graph graph;
   graph.mesh = read_mesh(root["meta"]);
+  graph.is_training = read_is_training(root["meta"]);
   const Reader nodes = root["nodes"];
   if (nodes.size() == 0) nodes.refuse("an empty graph");
   std::map<std::string, int> before, all;
@@ -224,7 +251,7 @@ Graph read_graph(const Reader& root) {
     if (json.has("strategies")) {
       json["strategies"].each(
           [&](const Reader& strategy) { node.strategies.push_back(read_strategy(strategy, node, graph)); });
-      if (node.strategies.empty()) json["strategies"].refuse("no strategy; leave the field out to have them made");
+      check_strategies(json, node, graph);
     }
     graph.nodes.push_back(std::move(node));
   });

@@ -22,4 +22,9 @@ PlanFile read_plan_file(const std::string& path);
 /// The same of a text. `name` is for messages.
 PlanFile parse_plan_file(const std::string& text, const std::string& name);
 
+/// A graph without its strategies, on one line. What parse_plan_file() reads of it is the same graph.
+std::string graph_json(const Graph& graph);
+/// For gzip. Requires: less than 4 GiB.
+std::string compressed(const std::string& text);
+
 }  // namespace seqtile::plan

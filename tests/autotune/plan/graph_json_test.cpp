@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "jit/error.h"
 #include "tests/autotune/plan/plan_files.h"
@@ -47,6 +48,36 @@ TEST_CASE("plan graph: what is read is what was written", "[plan]") {
   CHECK(graph.nodes[0].results[0].shape == std::vector<int64_t>{8, 4});
 }
 
+TEST_CASE("plan graph: what is written is read again, plain and compressed", "[plan]") {
+  const test::TempFolder folder;
+  for (const std::string name : kPlanFiles) {
+    INFO(name);
+    const Graph graph = *read_plan_file(plan_file(name)).graph;
+    const std::string text = graph_json(graph);
+    std::ofstream(folder.file("g.json")) << text;
+    std::ofstream(folder.file("g.json.gz"), std::ios::binary) << compressed(text);
+    CHECK(compressed(text).size() < text.size() / 4);
+    for (const char* file : {"g.json", "g.json.gz"}) {
+      const Graph again = *read_plan_file(folder.file(file)).graph;
+      REQUIRE(again.nodes.size() == graph.nodes.size());
+      CHECK(again.mesh.shape == graph.mesh.shape);
+      CHECK(again.mesh.alpha == graph.mesh.alpha);
+      for (size_t i = 0; i < graph.nodes.size(); ++i) {
+        const Node &was = graph.nodes[i], &is = again.nodes[i];
+        CHECK(std::tie(is.name, is.op, is.target, is.inputs, is.is_tuple, is.merges, is.module, is.parameters,
+                       is.description, is.arguments) == std::tie(was.name, was.op, was.target, was.inputs, was.is_tuple,
+                                                                 was.merges, was.module, was.parameters,
+                                                                 was.description, was.arguments));
+        REQUIRE(is.results.size() == was.results.size());
+        for (size_t j = 0; j < is.results.size(); ++j) {
+          CHECK(is.results[j].shape == was.results[j].shape);
+          CHECK(is.results[j].dtype == was.results[j].dtype);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan]") {
   const auto refused = [](const char* why, const std::function<void(json&)>& change) {
     json graph = small_graph();
@@ -63,6 +94,10 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("\"shape\" is missing", [](json& g) { g["nodes"][0]["out"].erase("shape"); });
   refused("0 is not in 1..", [](json& g) { g["nodes"][0]["out"]["shape"] = {0, 4}; });
   refused("1..3 are wanted", [](json& g) { g["meta"]["mesh"] = {2, 2, 2, 2}; });
+  refused("more than 1048576 devices", [](json& g) { g["meta"]["mesh"] = {1 << 15, 1 << 15}; });
+  refused("4 devices in all, \"devices\" says 8", [](json& g) { g["meta"]["devices"] = 8; });
+  refused("neither training nor prefill", [](json& g) { g["meta"]["phase"] = "decode"; });
+  refused("-1 is below 0", [](json& g) { g["meta"]["alpha"] = {1, -1}; });
   refused("2 numbers are wanted", [](json& g) { g["meta"]["beta"] = {1}; });
   refused("\"alpha\" is missing", [](json& g) { g["meta"].erase("alpha"); });
   refused("unknown type", [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float3"; });
@@ -75,6 +110,10 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("three numbers", [](json& g) { g["nodes"][1]["strategies"][0]["compute"] = {1, 2}; });
   refused("no strategy", [](json& g) { g["nodes"][1]["strategies"] = json::array(); });
   refused("nothing to merge into", [](json& g) { g["nodes"][0]["merge"] = true; });
+  refused("2 strategies; as the node merges into x as many as there, 1, are wanted", [](json& g) {
+    json& strategies = g["nodes"][1]["strategies"];
+    strategies.push_back(strategies[0]);
+  });
   CHECK_THROWS_WITH(parse_plan_file(small_graph().dump().substr(0, 300), "g.json"), Catch::Contains("no JSON"));
   CHECK_THROWS_WITH(parse_plan_file("[]", "g.json"), Catch::Contains("an object is wanted"));
 }

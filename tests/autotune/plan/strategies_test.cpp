@@ -156,4 +156,16 @@ TEST_CASE("plan: an operator that is not known, or not of this form, is kept who
   }
 }
 
+TEST_CASE("plan: a view that cannot follow each cut of its input chooses its own", "[plan]") {
+  // Six columns become three by two: cut in two they would leave one and a half of three.
+  Graph graph = around(R"({"name": "y", "op": "call_method", "target": "view", "inputs": ["x"], "args": ["x"],
+      "merge": true, "out": {"shape": [8, 3, 2], "dtype": "torch.float32"}})",
+                       "[8, 6]", "2, 2");
+  graph.nodes[0].op = "get_attr";
+  CHECK(generate_compat_strategies(graph).empty());
+  CHECK(graph.nodes[1].strategies.size() < graph.nodes[0].strategies.size());
+  CHECK_FALSE(graph.nodes[1].merges);
+  CHECK(solve(compat_problem(graph)).is_exact());
+}
+
 }  // namespace seqtile::testing
