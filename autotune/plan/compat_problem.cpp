@@ -135,6 +135,11 @@ std::vector<std::string> signatures(const Graph& graph) {
   return result;
 }
 
+/// A signature has the operands' shapes: of products with other weights, results differ.
+bool same_shapes(const Node& a, const Node& b) {
+  return std::ranges::equal(a.results, b.results, {}, &TensorType::shape, &TensorType::shape);
+}
+
 }  // namespace
 
 std::vector<int> repeated_nodes(const Graph& graph, int least) {
@@ -172,7 +177,9 @@ Problem compat_problem(const Graph& graph) {
   Problem problem = Merging(graph).run();
   const std::vector<int> repeats = repeated_nodes(graph, kShortestRun);
   const auto repeats_all = [&](size_t node) {  // what follows a run's inputs may have other ways than the first run's
-    return repeats[node] >= 0 && problem.costs[static_cast<size_t>(repeats[node])].size() == problem.costs[node].size();
+    if (repeats[node] < 0) return false;
+    const auto like = static_cast<size_t>(repeats[node]);
+    return problem.costs[like].size() == problem.costs[node].size() && same_shapes(graph.nodes[like], graph.nodes[node]);
   };
   for (size_t node = 0; node < repeats.size(); ++node)
     if (problem.follows[node] < 0 && repeats_all(node)) problem.follows[node] = repeats[node];

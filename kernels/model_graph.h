@@ -1,0 +1,26 @@
+// kernels/model_graph.h -- a decoder model as a graph of operators for the planner.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Activations are [batch, length, hidden]; names and parameters are those of Hugging Face's module tree, so that a plan
+// can be applied to it. A layer is a norm, three products of its result, rotary(q), rotary(k), attention(q, k, v) over
+// [batch, length, heads, head_dim], a product and a sum; then a norm, one product for gate and up, a gate of both, a
+// product and a sum. All layers are alike, but for the windows of Gemma2's attention.
+#pragma once
+#include "autotune/plan/graph.h"
+#include "kernels/model.h"
+
+namespace seqtile::kernels {
+
+struct ModelGraphOptions {
+  plan::Mesh mesh;
+  int64_t batch = 1, length = 1;  ///< sequences, tokens of each
+  int64_t layers = 0;             ///< 0: the model's
+  /// True: logits of all tokens, and a backward pass. False: of each sequence's last token.
+  bool is_training = true;
+};
+
+/// Without strategies. Errors: invalid_argument for fewer than one sequence, token or layer, for more layers than the
+/// model has, and where a tensor would have more elements than a graph may.
+plan::Graph model_graph(const Model& model, const ModelGraphOptions& options);
+
+}  // namespace seqtile::kernels

@@ -1,0 +1,148 @@
+// tests/kernels/model_graph_test.cpp -- decoder models as graphs: their parameters, shapes, repeated layers.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/model_graph.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "autotune/plan/compat_problem.h"
+#include "autotune/plan/compat_strategies.h"
+#include "autotune/plan/graph_json.h"
+
+namespace seqtile::testing {
+namespace {
+
+using kernels::Model;
+using plan::Graph;
+using plan::Node;
+
+constexpr plan::Mesh kMesh{2, {2, 4}, {1, 1}, {1, 1}};
+
+Model example(const std::string& name) {
+  return kernels::load_model(SEQTILE_SOURCE_DIR "/examples/models/" + name + ".json");
+}
+
+Model tiny(const std::string& type) {
+  return kernels::parse_model(R"({"model_type": ")" + type + R"(", "torch_dtype": "bfloat16", "hidden_act": "silu",
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 128, "max_position_embeddings": 64, "sliding_window": 16})",
+                              type);
+}
+
+Graph graph_of(const Model& model, kernels::ModelGraphOptions options = {}) {
+  options.mesh = kMesh;
+  return kernels::model_graph(model, options);
+}
+
+int64_t num_parameters(const Graph& graph) {
+  int64_t count = 0;
+  for (const Node& node : graph.nodes)
+    for (const auto& [name, shape] : node.parameters)
+      count += std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
+  return count;
+}
+
+const Node& find(const Graph& graph, const std::string& name) {
+  const auto found = std::ranges::find(graph.nodes, name, &Node::name);
+  INFO(name);
+  REQUIRE(found != graph.nodes.end());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("model graph: it has as many parameters as the model's card says", "[kernels][plan]") {
+  CHECK(num_parameters(graph_of(example("llama-3-8b"))) == 8'030'261'248);
+  CHECK(num_parameters(graph_of(example("llama-3-70b"))) == 70'553'706'496);
+  CHECK(num_parameters(graph_of(example("tinyllama-1.1b"))) == 1'100'048'384);
+}
+
+TEST_CASE("model graph: shapes of a layer, and what training and prefill end with", "[kernels][plan]") {
+  const Model model = example("llama-3-8b");
+  const Graph training = graph_of(model, {.batch = 3, .length = 40, .layers = 1});
+  const Node& mixed = find(training, "model_layers_0_self_attn_attention");
+  using Shape = std::vector<int64_t>;
+  CHECK(mixed.target == "attention");
+  CHECK(mixed.results[0].shape == Shape{3, 40, 32, 128});
+  REQUIRE(mixed.inputs.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    const Node& operand = training.nodes[static_cast<size_t>(mixed.inputs[i])];
+    CHECK(operand.results[0].shape == Shape{3, 40, i == 0 ? 32 : 8, 128});
+    CHECK(operand.target == (i == 2 ? "view" : "rotary"));
+  }
+  const Node& gate = find(training, "model_layers_0_mlp_gate");
+  CHECK(gate.target == "silu_and_mul");
+  CHECK(gate.results[0].shape == Shape{3, 40, 14336});
+  CHECK(training.nodes[static_cast<size_t>(gate.inputs[0])].results[0].shape == Shape{3, 40, 28672});
+  CHECK(gate.results[0].dtype == "bf16");
+  CHECK(find(training, "lm_head").results[0].shape == Shape{3, 40, 128256});
+  CHECK(find(training, "lm_head").target == "lm_head");
+  CHECK(training.is_training);
+  const Graph prefill = graph_of(model, {.batch = 3, .length = 40, .layers = 1, .is_training = false});
+  CHECK(find(prefill, "lm_head").results[0].shape == Shape{3, 1, 128256});
+  CHECK_FALSE(prefill.is_training);
+  for (size_t i = 0; i < prefill.nodes.size(); ++i)
+    for (const int input : prefill.nodes[i].inputs) CHECK(input < static_cast<int>(i));
+}
+
+TEST_CASE("model graph: layers repeat the first ones", "[kernels][plan]") {
+  const Graph graph = graph_of(example("llama-3-70b"), {.length = 4096});
+  const std::vector<int> repeats = plan::repeated_nodes(graph, 10);
+  int64_t last_layer = 0, of_first = 0;  // a run begins inside the first layer and ends in the second
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (repeats[i] < 0 || !graph.nodes[i].name.starts_with("model_layers_79_")) continue;
+    ++last_layer;
+    const std::string name = graph.nodes[static_cast<size_t>(repeats[i])].name, rest = graph.nodes[i].name.substr(16);
+    of_first += name == "model_layers_0_" + rest || name == "model_layers_1_" + rest;
+  }
+  CHECK(last_layer >= 13);
+  CHECK(of_first == last_layer);
+}
+
+TEST_CASE("model graph: the head behind the last layer does not take a projection's choice", "[kernels][plan]") {
+  Graph graph = graph_of(example("llama-3-8b"), {.length = 4096});
+  plan::generate_compat_strategies(graph);
+  const plan::Problem problem = plan::compat_problem(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].name == "lm_head") CHECK(problem.follows[i] < 0);
+    if (graph.nodes[i].name == "model_layers_7_mlp_down_proj") CHECK(problem.follows[i] >= 0);
+  }
+}
+
+TEST_CASE("model graph: biases, norms of results, scaled embeddings and windows are as the model has them",
+          "[kernels][plan]") {
+  const Graph qwen = graph_of(tiny("qwen2"));
+  CHECK(find(qwen, "model_layers_0_self_attn_k_proj").parameters.at("bias") == std::vector<int64_t>{64});
+  CHECK_FALSE(find(qwen, "model_layers_0_self_attn_o_proj").parameters.contains("bias"));
+  const Graph gemma = graph_of(tiny("gemma2"));
+  CHECK(find(gemma, "scaled_embedding").arguments == std::vector<std::string>{"model_embed_tokens", "8"});
+  CHECK(find(gemma, "model_layers_3_post_feedforward_layernorm").module == "RMSNorm");
+  CHECK(find(gemma, "model_layers_0_self_attn_attention").arguments.back() == "window=16");
+  CHECK(find(gemma, "model_layers_1_self_attn_attention").arguments.size() == 3);
+  CHECK(find(graph_of(tiny("mistral")), "model_layers_1_self_attn_attention").arguments.back() == "window=16");
+}
+
+TEST_CASE("model graph: sizes that are too small or too large are refused", "[kernels][plan]") {
+  using Catch::Contains;
+  const Model model = example("llama-3-8b");
+  CHECK_THROWS_WITH(graph_of(model, {.layers = 33}), Contains("layers 33 must be in 1..32"));
+  CHECK_THROWS_WITH(graph_of(model, {.batch = 0}), Contains("batch 0 must be in"));
+  CHECK_THROWS_WITH(graph_of(model, {.length = -1}), Contains("length -1 must be in"));
+  CHECK_THROWS_WITH(graph_of(model, {.batch = 1 << 20, .length = 1 << 20}), Contains("at most 2^40"));
+}
+
+TEST_CASE("model graph: it is read back as it was written", "[kernels][plan]") {
+  for (const bool is_training : {true, false}) {
+    const Graph graph = graph_of(tiny("gemma2"), {.length = 32, .is_training = is_training});
+    const std::string text = plan::graph_json(graph);
+    const Graph again = *plan::parse_plan_file(text, "written").graph;
+    CHECK(again.nodes.size() == graph.nodes.size());
+    CHECK(again.is_training == is_training);
+    CHECK(plan::graph_json(again) == text);
+  }
+}
+
+}  // namespace seqtile::testing
