@@ -17,6 +17,8 @@ if(TARGET seqtile_mpi AND MPIEXEC_EXECUTABLE AND NOT SEQTILE_SANITIZE)
   seqtile_script_test("mpi: the program on ranks of mpirun" "fast;mpi" ${CMAKE_SOURCE_DIR}/tests/tools/mpi_test.py
                       $<TARGET_FILE:seqtile_cli> ${MPIEXEC_EXECUTABLE})
 endif()
+seqtile_script_test("plan: models, forms of a plan, bad input" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/plan_test.py
+                    ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
 seqtile_script_test("export_graph: a model of PyTorch, where there is one" "fast"
                     ${CMAKE_SOURCE_DIR}/tests/tools/export_graph_test.py ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
 seqtile_script_test("gpu_check: sections, exit codes, no GPU" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/gpu_check_test.py

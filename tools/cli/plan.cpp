@@ -14,16 +14,10 @@
 #include "autotune/plan/solver.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
+#include "tools/cli/plan.h"
 
 namespace seqtile::cli {
 namespace {
-
-struct PlanOptions {
-  std::string file, node;
-  double budget = 0;       ///< bytes; 0: none
-  std::string strategies;  ///< "file" or "own"; empty: the file's where it has them
-  bool json = false;
-};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -84,13 +78,6 @@ bool makes_strategies(const plan::Graph& graph, const PlanOptions& options) {
                         first->name));
 }
 
-/// A graph with the prices of its strategies and of every change of layout.
-struct Priced {
-  plan::Graph graph;
-  plan::Problem problem;
-  std::vector<std::string> unknown;  ///< operators
-};
-
 Priced price(plan::Graph graph, bool makes_strategies) {
   Priced priced{std::move(graph), {}, {}};
   if (makes_strategies) priced.unknown = plan::generate_compat_strategies(priced.graph);
@@ -110,27 +97,42 @@ void warn_of(const std::vector<std::string>& unknown) {
                            fmt::join(unknown, ", ")));
 }
 
-int run_graph(const Session&, const PlanOptions& options) {
-  plan::Graph graph = read_graph(options);
-  const bool is_own = makes_strategies(graph, options);
+/// A row for each operator.
+void print_table(const Priced& priced, const plan::Choices& choices) {
+  Table table({"node", "strategy", "cost", "memory"});
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const auto chosen = static_cast<size_t>(choices[i]);
+    table.add({priced.graph.nodes[i].name, priced.graph.nodes[i].strategies[chosen].name,
+               fmt::format("{:.6g}", priced.problem.costs[i][chosen]), format_bytes(priced.problem.memory[i][chosen])});
+  }
+  table.print();
+}
+
+Json strategies_by_node(const Priced& priced, const plan::Choices& choices) {
+  Json names = Json::object();
+  for (size_t i = 0; i < choices.size(); ++i)
+    names[priced.graph.nodes[i].name] = priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name;
+  return names;
+}
+
+int solve_graph(plan::Graph graph, bool is_own, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Priced priced = price(std::move(graph), is_own);
   const plan::Solution solution = plan::solve(priced.problem, solve_options(options));
   const double seconds = seconds_since(start);
-  const std::vector<plan::Node>& nodes = priced.graph.nodes;
-  const plan::Problem& problem = priced.problem;
-  Json plan = Json::object();
-  Table table({"node", "strategy", "cost", "memory"});
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const auto chosen = static_cast<size_t>(solution.choices[i]);
-    plan[nodes[i].name] = nodes[i].strategies[chosen].name;
-    table.add({nodes[i].name, nodes[i].strategies[chosen].name, fmt::format("{:.6g}", problem.costs[i][chosen]),
-               format_bytes(problem.memory[i][chosen])});
-  }
-  if (solution.is_feasible) table.print();
+  if (solution.is_feasible) print_table(priced, solution.choices);
   warn_of(priced.unknown);
-  return print_solution(solution, seconds, options, std::move(plan));
+  return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices));
 }
+
+int run_graph(const Session&, const PlanOptions& options) {
+  plan::Graph graph = read_graph(options);
+  check_devices(graph, options);
+  const bool is_own = makes_strategies(graph, options);
+  return solve_graph(std::move(graph), is_own, options);
+}
+
+int run_model(const Session&, const PlanOptions& options) { return solve_graph(graph_of_model(options), true, options); }
 
 /// What the whole plan would cost with each of a node's strategies.
 int run_explain(const Session&, const PlanOptions& options) {
@@ -162,6 +164,66 @@ int run_explain(const Session&, const PlanOptions& options) {
   return kDone;
 }
 
+void add_model_choice(CLI::App& command, PlanOptions& options) {
+  command.add_option("--model", options.model, "A Hugging Face config.json")->type_name("FILE")->required();
+  command.add_option("--mesh", options.mesh, "Devices of each axis, as in 2x4")->type_name("SIZES")->required();
+  command.add_option("--length", options.length, "Tokens of a sequence")->type_name("N")->required();
+  command.add_option("--batch", options.batch, "Sequences (default: 1)")->type_name("N")->check(CLI::PositiveNumber);
+  command.add_option("--layers", options.layers, "Only so many of the model's layers")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--phase", options.phase, "training: logits of all tokens, and gradients; prefill: of the last one")
+      ->check(CLI::IsMember({"training", "prefill"}));
+  command.add_option("-o,--output", options.out, "Write the graph for `seqtile plan graph`; .gz: compressed")
+      ->type_name("FILE");
+}
+
+void add_file(CLI::App& command, PlanOptions& options) {
+  command.add_option("file", options.file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
+}
+
+void add_strategies(CLI::App& command, PlanOptions& options) {
+  command
+      .add_option("--strategies", options.strategies,
+                  "file: those in the file; own: made here (default: the file's where it has them)")
+      ->check(CLI::IsMember({"file", "own"}));
+}
+
+void add_budget(CLI::App& command, PlanOptions& options) {
+  command.add_option("--budget", options.budget, "Bytes of memory that a device has for it")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_devices_count(CLI::App& command, PlanOptions& options) {
+  command.add_option("--devices", options.devices, "How many devices there are: the mesh must have as many")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_solve_flags(CLI::App& command, PlanOptions& options) {
+  add_file(command, options);
+  add_budget(command, options);
+}
+
+void add_graph_flags(CLI::App& command, PlanOptions& options) {
+  add_file(command, options);
+  add_budget(command, options);
+  add_strategies(command, options);
+  add_devices_count(command, options);
+}
+
+void add_model_flags(CLI::App& command, PlanOptions& options) {
+  add_model_choice(command, options);
+  add_budget(command, options);
+  add_devices_count(command, options);
+}
+
+void add_explain_flags(CLI::App& command, PlanOptions& options) {
+  add_file(command, options);
+  command.add_option("node", options.node, "Name of a node")->required();
+  add_strategies(command, options);
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, Session& session) {
@@ -172,15 +234,20 @@ void add_plan(CLI::App& app, Session& session) {
   struct Part {
     const char *name, *summary, *examples;
     int (*run)(const Session&, const PlanOptions&);
+    void (*add_flags)(CLI::App&, PlanOptions&);
   };
   for (const Part& part :
        {Part{"solve", "Solve the arrays of a problem", "  seqtile plan solve problem.json.gz --json | tail -n 1",
-             run_solve},
+             run_solve, add_solve_flags},
         Part{"graph", "Price every change of layout in a graph, then solve",
              "  seqtile plan graph resnet50.json.gz\n  seqtile plan graph resnet50.json.gz --strategies own",
-             run_graph},
+             run_graph, add_graph_flags},
+        Part{"model", "The same for a transformer, whose graph is made here",
+             "  seqtile plan model --model config.json --mesh 2x4 --length 4096\n"
+             "  seqtile plan model --model config.json --mesh 8 --length 4096 --phase prefill -o graph.json.gz",
+             run_model, add_model_flags},
         Part{"explain", "Say what the plan would cost with each of a node's strategies",
-             "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain}}) {
+             "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {
     auto options = std::make_shared<PlanOptions>();
     CLI::App& command = *plan.add_subcommand(part.name, part.summary);
     command.footer(std::string("Examples:\n") + part.examples);
@@ -188,16 +255,7 @@ void add_plan(CLI::App& app, Session& session) {
       session.json = options->json;
       session.exit_code = run(session, *options);
     });
-    command.add_option("file", options->file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
-    if (part.run == run_explain) command.add_option("node", options->node, "Name of a node")->required();
-    else
-      command.add_option("--budget", options->budget, "Bytes of memory that a device has for it")
-          ->check(CLI::PositiveNumber);
-    if (part.run != run_solve)
-      command
-          .add_option("--strategies", options->strategies,
-                      "file: those in the file; own: made here (default: the file's where it has them)")
-          ->check(CLI::IsMember({"file", "own"}));
+    part.add_flags(command, *options);
     command.add_flag("--json", options->json, "Print one JSON object on the last line of standard output");
   }
 }

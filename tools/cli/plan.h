@@ -1,0 +1,43 @@
+// tools/cli/plan.h -- what the parts of `seqtile plan` share.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "autotune/plan/graph.h"
+#include "autotune/plan/solver.h"
+
+namespace seqtile::cli {
+
+struct PlanOptions {
+  std::string file, node;
+  double budget = 0;       ///< bytes; 0: none
+  std::string strategies;  ///< "file" or "own"; empty: the file's where it has them
+  std::string format = "table";
+  int64_t devices = 0;  ///< 0: as many as the mesh has
+  std::string model, mesh, length, phase = "training", out;
+  int64_t batch = 1, layers = 0;  ///< 0: the model's
+  bool json = false;
+};
+
+/// A graph with the prices of its strategies and of every change of layout.
+struct Priced {
+  plan::Graph graph;
+  plan::Problem problem;
+  std::vector<std::string> unknown;  ///< operators
+};
+
+/// The graph of --model, written to --output where that is given. Errors: bad input, with the flag.
+plan::Graph graph_of_model(const PlanOptions& options);
+/// Errors: bad input where --devices are not as many as the mesh has.
+void check_devices(const plan::Graph& graph, const PlanOptions& options);
+
+// A plan as a text. Requires: the solution is feasible.
+/// A graph of Graphviz: operators with their strategies, and what each change of layout costs.
+std::string plan_dot(const Priced& priced, const plan::Solution& solution);
+/// Python: by name the placements of parameters and activations, one for each axis of the mesh.
+std::string plan_dtensor(const Priced& priced, const plan::Solution& solution);
+/// One page of HTML that needs nothing else: costs by operator, memory over time, a table that can be searched.
+std::string plan_page(const Priced& priced, const plan::Solution& solution);
+
+}  // namespace seqtile::cli

@@ -1,0 +1,64 @@
+// tools/cli/plan_model.cpp -- `seqtile plan model`: from a model's config.json to a graph of its operators.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "autotune/plan/graph_json.h"
+#include "kernels/model_graph.h"
+#include "tools/cli/errors.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output.h"
+#include "tools/cli/plan.h"
+
+namespace seqtile::cli {
+namespace {
+
+constexpr int kMostDevices = 1 << 20;
+
+/// "2x4". What sending costs is one unit a message and one an element, until it is measured.
+plan::Mesh parse_mesh(const std::string& text) {
+  const auto refuse = [&] {
+    bad_input(fmt::format("--mesh {}: 1 to {} sizes with x between them, as in 2x4, and at most {} devices in all", text,
+                          plan::kMaxAxes, kMostDevices));
+  };
+  plan::Mesh mesh;
+  int64_t devices = 1;
+  for (const char *at = text.data(), *end = at + text.size(); at <= end; ++at) {
+    int size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 1 || mesh.num_axes == plan::kMaxAxes || (stop != end && *stop != 'x')) refuse();
+    if ((devices *= size) > kMostDevices) refuse();
+    const auto axis = static_cast<size_t>(mesh.num_axes++);
+    mesh.shape[axis] = size;
+    mesh.alpha[axis] = mesh.beta[axis] = 1;
+    at = stop;
+  }
+  return mesh;
+}
+
+}  // namespace
+
+void check_devices(const plan::Graph& graph, const PlanOptions& options) {
+  const int devices = graph.mesh.devices(graph.mesh.all());
+  if (options.devices != 0 && options.devices != devices)
+    bad_input(fmt::format("--devices {}: the mesh has {}; their product must be the number of devices", options.devices,
+                          devices));
+}
+
+plan::Graph graph_of_model(const PlanOptions& options) {
+  check_is_file("--model", options.model, "give a Hugging Face config.json");
+  const plan::Graph graph = kernels::model_graph(kernels::load_model(options.model),
+                                                 {.mesh = parse_mesh(options.mesh),
+                                                  .batch = options.batch,
+                                                  .length = parse_length("--length", options.length),
+                                                  .layers = options.layers,
+                                                  .is_training = options.phase == "training"});
+  check_devices(graph, options);
+  if (options.out.empty()) return graph;
+  const std::string text = plan::graph_json(graph);
+  write_file("--output", options.out, options.out.ends_with(".gz") ? plan::compressed(text) : text);
+  return graph;
+}
+
+}  // namespace seqtile::cli
