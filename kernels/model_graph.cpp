@@ -38,9 +38,7 @@ class GraphMaker {
 
  private:
   plan::Node& last() { return graph_.nodes.back(); }
-  const Shape& shape_of(int node) const {
-    return graph_.nodes[static_cast<size_t>(node)].results.front().shape;
-  }
+  const Shape& shape_of(int node) const { return graph_.nodes[static_cast<size_t>(node)].results.front().shape; }
 
   int add(std::string name, const char* op, std::string target, std::vector<int> inputs, Shape shape) {
     plan::Node node;
@@ -161,9 +159,10 @@ plan::Graph model_graph(const Model& model, const ModelGraphOptions& options) {
   check("batch", options.batch, plan::kMostElements);
   check("length", options.length, plan::kMostElements);
   const int64_t logit_rows = options.is_training ? options.length : 1;
-  const double widest = std::max(static_cast<double>(options.length) * static_cast<double>(std::max(
-                                     {2 * model.intermediate_size, model.hidden_size, model.heads * model.head_dim})),
-                                 static_cast<double>(logit_rows) * static_cast<double>(model.vocab_size));
+  const double widest = std::max(
+      static_cast<double>(options.length) *
+          static_cast<double>(std::max({2 * model.intermediate_size, model.hidden_size, model.heads * model.head_dim})),
+      static_cast<double>(logit_rows) * static_cast<double>(model.vocab_size));
   if (static_cast<double>(options.batch) * widest > static_cast<double>(plan::kMostElements))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("batch {} of length {}: a tensor would have {:.3g} elements, at most 2^40 are planned; "

@@ -179,7 +179,8 @@ Problem compat_problem(const Graph& graph) {
   const auto repeats_all = [&](size_t node) {  // what follows a run's inputs may have other ways than the first run's
     if (repeats[node] < 0) return false;
     const auto like = static_cast<size_t>(repeats[node]);
-    return problem.costs[like].size() == problem.costs[node].size() && same_shapes(graph.nodes[like], graph.nodes[node]);
+    return problem.costs[like].size() == problem.costs[node].size() &&
+           same_shapes(graph.nodes[like], graph.nodes[node]);
   };
   for (size_t node = 0; node < repeats.size(); ++node)
     if (problem.follows[node] < 0 && repeats_all(node)) problem.follows[node] = repeats[node];

@@ -19,13 +19,22 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use.
+std::string one_line(std::string text) {
+  constexpr size_t kMost = 300;
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
 /// A value with its place in the file, for messages.
 class Reader {
  public:
   Reader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, place_ + ": " + what);
+    throw Error(ErrorCode::invalid_argument, one_line(place_ + ": " + what));
   }
 
   /// Objects have no other fields than these.
@@ -344,7 +353,7 @@ PlanFile parse_plan_file(const std::string& text, const std::string& name) {
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: no JSON: {}", name, error.what()));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: no JSON: {}", name, one_line(error.what())));
   }
   const Reader root(json, name);
   root.allow({"meta", "nodes", "problem", "solution"});

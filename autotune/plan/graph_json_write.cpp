@@ -31,13 +31,8 @@ Json results_json(const Node& node) {
 Json node_json(const Graph& graph, const Node& node) {
   Json inputs = Json::array();
   for (const int input : node.inputs) inputs.push_back(graph.nodes[static_cast<size_t>(input)].name);
-  Json json{{"name", node.name},
-            {"op", node.op},
-            {"target", node.target},
-            {"inputs", std::move(inputs)},
-            {"out", results_json(node)},
-            {"merge", node.merges},
-            {"args", node.arguments}};
+  Json json{{"name", node.name},         {"op", node.op},        {"target", node.target}, {"inputs", std::move(inputs)},
+            {"out", results_json(node)}, {"merge", node.merges}, {"args", node.arguments}};
   if (!node.module.empty()) json["module"] = node.module;
   if (!node.parameters.empty()) json["params"] = node.parameters;
   if (!node.description.empty()) json["repr"] = node.description;

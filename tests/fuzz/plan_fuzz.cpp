@@ -1,0 +1,12 @@
+// tests/fuzz/plan_fuzz.cpp -- libFuzzer's target for graphs and problems: docs/plan_format.md.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/support/plan_text.h"
+
+/// Whatever is thrown is a finding.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  seqtile::testing::take_plan_text(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
