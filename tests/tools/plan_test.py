@@ -2,12 +2,17 @@
 # tests/tools/plan_test.py -- `seqtile plan`: models, forms of a plan, bad input: plan_test.py ROOT PROGRAM
 # SPDX-License-Identifier: Apache-2.0
 import gzip
+import html.parser
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 MODEL = {"model_type": "llama", "torch_dtype": "bfloat16", "hidden_act": "silu", "hidden_size": 128, "intermediate_size": 192,
          "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 384,
@@ -89,6 +94,137 @@ class Model(Plan):
         self.assert_line(self.plan("model", "--model", "model.json", "--mesh", "2", "--length", "0"), "--length 0")
         self.assert_line(self.plan("model", "--model", "none.json", "--mesh", "2", "--length", "64"), "none.json")
         self.good("model", *FLAGS, "--devices", "4")
+
+
+class PageReader(html.parser.HTMLParser):
+    """What a page is made of. Elements must be closed in the order in which they were opened."""
+    VOID = {"meta", "input"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text, self.rows = [], [], [], "", []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td":
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.text += data
+        if "td" in self.open and "title" not in self.open:
+            self.rows[-1][-1] += data
+
+
+class Forms(Plan):
+    GRAPHS = ["gpt_block_384", "resnet18_b128_32px_2x2"]
+
+    def golden(self, name):
+        return os.path.join(self.root, "tests/golden/planner", name + ".json.gz")
+
+    def test_json_is_the_plan_and_its_costs(self):
+        for name in self.GRAPHS:
+            found = json.loads(self.good("graph", self.golden(name), "--format", "json"))
+            usual = self.answer("graph", self.golden(name))
+            self.assertEqual(found["plan"], usual["plan"])
+            self.assertEqual([row["strategy"] for row in found["operators"]], list(found["plan"].values()))
+            total = sum(row[part] for row in found["operators"] for part in ("compute", "communication", "reshard"))
+            self.assertAlmostEqual(total / found["objective"], 1, places=12)
+            self.assertAlmostEqual(sum(row["memory"] for row in found["operators"]) / found["memory"], 1, places=12)
+
+    def test_dot_has_every_operator_and_tensor(self):
+        for name in self.GRAPHS:
+            text = self.good("graph", self.golden(name), "--format", "dot")
+            with gzip.open(self.golden(name)) as file:
+                nodes = json.load(file)["nodes"]
+            self.assertEqual(len(re.findall(r"^  n\d+ \[label", text, re.M)), len(nodes))
+            names = {node["name"] for node in nodes}
+            tensors = sum(len(set(node["inputs"]) & names) for node in nodes)
+            self.assertEqual(len(re.findall(r"^  n\d+ -> n\d+ \[", text, re.M)), tensors)
+            if shutil.which("dot"):  # Graphviz lays out a whole graph in seconds: syntax is enough for the large one
+                drawn = subprocess.run(["dot", "-Tsvg" if len(nodes) < 60 else "-Tcanon"], input=text, capture_output=True,
+                                       text=True, timeout=120)
+                self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
+            else:
+                print("skipped: this machine has no dot", file=sys.stderr)
+
+    def python_plan(self, *arguments):
+        """Runs what is printed, with classes like those of PyTorch."""
+        module = types.ModuleType("torch.distributed.tensor")
+        module.Shard, module.Replicate, module.Partial = lambda dim: dim, lambda: "R", lambda: "P"
+        modules = {"torch": types.ModuleType("torch"), "torch.distributed": types.ModuleType("torch.distributed"),
+                   "torch.distributed.tensor": module}
+        found = {}
+        with unittest.mock.patch.dict(sys.modules, modules):
+            exec(compile(self.good(*arguments, "--format", "dtensor"), "plan", "exec"), found)  # pylint: disable=exec-used
+        return found
+
+    def test_placements_are_python(self):
+        found = self.python_plan("model", *FLAGS)
+        self.assertEqual(found["mesh_shape"], (2, 2))
+        self.assertEqual(len(found["parameters"]), 3 + 3 * 8)
+        for name in "model.embed_tokens.weight", "model.layers.2.mlp.down_proj.weight", "lm_head.weight":
+            self.assertEqual(len(found["parameters"][name]), 2)
+        self.assertEqual(self.python_plan("model", "--model", "model.json", "--mesh", "2", "--length", "64")["mesh_shape"], (2,))
+        for name in self.GRAPHS:  # the stored layout of each result, spelled the other way
+            found = self.python_plan("graph", self.golden(name))
+            chosen = json.loads(self.good("graph", self.golden(name), "--format", "json"))["plan"]
+            with gzip.open(self.golden(name)) as file:
+                nodes = json.load(file)["nodes"]
+            for node in nodes:
+                if not isinstance(node["out"], dict):
+                    continue
+                specs = next(s["specs"] for s in node["strategies"] if s["name"] == chosen[node["name"]])
+                cuts = {int(axis): dim for dim, cut in enumerate(specs[node["name"]]) for axis in cut[1:]}
+                self.assertEqual(found["activations"][node["name"]]["output"], [cuts.get(axis, "R") for axis in range(2)])
+
+    def test_a_page_needs_nothing_else_and_has_every_operator(self):
+        for arguments, operators in [(["graph", self.golden("gpt_block_384")], None), (["model", *FLAGS], 2 + 3 * 18 + 3)]:
+            text = self.good(*arguments, "--format", "html")
+            page = PageReader()
+            page.feed(text)
+            page.close()
+            self.assertEqual(page.open, [])
+            self.assertTrue(text.startswith("<!DOCTYPE html>"))
+            self.assertFalse({"link", "img", "iframe", "object"} & set(page.tags))
+            self.assertFalse([name for name, _ in page.attributes if name in ("src", "href", "xlink:href")])
+            self.assertNotRegex(text, r"https?:|url\(|@import")
+            plan = self.answer(*arguments)["plan"]
+            if operators:
+                self.assertEqual(len(plan), operators)
+            self.assertEqual([row[0] for row in page.rows if row], list(plan))
+            self.assertEqual([row[2] for row in page.rows if row], list(plan.values()))
+            for word in "computation", "communication", "resharding", "Memory over time", "parameters":
+                self.assertIn(word, page.text)
+            self.assertNotRegex(text, r'"-?(nan|inf)')
+
+    def test_names_are_escaped(self):
+        graph = json.loads(json.dumps(SMALL).replace('"x"', json.dumps('<b>"x\\&')))
+        self.write("names.json", json.dumps(graph))
+        page = PageReader()
+        page.feed(self.good("graph", "names.json", "--format", "html"))
+        self.assertNotIn("b", page.tags)
+        self.assertEqual(page.rows[1][0], '<b>"x\\&')
+        self.assertIn(r'"<b>\"x\\&\nRepl', self.good("graph", "names.json", "--format", "dot"))
+        self.assertIn('<b>"x\\&', self.python_plan("graph", "names.json")["activations"])
+
+    def test_warnings_and_refusals_are_not_in_the_plan(self):
+        done = self.plan("model", *FLAGS, "--format", "dot")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("no way to cut them is known", done.stderr)
+        self.assertTrue(done.stdout.startswith("digraph") and done.stdout.endswith("}\n"))
+        done = self.plan("model", *FLAGS, "--format", "html", "--budget", "1")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no plan keeps a budget of 1 B", done.stderr)
+        self.assert_line(self.plan("model", *FLAGS, "--format", "dot", "--json"), "excludes")
+        self.assert_line(self.plan("model", *FLAGS, "--format", "pdf"), "--format")
 
 
 class BadInput(Plan):

@@ -11,6 +11,7 @@
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
+#include "autotune/plan/plan_costs.h"
 #include "autotune/plan/solver.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
@@ -35,25 +36,31 @@ std::string exactness(const plan::Solution& solution) {
                      solution.lower_bound);
 }
 
+Json solution_json(const plan::Solution& solution, double seconds, Json plan) {
+  return {{"objective", solution.objective},
+          {"lower_bound", solution.lower_bound},
+          {"gap", solution.gap()},
+          {"exact", solution.is_exact()},
+          {"width", solution.width},
+          {"memory", solution.memory},
+          {"ms", seconds * 1e3},
+          {"plan", std::move(plan)}};
+}
+
+std::string no_plan(const plan::Solution& solution, const PlanOptions& options) {
+  return fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
+                     format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget);
+}
+
 int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan) {
   if (!solution.is_feasible) {
-    print_line(
-        fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
-                    format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget));
+    print_line(no_plan(solution, options));
     if (options.json) print_json({{"feasible", false}, {"smallest_budget", solution.smallest_budget}});
     return kNo;
   }
   print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,
                          exactness(solution), solution.width, format_bytes(solution.memory), seconds * 1e3));
-  if (options.json)
-    print_json({{"objective", solution.objective},
-                {"lower_bound", solution.lower_bound},
-                {"gap", solution.gap()},
-                {"exact", solution.is_exact()},
-                {"width", solution.width},
-                {"memory", solution.memory},
-                {"ms", seconds * 1e3},
-                {"plan", std::move(plan)}});
+  if (options.json) print_json(solution_json(solution, seconds, std::move(plan)));
   return kDone;
 }
 
@@ -91,10 +98,14 @@ plan::Graph read_graph(const PlanOptions& options) {
   return std::move(*file.graph);
 }
 
+/// What is worth a warning; empty where nothing is.
+std::string warning_of(const std::vector<std::string>& unknown) {
+  if (unknown.empty()) return {};
+  return fmt::format("kept whole on every device, as no way to cut them is known: {}", fmt::join(unknown, ", "));
+}
+
 void warn_of(const std::vector<std::string>& unknown) {
-  if (!unknown.empty())
-    print_line(fmt::format("warning: kept whole on every device, as no way to cut them is known: {}",
-                           fmt::join(unknown, ", ")));
+  if (!unknown.empty()) print_line("warning: " + warning_of(unknown));
 }
 
 /// A row for each operator.
@@ -115,11 +126,43 @@ Json strategies_by_node(const Priced& priced, const plan::Choices& choices) {
   return names;
 }
 
+/// What each operator costs; together they cost the objective.
+Json operators_json(const Priced& priced, const plan::Choices& choices) {
+  Json rows = Json::array();
+  const auto costs = plan::operator_costs(priced.graph, priced.problem, choices);
+  for (size_t i = 0; i < choices.size(); ++i)
+    rows.push_back({{"name", priced.graph.nodes[i].name},
+                    {"strategy", priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name},
+                    {"compute", costs[i].compute},
+                    {"communication", costs[i].communication},
+                    {"reshard", costs[i].reshard},
+                    {"memory", costs[i].memory}});
+  return rows;
+}
+
+/// The plan alone on standard output, for other programs; what there is to say goes to standard error.
+int print_format(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
+  if (!priced.unknown.empty()) warn(warning_of(priced.unknown));
+  if (!solution.is_feasible) {
+    warn(no_plan(solution, options));
+    return kNo;
+  }
+  if (options.format == "dot") print_text(plan_dot(priced, solution));
+  if (options.format == "dtensor") print_text(plan_dtensor(priced, solution));
+  if (options.format == "html") print_text(plan_page(priced, solution));
+  if (options.format != "json") return kDone;
+  Json json = solution_json(solution, seconds, strategies_by_node(priced, solution.choices));
+  json["operators"] = operators_json(priced, solution.choices);
+  print_json(json);
+  return kDone;
+}
+
 int solve_graph(plan::Graph graph, bool is_own, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Priced priced = price(std::move(graph), is_own);
   const plan::Solution solution = plan::solve(priced.problem, solve_options(options));
   const double seconds = seconds_since(start);
+  if (options.format != "table") return print_format(priced, solution, seconds, options);
   if (solution.is_feasible) print_table(priced, solution.choices);
   warn_of(priced.unknown);
   return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices));
@@ -132,7 +175,9 @@ int run_graph(const Session&, const PlanOptions& options) {
   return solve_graph(std::move(graph), is_own, options);
 }
 
-int run_model(const Session&, const PlanOptions& options) { return solve_graph(graph_of_model(options), true, options); }
+int run_model(const Session&, const PlanOptions& options) {
+  return solve_graph(graph_of_model(options), true, options);
+}
 
 /// What the whole plan would cost with each of a node's strategies.
 int run_explain(const Session&, const PlanOptions& options) {
@@ -172,7 +217,8 @@ void add_model_choice(CLI::App& command, PlanOptions& options) {
   command.add_option("--layers", options.layers, "Only so many of the model's layers")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  command.add_option("--phase", options.phase, "training: logits of all tokens, and gradients; prefill: of the last one")
+  command
+      .add_option("--phase", options.phase, "training: logits of all tokens, and gradients; prefill: of the last one")
       ->check(CLI::IsMember({"training", "prefill"}));
   command.add_option("-o,--output", options.out, "Write the graph for `seqtile plan graph`; .gz: compressed")
       ->type_name("FILE");
@@ -200,6 +246,15 @@ void add_devices_count(CLI::App& command, PlanOptions& options) {
       ->check(CLI::PositiveNumber);
 }
 
+void add_format(CLI::App& command, PlanOptions& options) {
+  command
+      .add_option(
+          "--format", options.format,
+          "table (default), or on standard output alone: json; dot for Graphviz; dtensor: placements for PyTorch; "
+          "html: a page")
+      ->check(CLI::IsMember({"table", "json", "dot", "dtensor", "html"}));
+}
+
 void add_solve_flags(CLI::App& command, PlanOptions& options) {
   add_file(command, options);
   add_budget(command, options);
@@ -210,12 +265,14 @@ void add_graph_flags(CLI::App& command, PlanOptions& options) {
   add_budget(command, options);
   add_strategies(command, options);
   add_devices_count(command, options);
+  add_format(command, options);
 }
 
 void add_model_flags(CLI::App& command, PlanOptions& options) {
   add_model_choice(command, options);
   add_budget(command, options);
   add_devices_count(command, options);
+  add_format(command, options);
 }
 
 void add_explain_flags(CLI::App& command, PlanOptions& options) {
@@ -240,11 +297,13 @@ void add_plan(CLI::App& app, Session& session) {
        {Part{"solve", "Solve the arrays of a problem", "  seqtile plan solve problem.json.gz --json | tail -n 1",
              run_solve, add_solve_flags},
         Part{"graph", "Price every change of layout in a graph, then solve",
-             "  seqtile plan graph resnet50.json.gz\n  seqtile plan graph resnet50.json.gz --strategies own",
+             "  seqtile plan graph resnet50.json.gz --strategies own\n"
+             "  seqtile plan graph resnet50.json.gz --format dot | dot -Tsvg > plan.svg",
              run_graph, add_graph_flags},
         Part{"model", "The same for a transformer, whose graph is made here",
              "  seqtile plan model --model config.json --mesh 2x4 --length 4096\n"
-             "  seqtile plan model --model config.json --mesh 8 --length 4096 --phase prefill -o graph.json.gz",
+             "  seqtile plan model --model config.json --mesh 8 --length 4096 --phase prefill -o graph.json.gz\n"
+             "  seqtile plan model --model config.json --mesh 2x4 --length 4096 --format html > plan.html",
              run_model, add_model_flags},
         Part{"explain", "Say what the plan would cost with each of a node's strategies",
              "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {
@@ -256,7 +315,9 @@ void add_plan(CLI::App& app, Session& session) {
       session.exit_code = run(session, *options);
     });
     part.add_flags(command, *options);
-    command.add_flag("--json", options->json, "Print one JSON object on the last line of standard output");
+    CLI::Option* json =
+        command.add_flag("--json", options->json, "Print one JSON object on the last line of standard output");
+    if (CLI::Option* format = command.get_option_no_throw("--format")) json->excludes(format);
   }
 }
 

@@ -19,8 +19,8 @@ constexpr int kMostDevices = 1 << 20;
 /// "2x4". What sending costs is one unit a message and one an element, until it is measured.
 plan::Mesh parse_mesh(const std::string& text) {
   const auto refuse = [&] {
-    bad_input(fmt::format("--mesh {}: 1 to {} sizes with x between them, as in 2x4, and at most {} devices in all", text,
-                          plan::kMaxAxes, kMostDevices));
+    bad_input(fmt::format("--mesh {}: 1 to {} sizes with x between them, as in 2x4, and at most {} devices in all",
+                          text, plan::kMaxAxes, kMostDevices));
   };
   plan::Mesh mesh;
   int64_t devices = 1;
@@ -48,12 +48,12 @@ void check_devices(const plan::Graph& graph, const PlanOptions& options) {
 
 plan::Graph graph_of_model(const PlanOptions& options) {
   check_is_file("--model", options.model, "give a Hugging Face config.json");
-  const plan::Graph graph = kernels::model_graph(kernels::load_model(options.model),
-                                                 {.mesh = parse_mesh(options.mesh),
-                                                  .batch = options.batch,
-                                                  .length = parse_length("--length", options.length),
-                                                  .layers = options.layers,
-                                                  .is_training = options.phase == "training"});
+  const plan::Graph graph =
+      kernels::model_graph(kernels::load_model(options.model), {.mesh = parse_mesh(options.mesh),
+                                                                .batch = options.batch,
+                                                                .length = parse_length("--length", options.length),
+                                                                .layers = options.layers,
+                                                                .is_training = options.phase == "training"});
   check_devices(graph, options);
   if (options.out.empty()) return graph;
   const std::string text = plan::graph_json(graph);

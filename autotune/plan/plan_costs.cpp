@@ -1,0 +1,150 @@
+// autotune/plan/plan_costs.cpp -- see plan_costs.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/plan_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "autotune/plan/compat_costs.h"
+
+namespace seqtile::plan {
+namespace {
+
+const Strategy& chosen(const Graph& graph, const Choices& choices, size_t node) {
+  return graph.nodes[node].strategies[static_cast<size_t>(choices[node])];
+}
+
+double cost_of(const Edge& edge, const Problem& problem, const Choices& choices) {
+  const size_t columns = problem.costs[static_cast<size_t>(edge.consumer)].size();
+  return edge.cost[static_cast<size_t>(choices[static_cast<size_t>(edge.producer)]) * columns +
+                   static_cast<size_t>(choices[static_cast<size_t>(edge.consumer)])];
+}
+
+}  // namespace
+
+std::vector<OperatorCost> operator_costs(const Graph& graph, const Problem& problem, const Choices& choices) {
+  std::vector<OperatorCost> costs(graph.nodes.size());
+  for (size_t node = 0; node < costs.size(); ++node) {
+    const Strategy& strategy = chosen(graph, choices, node);
+    const auto choice = static_cast<size_t>(choices[node]);
+    const double own = strategy.compute + strategy.communication, all = problem.costs[node][choice];
+    // What is left of a difference of equal numbers is no cost.
+    const double more = std::abs(all - own) <= 1e-12 * std::abs(all) ? 0 : all - own;
+    costs[node] = {strategy.compute, strategy.communication, more, problem.memory[node][choice]};
+  }
+  for (const Edge& edge : problem.edges)
+    costs[static_cast<size_t>(edge.consumer)].reshard += cost_of(edge, problem, choices);
+  return costs;
+}
+
+std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, const Choices& choices) {
+  std::map<std::pair<int, int>, double> costs;
+  for (const Edge& edge : problem.edges) costs[{edge.producer, edge.consumer}] += cost_of(edge, problem, choices);
+  std::vector<Transfer> result;
+  for (int consumer = 0; consumer < static_cast<int>(graph.nodes.size()); ++consumer)
+    for (const int producer : graph.nodes[static_cast<size_t>(consumer)].inputs) {
+      Transfer& transfer = result.emplace_back(Transfer{producer, consumer, 0});
+      int from = producer;  // what a merged node leaves comes from its leader
+      while (!costs.contains({from, consumer}) && graph.nodes[static_cast<size_t>(from)].merges)
+        from = graph.nodes[static_cast<size_t>(from)].inputs.front();
+      const auto found = costs.find({from, consumer});
+      if (found == costs.end()) continue;
+      transfer.cost = std::exchange(found->second, 0);  // counted once where two inputs come from one leader
+    }
+  return result;
+}
+
+Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter) {
+  const auto found = node.parameters.find(parameter);
+  if (found == node.parameters.end() || node.results.size() != 1) return {};
+  const auto last = static_cast<int>(node.results.front().shape.size()) - 1;
+  const Layout read =
+      strategy.operands.empty() || strategy.operands.front().empty() ? Layout() : strategy.operands.front().front();
+  const Layout left = strategy.results.front();
+  const bool is_linear = node.module == "Linear", is_conv = node.module.starts_with("Conv"),
+             is_embedding = node.module == "Embedding", is_batch_norm = node.module.starts_with("BatchNorm");
+  if (is_embedding) return Layout().with(0, left.partial()).with(1, left.axes_of(last));
+  if (!is_linear && !is_conv && !is_batch_norm) return {};
+  const int features = is_linear ? last : 1;
+  const Layout columns = Layout().with(0, left.axes_of(features));
+  return found->second.size() < 2 ? columns : columns.with(1, read.axes_of(features));
+}
+
+namespace {
+
+/// The same elements in another shape.
+bool is_view(const Node& node) {
+  constexpr std::array<std::string_view, 5> kViews{"view", "flatten", "unsqueeze", "squeeze", "getitem"};
+  const std::string_view target = node.target;
+  return !node.inputs.empty() && std::ranges::find(kViews, target.substr(target.rfind('.') + 1)) != kViews.end();
+}
+
+/// What each operator holds on a device.
+struct Held {
+  std::vector<double> activations, parameters;  ///< bytes
+  std::vector<int> last_reader;                 ///< the operator itself where none reads it
+  std::vector<size_t> owner;                    ///< of its memory: for a view that of what it views
+};
+
+Held held_of(const Graph& graph, const Choices& choices) {
+  Held held;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const Strategy& strategy = chosen(graph, choices, i);
+    double bytes = 0, parameters = 0;
+    for (size_t member = 0; member < node.results.size(); ++member)
+      bytes += local_elements(graph.mesh, node.results[member].shape, strategy.results[member]) *
+               static_cast<double>(node.results[member].element_bytes);
+    for (const auto& [name, shape] : node.parameters)
+      parameters += local_elements(graph.mesh, shape, parameter_layout(node, strategy, name)) *
+                    static_cast<double>(node.results.empty() ? 4 : node.results.front().element_bytes);
+    if (node.op == "get_attr") parameters += std::exchange(bytes, 0);
+    held.activations.push_back(is_view(node) ? 0 : bytes);
+    held.owner.push_back(is_view(node) ? held.owner[static_cast<size_t>(node.inputs.front())] : i);
+    held.parameters.push_back(parameters);
+    held.last_reader.push_back(static_cast<int>(i));
+  }
+  for (size_t i = graph.nodes.size(); i-- > 0;)
+    for (const int input : graph.nodes[i].inputs) {
+      int& last = held.last_reader[static_cast<size_t>(input)];
+      last = std::max(last, is_view(graph.nodes[i]) ? held.last_reader[i] : static_cast<int>(i));
+    }
+  return held;
+}
+
+}  // namespace
+
+double MemoryTimeline::peak() const { return bytes.empty() ? 0 : *std::ranges::max_element(bytes); }
+
+MemoryTimeline memory_timeline(const Graph& graph, const Choices& choices) {
+  const Held held = held_of(graph, choices);
+  MemoryTimeline timeline;
+  for (const double bytes : held.parameters) timeline.parameters += bytes;
+  const size_t count = graph.nodes.size();
+  std::vector<std::vector<size_t>> ends(count);
+  for (size_t i = 0; i < count; ++i) ends[static_cast<size_t>(held.last_reader[i])].push_back(i);
+  double now = timeline.parameters;
+  for (size_t i = 0; i < count; ++i) {
+    timeline.bytes.push_back(now += held.activations[i]);
+    if (!graph.is_training)
+      for (const size_t dead : ends[i]) now -= held.activations[dead];
+  }
+  if (!graph.is_training) return timeline;
+  std::vector<char> has_gradient(count);
+  for (size_t i = count; i-- > 0;) {
+    now += held.parameters[i];
+    for (const int input : graph.nodes[i].inputs) {
+      const size_t from = held.owner[static_cast<size_t>(input)];
+      if (!std::exchange(has_gradient[from], 1)) now += held.activations[from];
+    }
+    timeline.bytes.push_back(now);
+    now -= held.activations[i] * (has_gradient[i] ? 2 : 1);
+  }
+  return timeline;
+}
+
+}  // namespace seqtile::plan

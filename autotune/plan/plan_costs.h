@@ -1,0 +1,42 @@
+// autotune/plan/plan_costs.h -- where a plan's cost and memory come from, operator by operator.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "autotune/plan/graph.h"
+#include "autotune/plan/problem.h"
+
+namespace seqtile::plan {
+
+/// By operator, in the units of the problem; all of them together are the plan's objective.
+struct OperatorCost {
+  double compute = 0, communication = 0;  ///< of the strategy itself
+  double reshard = 0;                     ///< of what it reads, and of operators that take its layout
+  double memory = 0;                      ///< bytes
+  double total() const { return compute + communication + reshard; }
+};
+std::vector<OperatorCost> operator_costs(const Graph& graph, const Problem& problem, const Choices& choices);
+
+/// A tensor on its way from one operator to another, and what bringing it into the layout that is wanted costs. Where
+/// the consumer merges that is a part of its leader's cost, and 0 here.
+struct Transfer {
+  int producer = 0, consumer = 0;
+  double cost = 0;
+};
+std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, const Choices& choices);
+
+/// How a module's parameter is cut where the module has this strategy: along the dimensions that it shares with what
+/// the module reads and leaves. A norm's is whole.
+Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter);
+
+/// Bytes that a device holds while a plan runs: all parameters, and activations from the operator that makes them to
+/// the last that reads them. In training all activations are kept until their operator's backward pass, and gradients
+/// come to be there: those of parameters stay. Without the state of an optimiser. A view has no memory of its own.
+struct MemoryTimeline {
+  double parameters = 0;
+  std::vector<double> bytes;  ///< after each operator; in training then after each one's backward pass, last one first
+  double peak() const;
+};
+MemoryTimeline memory_timeline(const Graph& graph, const Choices& choices);
+
+}  // namespace seqtile::plan

@@ -1,0 +1,110 @@
+// tests/autotune/plan/plan_costs_test.cpp -- what a plan costs and holds, operator by operator.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/plan_costs.h"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <set>
+
+#include "autotune/plan/compat_problem.h"
+#include "autotune/plan/graph_json.h"
+#include "autotune/plan/solver.h"
+#include "tests/autotune/plan/plan_files.h"
+
+namespace seqtile::testing {
+namespace {
+
+using namespace plan;
+
+Strategy strategy(std::vector<std::vector<Layout>> operands, Layout result) {
+  return {"s", std::move(operands), {result}, 0, 0, 0};
+}
+
+/// x[8, 4] -> fc, weight [16, 4] -> y[8, 16] -> view [128] -> relu [128], f32, on 2 devices.
+Graph linear_graph(Layout weight_cut_result) {
+  Graph graph;
+  graph.mesh = {1, {2}, {1}, {1}};
+  const auto add = [&](const char* name, std::vector<int> inputs, std::vector<int64_t> shape, Layout result) {
+    Node& node = graph.nodes.emplace_back();
+    node.name = node.target = name;
+    node.op = inputs.empty() ? "placeholder" : "call_function";
+    node.results = {{std::move(shape), "f32", 4}};
+    node.strategies = {strategy(std::vector(inputs.size(), std::vector{Layout()}), result)};
+    node.inputs = std::move(inputs);
+  };
+  add("x", {}, {8, 4}, {});
+  add("fc", {0}, {8, 16}, weight_cut_result);
+  graph.nodes.back().module = "Linear";
+  graph.nodes.back().parameters = {{"weight", {16, 4}}, {"bias", {16}}};
+  add("view", {1}, {128}, {});
+  add("relu", {2}, {128}, {});
+  return graph;
+}
+
+}  // namespace
+
+TEST_CASE("plan costs: those of all operators are the objective, those of transfers its changes of layout", "[plan]") {
+  for (const std::string name : kPlanFiles) {
+    INFO(name);
+    const Graph graph = *read_plan_file(plan_file(name)).graph;
+    const Problem problem = compat_problem(graph);
+    const Solution solution = solve(problem);
+    double sum = 0, edges = 0, sent = 0;
+    for (const OperatorCost& cost : operator_costs(graph, problem, solution.choices)) {
+      CHECK(cost.reshard >= 0);
+      sum += cost.total();
+    }
+    CHECK(sum == Approx(solution.objective).epsilon(1e-12));
+    Problem without = problem;
+    for (Edge& edge : without.edges) std::ranges::fill(edge.cost, 0);
+    edges = solution.objective - objective(without, solution.choices);
+    std::set<std::pair<int, int>> pairs;
+    for (const Transfer& transfer : transfers(graph, problem, solution.choices)) {
+      CHECK(pairs.emplace(transfer.producer, transfer.consumer).second);
+      sent += transfer.cost;
+    }
+    CHECK(sent == Approx(edges).epsilon(1e-9).margin(1e-6 * solution.objective));
+  }
+}
+
+TEST_CASE("plan costs: parameters are cut as the results and operands that share their dimensions", "[plan]") {
+  Node node;
+  node.results = {{{8, 4, 6, 6}, "f32", 4}};
+  const auto cut_of = [&](const char* module, std::vector<int64_t> weight, const char* name, Layout operand,
+                          Layout result) {
+    node.module = module;
+    node.parameters = {{name, std::move(weight)}};
+    return parameter_layout(node, strategy({{operand}}, result), name);
+  };
+  const Layout first = Layout().with(0, 1), second = Layout().with(1, 2), last = Layout().with(3, 2);
+  CHECK(cut_of("Linear", {6, 6}, "weight", first.with(3, 4), last) == Layout().with(0, 2).with(1, 4));
+  CHECK(cut_of("Linear", {6}, "bias", first.with(3, 4), last) == Layout().with(0, 2));
+  CHECK(cut_of("Conv2d", {4, 4, 3, 3}, "weight", second, first.with(1, 4)) == Layout().with(0, 4).with(1, 2));
+  CHECK(cut_of("BatchNorm2d", {4}, "weight", second, second) == Layout().with(0, 2));
+  CHECK(cut_of("LayerNorm", {6}, "weight", first, first) == Layout());
+  CHECK(cut_of("Embedding", {9, 6}, "weight", {}, last) == Layout().with(1, 2));
+  CHECK(cut_of("Embedding", {9, 6}, "weight", {}, Layout().with_partial(1)) == Layout().with(0, 1));
+  CHECK(parameter_layout(node, strategy({{{}}}, {}), "none") == Layout());
+}
+
+TEST_CASE("plan costs: memory over time is that of a hand-worked graph", "[plan]") {
+  Graph graph = linear_graph({});
+  const Choices choices(4);
+  // x 128 B, y 512 B, its view none, relu 512 B; the weight 256 B, the bias 64 B.
+  graph.is_training = false;
+  MemoryTimeline timeline = memory_timeline(graph, choices);
+  CHECK(timeline.parameters == 320);
+  CHECK(timeline.bytes == std::vector<double>{448, 960, 832, 1344});  // y is alive until relu has read its view
+  CHECK(timeline.peak() == 1344);
+  graph.is_training = true;
+  timeline = memory_timeline(graph, choices);
+  // All is kept. Then y's gradient comes with relu's backward pass, after which relu's result goes; those of x and of
+  // the parameters come with fc's, after which y and its gradient go.
+  CHECK(timeline.bytes == std::vector<double>{448, 960, 960, 1472, 1984, 1472, 1920, 896});
+  graph = linear_graph(Layout().with(1, 1));  // columns cut in two: half of y, of the weight and of the bias
+  graph.is_training = false;
+  CHECK(memory_timeline(graph, choices).bytes == std::vector<double>{288, 544, 416, 928});
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,106 @@
+// tools/cli/plan_text.cpp -- a plan for Graphviz and for PyTorch.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+#include "autotune/plan/plan_costs.h"
+#include "tools/cli/plan.h"
+
+namespace seqtile::cli {
+namespace {
+
+/// For quotation marks of DOT and of Python.
+std::string in_quotes(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return result;
+}
+
+/// "[Shard(0), Replicate()]".
+std::string placements(const plan::Mesh& mesh, plan::Layout layout) {
+  std::string text = "[";
+  for (int axis = 0; axis < mesh.num_axes; ++axis) {
+    std::string state = layout.partial() >> axis & 1 ? "Partial()" : "Replicate()";
+    for (int dim = 0; dim < plan::kMaxRank; ++dim)
+      if (layout.axes_of(dim) >> axis & 1) state = fmt::format("Shard({})", dim);
+    text += (axis ? ", " : "") + state;
+  }
+  return text + "]";
+}
+
+/// Of one tensor, or a tuple of them.
+std::string placements(const plan::Mesh& mesh, const std::vector<plan::Layout>& layouts, bool is_tuple) {
+  if (!is_tuple) return layouts.empty() ? "None" : placements(mesh, layouts.front());
+  std::string text = "(";
+  for (const plan::Layout& layout : layouts) text += placements(mesh, layout) + ", ";
+  return text + ")";
+}
+
+/// By qualified name: "layers.0.weight". A module's own are named by its path.
+using Parameters = std::vector<std::pair<std::string, plan::Layout>>;
+
+Parameters parameters_of(const plan::Node& node, const plan::Strategy& strategy) {
+  Parameters result;
+  if (node.op == "get_attr" && !strategy.results.empty())
+    result.emplace_back(node.target.empty() ? node.name : node.target, strategy.results.front());
+  for (const auto& [name, shape] : node.parameters)
+    result.emplace_back((node.target.empty() ? node.name : node.target) + "." + name,
+                        plan::parameter_layout(node, strategy, name));
+  return result;
+}
+
+}  // namespace
+
+std::string plan_dot(const Priced& priced, const plan::Solution& solution) {
+  const std::vector<plan::Node>& nodes = priced.graph.nodes;
+  const auto costs = plan::operator_costs(priced.graph, priced.problem, solution.choices);
+  std::string text =
+      "digraph plan {\n  node [shape=box, fontname=\"sans-serif\", fontsize=11];\n"
+      "  edge [fontname=\"sans-serif\", fontsize=10];\n";
+  const auto out = std::back_inserter(text);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const std::string& strategy = nodes[i].strategies[static_cast<size_t>(solution.choices[i])].name;
+    fmt::format_to(out, "  n{} [label=\"{}\\n{}\\n{:.4g}\"];\n", i, in_quotes(nodes[i].name), in_quotes(strategy),
+                   costs[i].total());
+  }
+  for (const plan::Transfer& edge : plan::transfers(priced.graph, priced.problem, solution.choices)) {
+    const bool is_free = edge.cost == 0;
+    fmt::format_to(out, "  n{} -> n{} [{}];\n", edge.producer, edge.consumer,
+                   is_free ? "color=\"#a0a0a0\"" : fmt::format("label=\"{:.4g}\", color=\"#d1495b\"", edge.cost));
+  }
+  return text + "}\n";
+}
+
+std::string plan_dtensor(const Priced& priced, const plan::Solution& solution) {
+  const plan::Graph& graph = priced.graph;
+  std::string mesh, parameters, activations;
+  for (int axis = 0; axis < graph.mesh.num_axes; ++axis)
+    mesh += fmt::format("{}{}", axis ? ", " : "", graph.mesh.shape[static_cast<size_t>(axis)]);
+  if (graph.mesh.num_axes == 1) mesh += ",";
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const plan::Node& node = graph.nodes[i];
+    const plan::Strategy& strategy = node.strategies[static_cast<size_t>(solution.choices[i])];
+    for (const auto& [name, layout] : parameters_of(node, strategy))
+      parameters += fmt::format("    \"{}\": {},\n", in_quotes(name), placements(graph.mesh, layout));
+    std::string inputs;
+    for (size_t j = 0; j < node.inputs.size(); ++j) {
+      const plan::Node& input = graph.nodes[static_cast<size_t>(node.inputs[j])];
+      inputs += (j ? ", " : "") + placements(graph.mesh, strategy.operands[j], input.is_tuple);
+    }
+    activations += fmt::format("    \"{}\": {{\"inputs\": [{}], \"output\": {}}},\n", in_quotes(node.name), inputs,
+                               placements(graph.mesh, strategy.results, node.is_tuple));
+  }
+  return fmt::format(
+      "# Placements by axis of the mesh: parameters by qualified name; of each operator those that its "
+      "inputs must\n# have, and those of its output.\n"
+      "from torch.distributed.tensor import Partial, Replicate, Shard\n\n"
+      "mesh_shape = ({})\n\nparameters = {{\n{}}}\n\nactivations = {{\n{}}}\n",
+      mesh, parameters, activations);
+}
+
+}  // namespace seqtile::cli
