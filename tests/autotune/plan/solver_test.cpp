@@ -10,40 +10,13 @@
 
 #include "autotune/plan/graph_json.h"
 #include "tests/autotune/plan/plan_files.h"
+#include "tests/support/random_problem.h"
 
 namespace seqtile::testing {
 namespace {
 
 using namespace plan;
 constexpr double kNone = std::numeric_limits<double>::infinity();
-
-std::vector<double> drawn(std::mt19937& random, size_t count, uint32_t below) {
-  std::vector<double> values(count);
-  for (double& value : values) value = random() % below;
-  return values;
-}
-
-Problem random_problem(std::mt19937& random) {
-  Problem problem;
-  const int nodes = 2 + static_cast<int>(random() % 6);
-  for (int node = 0; node < nodes; ++node) {
-    const size_t strategies = 1 + random() % 5;
-    problem.costs.push_back(drawn(random, strategies, 50));
-    problem.memory.push_back(drawn(random, strategies, 20));
-    problem.follows.push_back(-1);
-  }
-  if (nodes > 2 && problem.costs[0].size() == problem.costs[2].size() && random() % 2) problem.follows[2] = 0;
-  for (uint32_t count = random() % static_cast<uint32_t>(2 * nodes); count-- > 0;) {
-    const int a = static_cast<int>(random() % static_cast<uint32_t>(nodes)),
-              b = static_cast<int>(random() % static_cast<uint32_t>(nodes));
-    if (a == b) continue;
-    problem.edges.push_back(
-        {a, b,
-         drawn(random, problem.costs[static_cast<size_t>(a)].size() * problem.costs[static_cast<size_t>(b)].size(),
-               30)});
-  }
-  return problem;
-}
 
 struct Best {
   double objective = kNone, least_memory = kNone;
