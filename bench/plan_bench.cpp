@@ -10,6 +10,7 @@
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/solver.h"
 #include "bench/suites.h"
+#include "kernels/model_graph.h"
 
 namespace seqtile::bench {
 namespace {
@@ -27,12 +28,22 @@ constexpr Model kModels[] = {{"resnet18_2x2", "tests/golden/planner/resnet18_b12
                              {"resnet50_2x2", "tests/golden/planner/resnet50_b128_32px_2x2.json.gz", true},
                              {"resnet152_2x2", "bench/plan/resnet152_2x2.json.gz", false, 22886070616.28},
                              {"gpt2_24_layers_2x2", "bench/plan/gpt2_24_layers_2x2.json.gz", false},
-                             {"gpt2_24_layers_2x2x2", "bench/plan/gpt2_24_layers_2x2.json.gz", false, 0, 3}};
+                             {"gpt2_24_layers_2x2x2", "bench/plan/gpt2_24_layers_2x2.json.gz", false, 0, 3},
+                             {"llama3_70b_80_layers_2x2", "examples/models/llama-3-70b.json", false},
+                             {"llama3_70b_80_layers_2x2x2", "examples/models/llama-3-70b.json", false, 0, 3}};
 
+constexpr plan::Mesh kMesh{2, {2, 2}, {1, 1}, {1, 1}}, kMeshOfThree{3, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}};
+
+/// A config.json is a model in training, at 4096 tokens.
 plan::PlanFile read(const Model& model) {
+  if (std::string_view(model.file).starts_with("examples/")) {
+    const auto config = kernels::load_model(std::string(SEQTILE_SOURCE_DIR "/") + model.file);
+    return {.graph =
+                kernels::model_graph(config, {.mesh = model.num_axes == 3 ? kMeshOfThree : kMesh, .length = 4096})};
+  }
   plan::PlanFile file = plan::read_plan_file(std::string(SEQTILE_SOURCE_DIR "/") + model.file);
   if (model.objective > 0) file.objective = model.objective;
-  if (model.num_axes == 3) file.graph->mesh = {3, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}};
+  if (model.num_axes == 3) file.graph->mesh = kMeshOfThree;
   return file;
 }
 
