@@ -31,7 +31,11 @@ class ConfigReader {
   ConfigReader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
 
   [[noreturn]] void fail(ErrorCode code, const std::string& name, const std::string& reason) const {
-    const std::string value = has(name) ? " is " + json_[name].dump() + "," : "";
+    // Arrays and objects are only named: to write them takes as much stack as they are deep.
+    std::string value;
+    if (has(name))
+      value = " is " +
+              (json_[name].is_structured() ? std::string("an ") + json_[name].type_name() : json_[name].dump()) + ",";
     throw Error(code, fmt::format("{}: field {}{} {}", where_, name, value, reason));
   }
   bool has(const std::string& name) const { return json_.contains(name) && !json_[name].is_null(); }

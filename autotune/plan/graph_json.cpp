@@ -28,6 +28,12 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
+std::string excerpt(const Json& json) {
+  constexpr size_t kMost = 40;
+  return json.is_structured() ? std::string("an ") + json.type_name() : json.dump().substr(0, kMost);
+}
+
 /// A value with its place in the file, for messages.
 class Reader {
  public:
@@ -59,7 +65,7 @@ class Reader {
         : std::is_same_v<T, std::string> ? !json_.is_string()
         : std::is_same_v<T, double>      ? !json_.is_number()
                                          : !json_.is_number_integer())
-      refuse(fmt::format("{} is wanted, not {}", what, json_.dump().substr(0, 40)));
+      refuse(fmt::format("{} is wanted, not {}", what, excerpt(json_)));
     return json_.get<T>();
   }
   std::string text() const { return as<std::string>("a string"); }
@@ -105,7 +111,8 @@ Mesh read_mesh(const Reader& meta) {
     mesh.beta[i] = axis("beta", i).not_negative();
   }
   if (meta.has("devices") && meta["devices"].integer(1, kMostDevices) != devices)
-    meta["mesh"].refuse(fmt::format("{} devices in all, \"devices\" says {}", devices, meta["devices"].json().dump()));
+    meta["mesh"].refuse(
+        fmt::format("{} devices in all, \"devices\" says {}", devices, excerpt(meta["devices"].json())));
   return mesh;
 }
 

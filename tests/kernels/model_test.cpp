@@ -179,6 +179,12 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
   CHECK(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "llama3"}}}})) ==
         Result{ErrorCode::invalid_argument,
                "model.json: rope_scaling: field factor is missing; llama3 scaling needs it"});
+  CHECK(refusal(with(llama(), {{"hidden_size", {5, 7}}})).second ==
+        "model.json: field hidden_size is an array, must be a whole number of 1..1048576");
+  std::string deep(2'000'000, '[');
+  std::fill(deep.begin() + 1'000'000, deep.end(), ']');
+  CHECK_THROWS_AS(kernels::parse_model("{\"model_type\": \"llama\", \"hidden_size\": " + deep + "}", "model.json"),
+                  Error);
   CHECK_THROWS_AS(kernels::parse_model("[1, 2]", "model.json"), Error);
   CHECK_THROWS_AS(kernels::load_model("/nonexistent/model.json"), Error);
 }

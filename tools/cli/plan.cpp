@@ -300,7 +300,7 @@ void add_plan(CLI::App& app, Session& session) {
              "  seqtile plan graph resnet50.json.gz --strategies own\n"
              "  seqtile plan graph resnet50.json.gz --format dot | dot -Tsvg > plan.svg",
              run_graph, add_graph_flags},
-        Part{"model", "The same for a transformer, whose graph is made here",
+        Part{"model", "Make the graph of a transformer and plan it",
              "  seqtile plan model --model config.json --mesh 2x4 --length 4096\n"
              "  seqtile plan model --model config.json --mesh 8 --length 4096 --phase prefill -o graph.json.gz\n"
              "  seqtile plan model --model config.json --mesh 2x4 --length 4096 --format html > plan.html",

@@ -118,6 +118,14 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   CHECK_THROWS_WITH(parse_plan_file("[]", "g.json"), Catch::Contains("an object is wanted"));
 }
 
+TEST_CASE("plan graph: values that are a million arrays deep are refused", "[plan]") {
+  std::string text = small_graph().dump(), deep(2'000'000, '[');
+  std::fill(deep.begin() + 1'000'000, deep.end(), ']');
+  const std::string name = R"("name":"x")";
+  text.replace(text.find(name), name.size(), "\"name\":" + deep);
+  CHECK_THROWS_WITH(parse_plan_file(text, "g.json"), Catch::Contains("a string is wanted, not an array"));
+}
+
 TEST_CASE("plan graph: files that are missing or cut off are refused", "[plan]") {
   const test::TempFolder folder;
   CHECK_THROWS_WITH(read_plan_file(folder.file("none")), Catch::Contains("cannot be opened"));
