@@ -279,6 +279,8 @@ Var KernelBuilder::size(Var view, int axis) {
   return emit(OpKind::size, {view.value()}, ir::scalar_type(DType::i64), {{"axis", int64_t{axis}}});
 }
 
+Var KernelBuilder::address(Var view) { return emit(OpKind::address, {view.value()}, ir::scalar_type(DType::i64)); }
+
 Var KernelBuilder::slice(Var view, std::vector<Operand> offsets, std::vector<Operand> sizes) {
   std::vector<Value*> operands = {view.value()};
   append_indices(operands, offsets);

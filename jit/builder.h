@@ -158,6 +158,8 @@ class KernelBuilder {
 
   // memory
   Var size(Var view, int axis);
+  /// i64, of the first element: whether two views are one.
+  Var address(Var view);
   Var slice(Var view, std::vector<Operand> offsets, std::vector<Operand> sizes);
   Var at(Var view, int axis, Operand index);
   /// A dense view of memory that other programs or ranks write while the kernel runs; `address` is an i64 scalar, and

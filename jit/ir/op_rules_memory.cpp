@@ -44,6 +44,9 @@ void OpRules::check_memory() const {
       require(operand(0).is_view(), "operand 0 is not a view", {{"it", operand(0)}});
       axis_of(operand(0));
       return require(is_scalar_of(result(), DType::i64), "the result is not i64", {{"it", result()}});
+    case OpKind::address:
+      require(operand(0).is_view(), "operand 0 is not a view", {{"it", operand(0)}});
+      return require(is_scalar_of(result(), DType::i64), "the result is not i64", {{"it", result()}});
     case OpKind::slice: return check_slice();
     case OpKind::at: return check_at();
     case OpKind::view_at: return check_view_at();

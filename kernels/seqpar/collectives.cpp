@@ -317,6 +317,7 @@ autotune::OpDef sum_base(const char* name, const char* summary) {
 
 autotune::OpDef move_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
+  op.version = 6;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     is_all_to_all(w) ? build_all_to_all(b, w, c) : build_move(b, w, c);
   };

@@ -26,7 +26,7 @@ struct Collective {
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.y}); }
 };
 
-/// y [length, n]: the rows of all ranks. x [own rows, n].
+/// y [length, n]: the rows of all ranks. x [own rows, n], which may lie in y, at their place.
 struct AllGather : Collective {
   autotune::Workload workload() const;
 };
@@ -41,7 +41,7 @@ struct AllReduce : Collective {
   autotune::Workload workload() const;
 };
 
-/// y [length, n] is the root's x [length, n]; on other ranks x is not read and may be y.
+/// y [length, n] is the root's x [length, n]; x may be y, on other ranks it is not read.
 struct Broadcast : Collective {
   int root = 0;
   autotune::Workload workload() const;

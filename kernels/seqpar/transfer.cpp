@@ -116,10 +116,16 @@ class Builder {
       b_.when(ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), use), [&] {
         Var to = body_.place(ex_, source), from = ex_.source(0, source, rows);
         b_.when(
-            is_own, [&] { copy_rows(b_, body_.given(ex_, ex_.rank()), to, first, end, b_.size(to, 1)); },
+            is_own, [&] { keep(body_.given(ex_, ex_.rank()), to, first, end); },
             [&] { copy_rows(b_, from, to, first, end, b_.size(to, 1)); });
       });
     });
+  }
+
+  /// The own rows, which are there already where the caller works in place.
+  void keep(Var own, Var to, Var first, Var end) {
+    b_.when(b_.compare(Compare::ne, b_.address(own), b_.address(to)),
+            [&] { copy_rows(b_, own, to, first, end, b_.size(to, 1)); });
   }
 
   KernelBuilder& b_;

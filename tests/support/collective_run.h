@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <random>
@@ -68,6 +69,25 @@ class CollectiveRun {
   void shorten_outputs() {
     for (auto& rank : calls_)
       for (RankCall& call : rank) call.tensors[1].data = static_cast<std::byte*>(call.tensors[1].data) + 200;
+  }
+
+  /// x is y on every rank, and of an all-gather its own rows of it.
+  void work_in_place() {
+    for (size_t rank = 0; rank < calls_.size(); ++rank)
+      for (size_t call = 0; call < calls_[rank].size(); ++call) {
+        Tensor& x = calls_[rank][call].tensors[0];
+        const Tensor& y = calls_[rank][call].tensors[1];
+        const int64_t row = op_.name == "all_gather" ? first_row(static_cast<int>(rank), call) : 0;
+        std::byte* to = static_cast<std::byte*>(y.data) + row * y.sizes[1] * dtype_bytes(y.dtype);
+        std::memcpy(to, x.data, static_cast<size_t>(x.num_elements() * dtype_bytes(x.dtype)));
+        x.data = to;
+      }
+  }
+
+  /// x and y of one call of one rank are this memory.
+  void place(size_t rank, size_t call, void* memory) {
+    for (size_t i = 0; i < 2; ++i) calls_[rank][call].tensors[i].data = memory;
+    y_[call * static_cast<size_t>(world_size_) + rank].tensor.data = memory;
   }
 
   std::unique_ptr<ir::Function> kernel(const Target& target) const { return rank_kernel(w_, config_, target); }

@@ -186,6 +186,7 @@ class Program {
     const View& view = views_.at(op.operands[0]);
     switch (op.kind) {
       case OpKind::size: return set_scalar(op, view.sizes[op.int_attr("axis")]);
+      case OpKind::address: return set_scalar(op, reinterpret_cast<int64_t>(view.base));
       case OpKind::slice: return slice(op, view);
       case OpKind::at: return at(op, view);
       case OpKind::load:

@@ -117,6 +117,7 @@ std::unique_ptr<ir::Function> sample_every_op() {
 
   Var half = b.slice(y, {0, 0}, {b.min(b.size(y, 0), 4), 8});
   Var target = b.select(count > 3, half, y);
+  b.assert_true(b.compare(Compare::ne, b.address(x), b.address(target)), "x is y");
   b.store(target, {0, 0}, tile);
   b.store_add(y, {0, 4}, tile);
   b.scatter(y, rows, 0, tile);

@@ -98,7 +98,7 @@ void Program::lower_op(const Op& op) {
     case OpGroup::reduce: return lower_reduce(op);
     case OpGroup::dot: return lower_dot(op);
     case OpGroup::memory:
-      if (op.kind == OpKind::size) return lower_scalar(op);
+      if (op.kind == OpKind::size || op.kind == OpKind::address) return lower_scalar(op);
       if (op.kind == OpKind::slice || op.kind == OpKind::at || op.kind == OpKind::view_at) return lower_view(op);
       if (op.kind == OpKind::store || op.kind == OpKind::store_add) return lower_store(op);
       if (op.kind == OpKind::load || op.kind == OpKind::gather) return;
@@ -120,6 +120,7 @@ void Program::lower_scalar(const Op& op) {
     case OpKind::program_id: lowered = coordinate(e_.pid); return;
     case OpKind::num_programs: lowered = coordinate(e_.grid); return;
     case OpKind::size: lowered = views_.at(op.operands[0]).sizes[op.int_attr("axis")]; return;
+    case OpKind::address: lowered = e_.b.CreatePtrToInt(views_.at(op.operands[0]).base, type); return;
     case OpKind::constant: {
       const DType dtype = result->type.dtype;
       if (!is_float(dtype)) {

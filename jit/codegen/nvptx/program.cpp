@@ -235,6 +235,9 @@ void Program::lower_scalar(const Op& op) {
     case OpKind::program_id: scalars_[result] = e_.program_id(axis); return;
     case OpKind::num_programs: scalars_[result] = e_.num_programs(axis); return;
     case OpKind::size: scalars_[result] = views_.at(op.operands[0]).sizes[static_cast<size_t>(axis)]; return;
+    case OpKind::address:
+      scalars_[result] = e_.b.CreatePtrToInt(views_.at(op.operands[0]).base, e_.b.getInt64Ty());
+      return;
     case OpKind::constant:
       scalars_[result] = is_float(result->type.dtype)
                              ? llvm::ConstantFP::get(e_.type_of(result->type.dtype), op.float_attr("value"))

@@ -301,6 +301,8 @@ TEST_CASE("verifier: views", "[jit][ir]") {
   check_cases({
       {"%20 = size %5 {axis = 0} : i64", "size %20: operand 0 is not a view: it is f32"},
       {"%20 = size %0 {axis = 2} : i64", "size %20: axis 2 is not in 0..1"},
+      {"%20 = address %5 : i64", "address %20: operand 0 is not a view: it is f32"},
+      {"%20 = address %0 : f32", "address %20: the result is not i64: it is f32"},
       {"%20 = slice %0, %4, %4, %4 : view<[?, ?], f32, align 4>",
        "slice %20: view<[?, 64], f32, contiguous, align 4> takes 4 offsets and sizes, and 0 more operands; "
        "3 are given"},

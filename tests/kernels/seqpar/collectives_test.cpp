@@ -1,5 +1,9 @@
 // tests/kernels/seqpar/collectives_test.cpp -- collectives on every fabric of this machine.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <cstring>
+
 #include "tests/support/collective_run.h"
 #include "tests/support/kernel_cases.h"
 
@@ -91,6 +95,35 @@ TEST_CASE("collectives: every combination on simulated GPUs", "[seqpar][sim][slo
         check_collectives(world_size, dtype, options);
         for (const CollectiveCase& c : collective_cases(world_size)) check_configs(c, world_size, dtype, device);
       }
+}
+
+TEST_CASE("collectives: broadcast and all-gather in place", "[seqpar][sim]") {
+  for (const char* device : {"threads", "sim:sm_80", "sim:sm_90a"})
+    for (const CollectiveCase& c : collective_cases(3)) {
+      const bool is_gather = c.operation == "all_gather" && device == std::string("threads");
+      if (!is_gather && c.operation != "broadcast") continue;
+      CollectiveRun run = run_of(c, 3, DType::f32);
+      run.work_in_place();
+      RankOptions options;
+      options.device = device;
+      INFO(device << ", " << c.operation);
+      require_success(run.on(options));
+      CHECK(difference(run) == "");
+    }
+}
+
+TEST_CASE("collectives: a root that works in place writes nothing", "[seqpar]") {
+  CollectiveRun run("broadcast", {{"n", int64_t{512}}, {"root", int64_t{1}}}, 2, DType::f32, "", {300});
+  const Tensor& x = run.calls()[1][0].tensors[0];
+  const auto bytes = static_cast<size_t>(x.num_elements() * dtype_bytes(x.dtype));
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(pages != MAP_FAILED);
+  std::memcpy(pages, x.data, bytes);
+  run.place(1, 0, pages);
+  REQUIRE(mprotect(pages, bytes, PROT_READ) == 0);  // a write would be a fault
+  require_success(run.on({}));
+  CHECK(difference(run) == "");
+  munmap(pages, bytes);
 }
 
 TEST_CASE("collectives: a one-shot call beyond its staging is refused on every rank", "[seqpar]") {
