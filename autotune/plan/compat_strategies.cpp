@@ -81,12 +81,6 @@ const std::map<std::string, Family>& families() {
   return all;
 }
 
-std::string operator_name(const Node& node) {
-  if (!node.module.empty()) return node.module;
-  const size_t dot = node.target.rfind('.');
-  return dot == std::string::npos ? node.target : node.target.substr(dot + 1);
-}
-
 Family family_of(const Node& node) {
   if (node.op == "placeholder") return add_placeholder;
   if (node.op == "output") return add_output;

@@ -10,6 +10,17 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+/// In four parts, which do not wait for each other.
+double least_of(const std::vector<double>& values) {
+  double least[4] = {kInfinite, kInfinite, kInfinite, kInfinite};
+  size_t i = 0;
+  for (; i + 4 <= values.size(); i += 4)
+    for (size_t part = 0; part < 4; ++part)
+      least[part] = values[i + part] < least[part] ? values[i + part] : least[part];
+  for (; i < values.size(); ++i) least[0] = std::min(least[0], values[i]);
+  return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+}
+
 }  // namespace
 
 double value_of(const Model& model, const std::vector<int>& assignment) {
@@ -107,25 +118,45 @@ Elimination::Part Elimination::make_part(int variable, const std::vector<int>& f
   return part;
 }
 
+const double* Elimination::turned(const Input& input, size_t domain, std::vector<double>& place) const {
+  const double* data = factors_[static_cast<size_t>(input.factor)].data();
+  const auto stride = static_cast<size_t>(input.own_stride);
+  if (stride == 1) return data;
+  place.resize(static_cast<size_t>(size_of(factors_[static_cast<size_t>(input.factor)].scope)));
+  double* to = place.data();
+  for (size_t outer = 0; outer < place.size(); outer += stride * domain)
+    for (size_t inner = 0; inner < stride; ++inner)
+      for (size_t value = 0; value < domain; ++value) *to++ = data[outer + value * stride + inner];
+  return place.data();
+}
+
 void Elimination::minimise(const Part& part, const std::vector<double>& unary) {
   Factor& result = factors_[static_cast<size_t>(part.result)];
   const size_t rank = result.scope.size(), domain = unary.size();
   std::vector<int> at(rank);
+  // The values of the variable that goes lie side by side, so that a row is one run through memory.
+  std::vector<std::vector<double>> places(part.inputs.size());
   std::vector<const double*> rows;
-  for (const Input& input : part.inputs) rows.push_back(factors_[static_cast<size_t>(input.factor)].data());
+  std::vector<std::vector<int64_t>> strides;
+  for (size_t i = 0; i < part.inputs.size(); ++i) {
+    const Input& input = part.inputs[i];
+    rows.push_back(turned(input, domain, places[i]));
+    strides.push_back(input.strides);
+    for (int64_t& stride : strides.back())  // those within the variable's own are now outside of it
+      if (stride < input.own_stride) stride *= static_cast<int64_t>(domain);
+  }
   std::vector<double> start = unary, sums;
   if (!part.has_unary)  // what is ruled out is so in every part
     for (double& value : start) value = value == kInfinite ? kInfinite : 0;
   for (double& least : result.table) {
     sums = start;
-    for (size_t i = 0; i < rows.size(); ++i)
-      for (size_t value = 0; value < domain; ++value)
-        sums[value] += rows[i][static_cast<int64_t>(value) * part.inputs[i].own_stride];
-    least = *std::ranges::min_element(sums);
+    for (const double* row : rows)
+      for (size_t value = 0; value < domain; ++value) sums[value] += row[value];
+    least = least_of(sums);
     for (size_t axis = rank; axis-- > 0;) {
       const int size = domains_[static_cast<size_t>(result.scope[axis])];
       const bool wraps = ++at[axis] == size;
-      for (size_t i = 0; i < rows.size(); ++i) rows[i] += part.inputs[i].strides[axis] * (wraps ? 1 - size : 1);
+      for (size_t i = 0; i < rows.size(); ++i) rows[i] += strides[i][axis] * (wraps ? 1 - size : 1);
       if (!wraps) break;
       at[axis] = 0;
     }

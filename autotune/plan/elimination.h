@@ -6,6 +6,7 @@
 // tables stay small; the largest one has domain^(width + 1) entries. Where a table would be larger than the limit its
 // functions are split, each part takes a minimum of its own, and the result is a lower bound.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -69,6 +70,8 @@ class Elimination {
   std::vector<int> joint_scope(const std::vector<int>& factors, int without) const;
   void plan(int64_t table_limit);
   Part make_part(int variable, const std::vector<int>& factors);
+  /// An input's values with the variable's own ones side by side; in `place` where they are not so already.
+  const double* turned(const Input& input, size_t domain, std::vector<double>& place) const;
   void minimise(const Part& part, const std::vector<double>& unary);
   int best_value(const Step& step, const std::vector<double>& unary, const std::vector<int>& assignment) const;
 

@@ -24,6 +24,7 @@ struct Strategy {
   std::vector<std::vector<Layout>> operands;  ///< by input, by member of that node's result
   std::vector<Layout> results;                ///< by member
   double compute = 0, communication = 0, memory = 0;
+  int kernels = 0, measured = 0;  ///< how many times are in `compute`, and of them from measurements
 };
 
 struct Node {

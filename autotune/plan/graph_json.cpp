@@ -3,94 +3,13 @@
 #include "autotune/plan/graph_json.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
-#include <algorithm>
-#include <initializer_list>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <string_view>
-
+#include "autotune/plan/json_reader.h"
 #include "autotune/plan/torch_types.h"
 #include "jit/error.h"
 
 namespace seqtile::plan {
 namespace {
-
-using Json = nlohmann::json;
-
-/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use.
-std::string one_line(std::string text) {
-  constexpr size_t kMost = 300;
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-  return text;
-}
-
-/// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
-std::string excerpt(const Json& json) {
-  constexpr size_t kMost = 40;
-  return json.is_structured() ? std::string("an ") + json.type_name() : json.dump().substr(0, kMost);
-}
-
-/// A value with its place in the file, for messages.
-class Reader {
- public:
-  Reader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, one_line(place_ + ": " + what));
-  }
-
-  /// Objects have no other fields than these.
-  void allow(std::initializer_list<std::string_view> names) const {
-    if (!json_.is_object()) refuse("an object is wanted");
-    for (const auto& [name, value] : json_.items())
-      if (std::ranges::find(names, name) == names.end()) refuse(fmt::format("unknown field \"{}\"", name));
-  }
-  bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
-  Reader operator[](const char* name) const {
-    if (!json_.is_object() || !has(name)) refuse(fmt::format("\"{}\" is missing", name));
-    return {json_.at(name), place_ + "." + name};
-  }
-  Reader at(size_t index) const { return {json_.at(index), fmt::format("{}[{}]", place_, index)}; }
-  size_t size() const {
-    if (!json_.is_array()) refuse("an array is wanted");
-    return json_.size();
-  }
-  template <class T>
-  T as(const char* what) const {
-    if (std::is_same_v<T, bool>          ? !json_.is_boolean()
-        : std::is_same_v<T, std::string> ? !json_.is_string()
-        : std::is_same_v<T, double>      ? !json_.is_number()
-                                         : !json_.is_number_integer())
-      refuse(fmt::format("{} is wanted, not {}", what, excerpt(json_)));
-    return json_.get<T>();
-  }
-  std::string text() const { return as<std::string>("a string"); }
-  double number() const { return as<double>("a number"); }
-  double not_negative() const {
-    const double value = number();
-    if (value < 0) refuse(fmt::format("{} is below 0", value));
-    return value;
-  }
-  int64_t integer(int64_t least, int64_t most) const {
-    const auto value = as<int64_t>("an integer");
-    if (value < least || value > most) refuse(fmt::format("{} is not in {}..{}", value, least, most));
-    return value;
-  }
-  template <class F>
-  void each(const F& f) const {
-    for (size_t i = 0; i < size(); ++i) f(at(i));
-  }
-  const Json& json() const { return json_; }
-  const std::string& place() const { return place_; }
-
- private:
-  const Json& json_;
-  std::string place_;
-};
 
 constexpr int64_t kMostDevices = 1 << 20;
 
@@ -335,33 +254,10 @@ void read_aliases(const Reader& json, Problem& problem) {
   }
 }
 
-std::string read_text(const std::string& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) throw Error(ErrorCode::io, path + ": cannot be opened");
-  constexpr size_t kMostBytes = size_t{1} << 30;
-  std::string text;
-  char buffer[1 << 16];
-  int count;
-  while ((count = gzread(file.get(), buffer, sizeof buffer)) > 0) {
-    text.append(buffer, static_cast<size_t>(count));
-    if (text.size() > kMostBytes) throw Error(ErrorCode::invalid_argument, path + ": more than 1 GiB");
-  }
-  int code = Z_OK;
-  gzerror(file.get(), &code);
-  if (count < 0 || (code != Z_OK && code != Z_STREAM_END))
-    throw Error(ErrorCode::invalid_argument, path + ": is cut off, or compressed data is damaged");
-  return text;
-}
-
 }  // namespace
 
 PlanFile parse_plan_file(const std::string& text, const std::string& name) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: no JSON: {}", name, one_line(error.what())));
-  }
+  const Json json = parse_json(text, name);
   const Reader root(json, name);
   root.allow({"meta", "nodes", "problem", "solution"});
   PlanFile file;

@@ -3,11 +3,14 @@
 #include "autotune/plan/model.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
 namespace seqtile::plan {
 namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 using Tables = std::map<std::pair<int, int>, std::vector<double>>;
 
@@ -66,23 +69,78 @@ TablesOf tables_of(const Tables& tables, size_t num_variables) {
   return result;
 }
 
-/// Whether value `by` of the variable costs no more than `value`, whatever its neighbours are.
-bool is_beaten(const ProblemModel& all, const TablesOf& tables, int variable, size_t value, size_t by) {
-  const std::vector<double>& costs = all.model.unaries[static_cast<size_t>(variable)];
-  const std::vector<double>& memory = all.memory[static_cast<size_t>(variable)];
-  if (memory[by] > memory[value]) return false;
-  double lead = costs[value] - costs[by];
-  for (const auto& [table, is_row] : tables[static_cast<size_t>(variable)]) {
-    const size_t others = table->size() / costs.size(), step = is_row ? 1 : costs.size();
-    const double* at = table->data() + (is_row ? value * others : value);
-    const double* at_by = table->data() + (is_row ? by * others : by);
-    double least = at[0] - at_by[0];
-    for (size_t i = 1; i < others; ++i) least = std::min(least, at[i * step] - at_by[i * step]);
-    lead += least;
-    if (lead < -1e300) return false;
+/// A variable's costs beside each value of another one: a row for each of its own.
+class Side {
+ public:
+  Side(const std::vector<double>& table, bool is_row, size_t domain)
+      : others_(table.size() / domain), rows_(&table), least_(domain, kInfinite), most_(domain, -kInfinite) {
+    if (!is_row) {
+      turned_.resize(table.size());
+      for (size_t at = 0; at < table.size(); ++at) turned_[at % domain * others_ + at / domain] = table[at];
+    }
+    for (size_t at = 0; at < table.size(); ++at) {
+      const double cost = row(0)[at];
+      least_[at / others_] = std::min(least_[at / others_], cost);
+      most_[at / others_] = std::max(most_[at / others_], cost);
+    }
   }
-  return lead > 0 || (lead == 0 && by < value);
-}
+
+  /// The least of the differences between the rows of two values is at most this.
+  double most_lead(size_t value, size_t by) const {
+    return std::min(least_[value] - least_[by], most_[value] - most_[by]);
+  }
+  /// That least difference, or one that is less than `enough` as it is.
+  double lead(size_t value, size_t by, double enough) const {
+    const double *at = row(value), *at_by = row(by);
+    double least = kInfinite;
+    for (size_t i = 0; i < others_ && least >= enough; ++i) least = std::min(least, at[i] - at_by[i]);
+    return least;
+  }
+
+ private:
+  const double* row(size_t value) const { return (turned_.empty() ? *rows_ : turned_).data() + value * others_; }
+
+  size_t others_;
+  const std::vector<double>* rows_;
+  std::vector<double> turned_;  ///< where the variable is the column
+  std::vector<double> least_, most_;
+};
+
+/// Of the values of one variable, those that no other one beats, whatever its neighbours are, in cost and in memory.
+class Survivors {
+ public:
+  Survivors(const ProblemModel& all, const TablesOf& tables, size_t variable)
+      : costs_(all.model.unaries[variable]), memory_(all.memory[variable]) {
+    for (const auto& [table, is_row] : tables[variable]) sides_.emplace_back(*table, is_row, costs_.size());
+  }
+
+  std::vector<size_t> run() const {
+    std::vector<char> is_out(costs_.size());
+    std::vector<size_t> kept;
+    for (size_t value = 0; value < costs_.size(); ++value) {
+      for (size_t by = 0; by < costs_.size() && !is_out[value]; ++by)
+        is_out[value] = by != value && !is_out[by] && is_beaten(value, by);
+      if (!is_out[value]) kept.push_back(value);
+    }
+    return kept;
+  }
+
+ private:
+  bool is_beaten(size_t value, size_t by) const {
+    if (memory_[by] > memory_[value]) return false;
+    double lead = costs_[value] - costs_[by], hoped = 0;  // of the sides that are not searched yet
+    for (const Side& side : sides_) hoped += side.most_lead(value, by);
+    for (const Side& side : sides_) {
+      if (lead + hoped < 0) return false;
+      hoped -= side.most_lead(value, by);
+      lead += side.lead(value, by, -lead - hoped);
+    }
+    return lead > 0 || (lead == 0 && by < value);
+  }
+
+  const std::vector<double>&costs_, &memory_;
+  std::vector<Side> sides_;
+};
 
 }  // namespace
 
@@ -100,17 +158,9 @@ ProblemModel make_model(const Problem& problem) {
   add_nodes(problem, all);
   const Tables tables = pairs_of(problem, all);
   const TablesOf of_variable = tables_of(tables, all.model.unaries.size());
-  std::vector<std::vector<size_t>> kept(all.model.unaries.size());
-  for (size_t variable = 0; variable < kept.size(); ++variable) {
-    const size_t domain = all.model.unaries[variable].size();
-    std::vector<char> is_out(domain);
-    for (size_t value = 0; value < domain; ++value)
-      for (size_t by = 0; by < domain && !is_out[value]; ++by)
-        is_out[value] =
-            by != value && !is_out[by] && is_beaten(all, of_variable, static_cast<int>(variable), value, by);
-    for (size_t value = 0; value < domain; ++value)
-      if (!is_out[value]) kept[variable].push_back(value);
-  }
+  std::vector<std::vector<size_t>> kept;
+  for (size_t variable = 0; variable < all.model.unaries.size(); ++variable)
+    kept.push_back(Survivors(all, of_variable, variable).run());
   const auto keep = [&](auto& values, size_t variable) {
     auto old = values[variable];
     values[variable].clear();

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One way for each of the first input's. What cannot stay cut is gathered first.
-#include <algorithm>
-#include <charconv>
 #include <functional>
 #include <numeric>
 #include <optional>
 
+#include "autotune/plan/reshape_maps.h"
 #include "autotune/plan/strategy_list.h"
 
 namespace seqtile::plan {
@@ -27,49 +26,21 @@ StrategyCost moving_cost(const StrategyList& list, Layout operand, Layout result
   return cost;
 }
 
-std::optional<int> number(const std::string& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// The layout of a tensor's elements in another shape, if every cut dimension is the outermost of those that become
 /// one, or are made of one.
 std::optional<Layout> viewed(Layout layout, const Shape& from, const Shape& to) {
   Layout result;
-  size_t f = 0, t = 0;
-  while (f < from.size() || t < to.size()) {
-    const size_t first_f = f, first_t = t;
-    int64_t of_f = f < from.size() ? from[f++] : 1, of_t = t < to.size() ? to[t++] : 1;
-    while (of_f != of_t) {
-      if (of_f < of_t && f < from.size()) of_f *= from[f++];
-      else if (of_t < of_f && t < to.size()) of_t *= to[t++];
-      else return std::nullopt;
-    }
-    for (size_t dim = first_f + 1; dim < f; ++dim)
+  const auto groups = view_groups(from, to);
+  if (!groups) return std::nullopt;
+  for (const ViewGroup& group : *groups) {
+    for (size_t dim = group.from + 1; dim < group.from_end; ++dim)
       if (layout.axes_of(static_cast<int>(dim))) return std::nullopt;
-    if (const AxisSet axes = first_f < from.size() ? layout.axes_of(static_cast<int>(first_f)) : 0) {
-      if (first_t == t) return std::nullopt;
-      result = result.with(static_cast<int>(first_t), axes);
+    if (const AxisSet axes = group.from < from.size() ? layout.axes_of(static_cast<int>(group.from)) : 0) {
+      if (group.to == group.to_end) return std::nullopt;
+      result = result.with(static_cast<int>(group.to), axes);
     }
   }
   return result;
-}
-
-/// By result dimension: the input's. Not of a permutation that the arguments do not say, or say wrongly.
-std::optional<std::vector<int>> permutation_of(const Node& node, int rank) {
-  std::vector<int> places, order(static_cast<size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  for (size_t i = 1; i < node.arguments.size(); ++i)
-    if (const auto place = number(node.arguments[i])) places.push_back(*place < 0 ? *place + rank : *place);
-  if (node.target.ends_with("permute"))
-    return std::ranges::is_permutation(places, order) ? std::optional(places) : std::nullopt;
-  if (places.empty()) places = {rank - 2, rank - 1};  // t()
-  if (places.size() != 2 || std::ranges::any_of(places, [&](int dim) { return dim < 0 || dim >= rank; }))
-    return std::nullopt;
-  std::swap(order[static_cast<size_t>(places[0])], order[static_cast<size_t>(places[1])]);
-  return order;
 }
 
 int64_t num_elements(const Shape& shape) {

@@ -7,8 +7,9 @@
 namespace seqtile::plan {
 
 void StrategyList::add(std::string name, std::vector<Layout> operands, Layout result, const StrategyCost& cost) {
-  operands.resize(node_.inputs.size());
-  for (const TensorType& type : node_.results)
+  Node& node = mutable_node();
+  operands.resize(node.inputs.size());
+  for (const TensorType& type : node.results)
     if (!fits(type.shape, result)) return;
   Strategy strategy{std::move(name), {}, {}, cost.compute, cost.communication, cost.memory};
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -16,20 +17,9 @@ void StrategyList::add(std::string name, std::vector<Layout> operands, Layout re
       if (!fits(type.shape, operands[i])) return;
     strategy.operands.emplace_back(input(i).results.size(), operands[i]);
   }
-  if (std::ranges::find(node_.strategies, strategy.name, &Strategy::name) != node_.strategies.end()) return;
-  strategy.results.assign(node_.results.size(), result);
-  node_.strategies.push_back(std::move(strategy));
-}
-
-bool StrategyList::has_inputs(size_t count) const {
-  for (size_t i = 0; i < node_.inputs.size(); ++i)
-    if (input(i).results.size() != 1) return false;
-  return node_.inputs.size() == count && node_.results.size() == 1;
-}
-
-const Shape* StrategyList::parameter(const char* name) const {
-  const auto found = node_.parameters.find(name);
-  return found == node_.parameters.end() ? nullptr : &found->second;
+  if (std::ranges::find(node.strategies, strategy.name, &Strategy::name) != node.strategies.end()) return;
+  strategy.results.assign(node.results.size(), result);
+  node.strategies.push_back(std::move(strategy));
 }
 
 std::string name_of(Layout layout, const Shape& shape) { return layout_name(layout, static_cast<int>(shape.size())); }

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "autotune/plan/compat_costs.h"
-#include "autotune/plan/graph.h"
+#include "autotune/plan/node_view.h"
 
 namespace seqtile::plan {
-
-using Shape = std::vector<int64_t>;
 
 /// What a strategy costs, in the known planner's units.
 struct StrategyCost {
@@ -18,19 +16,10 @@ struct StrategyCost {
   double memory = 0;  ///< bytes
 };
 
-class StrategyList {
+class StrategyList : public NodeView {
  public:
-  StrategyList(const Graph& graph, Node& node) : graph_(graph), node_(node) { node.strategies.clear(); }
+  StrategyList(const Graph& graph, Node& node) : NodeView(graph, node) { node.strategies.clear(); }
 
-  const Mesh& mesh() const { return graph_.mesh; }
-  const Node& node() const { return node_; }
-  const Node& input(size_t i) const { return graph_.nodes[static_cast<size_t>(node_.inputs[i])]; }
-  /// Whether there are so many inputs, each one tensor, and one result.
-  bool has_inputs(size_t count) const;
-  const Shape* parameter(const char* name) const;
-  /// Of the node's only result, of an input's.
-  const Shape& shape() const { return node_.results.front().shape; }
-  const Shape& input_shape(size_t i) const { return input(i).results.front().shape; }
   /// Elements of a device.
   double local(const Shape& shape, Layout layout) const { return local_elements(mesh(), shape, layout); }
   bool fits(const Shape& shape, Layout layout) const { return divides(mesh(), shape, layout); }
@@ -38,10 +27,6 @@ class StrategyList {
   /// One that has a name already, or cuts a result or an input unevenly, is left out. `operands` by input, where an
   /// input is a tuple the same for all its members; missing ones are whole copies.
   void add(std::string name, std::vector<Layout> operands, Layout result, const StrategyCost& cost);
-
- private:
-  const Graph& graph_;
-  Node& node_;
 };
 
 /// "[S0, R]" of a shape's dimensions.

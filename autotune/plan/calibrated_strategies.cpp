@@ -1,0 +1,178 @@
+// autotune/plan/calibrated_strategies.cpp -- see calibrated_strategies.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/calibrated_strategies.h"
+
+#include <algorithm>
+#include <map>
+
+namespace seqtile::plan {
+namespace {
+
+bool is_float(const TensorType& type) { return type.dtype.starts_with("f") || type.dtype.starts_with("bf"); }
+
+void add_all(RuleView& node, const Rule& rule, const Work& work) {
+  for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, work);
+}
+
+/// Data come as they are wanted.
+bool rule_placeholder(RuleView& node) {
+  if (!node.has_inputs(0)) return false;
+  add_all(node, broadcast_rule(node), {});
+  return true;
+}
+
+/// A parameter, with its gradient and the optimiser's state, or a buffer.
+bool rule_attribute(RuleView& node) {
+  if (!node.has_inputs(0)) return false;
+  Rule rule = broadcast_rule(node);
+  Work work;
+  if (is_float(node.node().results.front())) {
+    rule.parameters = {node.shape()};
+    for (Factor& factor : rule.factors) factor.parameters = {factor.result};
+    work.keeps_result = false;
+  }
+  add_all(node, rule, work);
+  return true;
+}
+
+/// Results may stay cut, but are no partial sums.
+bool rule_output(RuleView& node) {
+  if (!node.has_inputs(node.node().inputs.size()) && node.node().inputs.empty()) return false;
+  size_t rank = 0;
+  for (size_t i = 0; i < node.node().inputs.size(); ++i) {
+    if (node.input(i).results.size() != 1) return false;
+    rank = std::max(rank, node.input_shape(i).size());
+  }
+  Rule rule;
+  for (size_t dim = 0; dim < rank; ++dim) {
+    Factor factor{dim_name(dim), {}};
+    for (size_t i = 0; i < node.node().inputs.size(); ++i)
+      factor.operands.push_back(dim < node.input_shape(i).size() ? static_cast<int>(dim) : kUntouched);
+    rule.factors.push_back(std::move(factor));
+  }
+  add_all(node, rule, {});
+  return true;
+}
+
+/// Of an operator that is not known: all of it on every device.
+void keep_whole(RuleView& node) {
+  Rule rule;
+  Work work;
+  if (!node.node().results.empty()) {
+    const double bytes = node.traffic(rule, {});
+    work.forward = node.time({"elementwise", node.dtype(), {}, 0, bytes}, work);
+    work.backward = node.has_any_gradient() ? work.forward : 0;
+  }
+  node.add(rule, {}, work);
+}
+
+using Family = bool (*)(RuleView&);
+
+bool is_linear(const Node& node) {
+  const std::string name = operator_name(node);
+  return name == "Linear" || name == "linear";
+}
+
+/// By the name of an operator; linears are not among them.
+const std::map<std::string, Family>& families() {
+  static const std::map<std::string, Family> all = [] {
+    std::map<std::string, Family> by_name;
+    const auto give = [&](Family family, std::initializer_list<const char*> names) {
+      for (const char* name : names) by_name[name] = family;
+    };
+    give(rule_conv, {"Conv1d", "Conv2d", "Conv3d"});
+    give(rule_matmul, {"matmul", "bmm"});
+    give(rule_attention, {"attention", "scaled_dot_product_attention"});
+    give(rule_elementwise,
+         {"add",     "sub",     "mul",      "div",     "truediv", "floordiv",   "pow",   "eq",      "ne",
+          "lt",      "gt",      "maximum",  "minimum", "where",   "ReLU",       "GELU",  "SiLU",    "Tanh",
+          "Sigmoid", "Dropout", "Identity", "relu",    "gelu",    "silu",       "tanh",  "sigmoid", "dropout",
+          "neg",     "exp",     "sqrt",     "rsqrt",   "type",    "contiguous", "clone", "float",   "to"});
+    give(rule_rotary, {"rotary"});
+    give(rule_gated, {"silu_and_mul"});
+    give(rule_softmax, {"Softmax", "softmax"});
+    give(rule_norm, {"LayerNorm", "RMSNorm"});
+    give(rule_batch_norm, {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"});
+    give(rule_embedding, {"Embedding", "embedding"});
+    give(rule_pool, {"MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "AdaptiveAvgPool1d",
+                     "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"});
+    give(rule_view, {"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
+    give(rule_permuted, {"permute", "transpose", "t"});
+    give(rule_split, {"split", "chunk"});
+    give(rule_getitem, {"getitem"});
+    return by_name;
+  }();
+  return all;
+}
+
+Family family_of(const Node& node) {
+  if (node.op == "placeholder") return rule_placeholder;
+  if (node.op == "output") return rule_output;
+  if (node.op == "get_attr") return rule_attribute;
+  const auto found = families().find(operator_name(node));
+  return found == families().end() ? nullptr : found->second;
+}
+
+class Generator {
+ public:
+  Generator(Graph& graph, const CalibratedCosts& costs, ReshardTables& paths)
+      : graph_(graph), costs_(costs), paths_(paths), has_gradient_(nodes_with_gradients(graph)) {
+    result_.follows.assign(graph.nodes.size(), -1);
+    for (int node = 0; node < static_cast<int>(graph.nodes.size()); ++node)
+      if (const Node& at = graph.nodes[static_cast<size_t>(node)]; is_linear(at) && !at.inputs.empty())
+        linears_of_[at.inputs.front()].push_back(node);
+  }
+
+  CalibratedStrategies run() {
+    for (auto& [input, linears] : linears_of_)
+      if (!add_linears(linears))
+        for (const int node : linears) add_linears({node});
+    for (Node& node : graph_.nodes) {
+      if (!node.strategies.empty() && is_linear(node)) continue;
+      RuleView view(graph_, node, costs_, paths_, has_gradient_);
+      const Family family = family_of(node);
+      const bool is_known = family && family(view);
+      if (const std::string name = operator_name(node);
+          !is_known && std::ranges::find(result_.unknown, name) == result_.unknown.end())
+        result_.unknown.push_back(name);
+      if (node.strategies.empty()) keep_whole(view);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// One kernel, if all have the form of linears.
+  bool add_linears(const std::vector<int>& nodes) {
+    std::vector<RuleView> views;
+    for (const int node : nodes)
+      views.emplace_back(graph_, graph_.nodes[static_cast<size_t>(node)], costs_, paths_, has_gradient_);
+    if (!rule_linears(views)) return false;
+    for (size_t i = 1; i < nodes.size(); ++i) result_.follows[static_cast<size_t>(nodes[i])] = nodes.front();
+    return true;
+  }
+
+  Graph& graph_;
+  const CalibratedCosts& costs_;
+  ReshardTables& paths_;
+  const std::vector<char> has_gradient_;
+  std::map<int, std::vector<int>> linears_of_;  ///< by their input
+  CalibratedStrategies result_;
+};
+
+}  // namespace
+
+std::vector<char> nodes_with_gradients(const Graph& graph) {
+  std::vector<char> result;
+  for (const Node& node : graph.nodes) {
+    bool has_one = node.op == "get_attr" || !node.parameters.empty();
+    for (const int input : node.inputs) has_one = has_one || result[static_cast<size_t>(input)];
+    result.push_back(has_one && !node.results.empty() && is_float(node.results.front()));
+  }
+  return result;
+}
+
+CalibratedStrategies generate_calibrated_strategies(Graph& graph, const CalibratedCosts& costs, ReshardTables& paths) {
+  return Generator(graph, costs, paths).run();
+}
+
+}  // namespace seqtile::plan

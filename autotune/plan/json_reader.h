@@ -1,0 +1,86 @@
+// autotune/plan/json_reader.h -- values of a JSON file with their places, for messages.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "jit/error.h"
+
+namespace seqtile::plan {
+
+using Json = nlohmann::json;
+
+/// A file, plain or compressed with gzip. Errors: io (cannot be opened), invalid_argument (damaged, more than 1 GiB).
+std::string read_text(const std::string& path);
+/// Errors: invalid_argument, with `name` and the place.
+Json parse_json(const std::string& text, const std::string& name);
+
+/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use.
+std::string one_line(std::string text);
+/// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
+std::string excerpt(const Json& json);
+
+/// A value with its place in the file, for messages.
+class Reader {
+ public:
+  Reader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(ErrorCode::invalid_argument, one_line(place_ + ": " + what));
+  }
+
+  /// Objects have no other fields than these.
+  void allow(std::initializer_list<std::string_view> names) const {
+    if (!json_.is_object()) refuse("an object is wanted");
+    for (const auto& [name, value] : json_.items())
+      if (std::ranges::find(names, name) == names.end()) refuse(fmt::format("unknown field \"{}\"", name));
+  }
+  bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
+  Reader operator[](const char* name) const {
+    if (!json_.is_object() || !has(name)) refuse(fmt::format("\"{}\" is missing", name));
+    return {json_.at(name), place_ + "." + name};
+  }
+  Reader at(size_t index) const { return {json_.at(index), fmt::format("{}[{}]", place_, index)}; }
+  size_t size() const {
+    if (!json_.is_array()) refuse("an array is wanted");
+    return json_.size();
+  }
+  template <class T>
+  T as(const char* what) const {
+    if (std::is_same_v<T, bool>          ? !json_.is_boolean()
+        : std::is_same_v<T, std::string> ? !json_.is_string()
+        : std::is_same_v<T, double>      ? !json_.is_number()
+                                         : !json_.is_number_integer())
+      refuse(fmt::format("{} is wanted, not {}", what, excerpt(json_)));
+    return json_.get<T>();
+  }
+  std::string text() const { return as<std::string>("a string"); }
+  double number() const { return as<double>("a number"); }
+  double not_negative() const {
+    const double value = number();
+    if (value < 0) refuse(fmt::format("{} is below 0", value));
+    return value;
+  }
+  int64_t integer(int64_t least, int64_t most) const {
+    const auto value = as<int64_t>("an integer");
+    if (value < least || value > most) refuse(fmt::format("{} is not in {}..{}", value, least, most));
+    return value;
+  }
+  template <class F>
+  void each(const F& f) const {
+    for (size_t i = 0; i < size(); ++i) f(at(i));
+  }
+  const Json& json() const { return json_; }
+  const std::string& place() const { return place_; }
+
+ private:
+  const Json& json_;
+  std::string place_;
+};
+
+}  // namespace seqtile::plan

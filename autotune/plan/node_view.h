@@ -1,0 +1,35 @@
+// autotune/plan/node_view.h -- a node of a graph with its inputs, while its strategies are made.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "autotune/plan/graph.h"
+
+namespace seqtile::plan {
+
+using Shape = std::vector<int64_t>;
+
+class NodeView {
+ public:
+  NodeView(const Graph& graph, Node& node) : graph_(graph), node_(node) {}
+
+  const Mesh& mesh() const { return graph_.mesh; }
+  const Node& node() const { return node_; }
+  const Node& input(size_t i) const { return graph_.nodes[static_cast<size_t>(node_.inputs[i])]; }
+  /// Whether there are so many inputs, each one tensor, and one result.
+  bool has_inputs(size_t count) const;
+  const Shape* parameter(const char* name) const;
+  /// Of the node's only result, of an input's.
+  const Shape& shape() const { return node_.results.front().shape; }
+  const Shape& input_shape(size_t i) const { return input(i).results.front().shape; }
+
+ protected:
+  Node& mutable_node() { return node_; }
+
+ private:
+  const Graph& graph_;
+  Node& node_;
+};
+
+/// The name of a function or method without its modules, or that of a module's class.
+std::string operator_name(const Node& node);
+
+}  // namespace seqtile::plan

@@ -1,0 +1,134 @@
+// autotune/plan/rule_of_attention.cpp -- attention, by batch, by heads, by queries.
+// SPDX-License-Identifier: Apache-2.0
+//
+// q[batch, length, heads, d], k and v[batch, keys, groups, d], or with heads before lengths. An axis that cuts the
+// length of all of them has it in two ways: it brings parts of the length to parts of the heads and back (eight
+// all-to-alls in training), or it gathers keys and values (and sums their gradients); both within the kernel.
+#include <algorithm>
+#include <map>
+
+#include "autotune/plan/local_shape.h"
+#include "autotune/plan/operator_rule.h"
+
+namespace seqtile::plan {
+namespace {
+
+enum AttentionFactor { kBatch, kHeads, kQueries, kHeadsOfQueries, kExchanged, kGathered };
+
+/// Where q, k, v and the result have them.
+struct Dims {
+  int length = 1, heads = 2;
+};
+
+Dims dims_of(const RuleView& node) {
+  return operator_name(node.node()) == "scaled_dot_product_attention" ? Dims{2, 1} : Dims{};
+}
+
+int64_t size(const Shape& shape, int dim) { return shape[static_cast<size_t>(dim)]; }
+
+bool is_attention(const RuleView& node, Dims dims) {
+  if (!node.has_inputs(3) || node.shape().size() != 4) return false;
+  const Shape &q = node.input_shape(0), &k = node.input_shape(1);
+  return q == node.shape() && k.size() == 4 && k == node.input_shape(2) && k[0] == q[0] && k[3] == q[3] &&
+         size(q, dims.heads) % size(k, dims.heads) == 0;
+}
+
+Rule attention_rule(Dims dims) {
+  const int l = dims.length, h = dims.heads;
+  return {{{"batch", {0, 0, 0}, 0},
+           {"heads", {h, h, h}, h, {}, true},
+           {"queries", {l, kNoDim, kNoDim}, l},
+           {"heads of queries", {h, kNoDim, kNoDim}, h, {}, true},
+           {"length exchanged for heads", {l, l, l}, l, {}, false, l},
+           {"length with gathered keys", {l, l, l}, l, {}, false, l}}};
+}
+
+struct LocalAttention {
+  int64_t batch, heads, groups, queries, keys, head_dim;
+
+  KernelCall call(const char* operation, const RuleView& node, double passes) const {
+    const double of_batch = static_cast<double>(batch * head_dim),
+                 queries_and_result = 2 * static_cast<double>(queries * heads) * of_batch,
+                 keys_and_values = 2 * static_cast<double>(keys * groups) * of_batch;
+    const double flops = 4 * of_batch * static_cast<double>(heads * queries) * static_cast<double>(keys);
+    return {operation,
+            node.dtype(),
+            {batch, heads, groups, queries, keys, head_dim},
+            passes * flops,
+            passes * (queries_and_result + keys_and_values) * node.element_bytes()};
+  }
+};
+
+/// Bytes of a device's part of [batch, length, heads, d].
+double part_bytes(const LocalAttention& local, int64_t length, int64_t heads, const RuleView& node) {
+  return static_cast<double>(local.batch * length * heads * local.head_dim) * node.element_bytes();
+}
+
+Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
+  const Mesh& mesh = node.mesh();
+  const Shape &q = node.input_shape(0), &k = node.input_shape(1);
+  const auto devices = [&](AttentionFactor factor) { return mesh.devices(cut.axes[factor]); };
+  const int by_heads = devices(kHeads) * devices(kExchanged);
+  LocalAttention local{local_size(q[0], devices(kBatch)),
+                       local_size(size(q, dims.heads), by_heads * devices(kHeadsOfQueries)),
+                       local_size(size(k, dims.heads), by_heads),
+                       local_size(size(q, dims.length), devices(kQueries) * devices(kGathered)),
+                       size(k, dims.length),
+                       q[3]};
+  Work work;
+  work.forward = node.time(local.call("attention", node, 1), work);
+  if (node.costs().trains) work.backward = node.time(local.call("attention_backward", node, 2.5), work);
+  const AxisSet fused = cut.axes[kExchanged] | cut.axes[kGathered];
+  if (!fused) return work;
+  const int axis = first_axis(fused), n = mesh.devices(fused);
+  double forward, backward;
+  if (cut.axes[kExchanged]) {
+    const auto exchange = [&](double bytes) { return collective_seconds(mesh, Collective::all_to_all, axis, bytes); };
+    forward = backward = 2 * exchange(part_bytes(local, local.queries, local.heads, node)) +
+                         2 * exchange(part_bytes(local, local.keys, local.groups, node));
+  } else {
+    const double keys = part_bytes(local, local_size(local.keys, n), local.groups, node);
+    forward = 2 * collective_seconds(mesh, Collective::all_gather, axis, keys);
+    backward = 2 * forward;  // gathered again, and their gradients summed and scattered
+  }
+  const double launch = node.costs().launch_s;
+  work.communication = std::max(0.0, forward - work.forward) + launch;
+  if (node.costs().trains) work.communication += std::max(0.0, backward - work.backward) + launch;
+  return work;
+}
+
+/// Every device has as many groups as the others; or, where there are fewer of them than devices, heads of one group.
+bool fits_heads(const RuleView& node, const Cut& cut, int dim) {
+  const int64_t heads = size(node.input_shape(0), dim), all_groups = size(node.input_shape(1), dim);
+  const int exchanged = node.mesh().devices(cut.axes[kExchanged] | cut.axes[kHeads]),
+            alone = node.mesh().devices(cut.axes[kHeadsOfQueries]);
+  if (all_groups % exchanged != 0 || heads % (exchanged * alone) != 0) return false;
+  const int64_t groups = all_groups / exchanged;
+  return alone == 1 || (alone > groups && alone % groups == 0);
+}
+
+}  // namespace
+
+bool rule_attention(RuleView& node) {
+  const Dims dims = dims_of(node);
+  if (!is_attention(node, dims)) return false;
+  const Rule rule = attention_rule(dims);
+  struct Best {
+    Cut cut;
+    Work work;
+    double seconds() const { return work.forward + work.backward + work.communication; }
+  };
+  std::map<std::vector<uint32_t>, Best> best;  // of each set of layouts
+  for (const Cut& cut : node.cuts(rule)) {
+    if (!fits_heads(node, cut, dims.heads)) continue;
+    const Best one{cut, attention_work(node, cut, dims)};
+    const std::vector<uint32_t> layouts = {node.operand(rule, cut, 0).bits(), node.operand(rule, cut, 1).bits(),
+                                           node.result(rule, cut).bits()};
+    const auto [place, is_new] = best.try_emplace(layouts, one);
+    if (!is_new && one.seconds() < place->second.seconds()) place->second = one;
+  }
+  for (const auto& [layouts, one] : best) node.add(rule, one.cut, one.work);
+  return true;
+}
+
+}  // namespace seqtile::plan

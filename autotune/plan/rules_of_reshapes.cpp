@@ -1,0 +1,90 @@
+// autotune/plan/rules_of_reshapes.cpp -- operators that only bring elements into another shape: no kernel, no copy.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What would not stay where it is cannot be cut; a change of layout before or behind it is priced as such.
+#include <algorithm>
+
+#include "autotune/plan/operator_rule.h"
+#include "autotune/plan/reshape_maps.h"
+
+namespace seqtile::plan {
+namespace {
+
+const Work kNoWork = [] {
+  Work work;
+  work.keeps_result = false;
+  return work;
+}();
+
+bool add_free(RuleView& node, const Rule& rule) {
+  for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, kNoWork);
+  return true;
+}
+
+/// The first dimension of more than one element, or -1.
+int outermost(const Shape& shape, size_t begin, size_t end) {
+  for (size_t dim = begin; dim < end; ++dim)
+    if (shape[dim] > 1) return static_cast<int>(dim);
+  return -1;
+}
+
+/// A loop over each dimension that is as large in the result; `from` may have several members' shapes beside it.
+Rule same_dims(const Shape& from, const std::vector<TensorType>& results) {
+  Rule rule;
+  for (size_t dim = 0; dim < from.size(); ++dim) {
+    const bool is_same = std::ranges::all_of(results, [&](const TensorType& type) {
+      return type.shape.size() == from.size() && type.shape[dim] == from[dim];
+    });
+    if (is_same && from[dim] > 1)
+      rule.factors.push_back({dim_name(dim), {static_cast<int>(dim)}, static_cast<int>(dim)});
+  }
+  return rule;
+}
+
+}  // namespace
+
+/// Of dimensions that become one, or are made of one, the outermost may be cut, into equal parts.
+bool rule_view(RuleView& node) {
+  if (!node.has_inputs(1)) return false;
+  const Shape &from = node.input_shape(0), &to = node.shape();
+  const auto groups = view_groups(from, to);
+  if (!groups) return false;
+  Rule rule;
+  for (const ViewGroup& group : *groups) {
+    const int f = outermost(from, group.from, group.from_end), t = outermost(to, group.to, group.to_end);
+    if (f < 0 || t < 0) continue;
+    const bool is_same = from[static_cast<size_t>(f)] == to[static_cast<size_t>(t)];
+    rule.factors.push_back({dim_name(static_cast<size_t>(t)), {f}, t, {}, !is_same});
+  }
+  return add_free(node, rule);
+}
+
+bool rule_permuted(RuleView& node) {
+  if (!node.has_inputs(1)) return false;
+  const Shape &from = node.input_shape(0), &to = node.shape();
+  const auto order = permutation_of(node.node(), static_cast<int>(from.size()));
+  if (!order || to.size() != from.size()) return false;
+  Rule rule;
+  for (size_t dim = 0; dim < to.size(); ++dim) {
+    const int source = (*order)[dim];
+    if (to[dim] != from[static_cast<size_t>(source)]) return false;
+    if (to[dim] > 1) rule.factors.push_back({dim_name(dim), {source}, static_cast<int>(dim)});
+  }
+  return add_free(node, rule);
+}
+
+/// Along a dimension that is whole: the one in which the parts are smaller.
+bool rule_split(RuleView& node) {
+  if (node.node().inputs.size() != 1 || node.input(0).results.size() != 1 || node.node().results.empty()) return false;
+  if (node.shape().size() != node.input_shape(0).size()) return false;
+  return add_free(node, same_dims(node.input_shape(0), node.node().results));
+}
+
+/// A member of a tuple, or a part of a tensor: along the dimensions in which it is smaller it is whole.
+bool rule_getitem(RuleView& node) {
+  if (node.node().inputs.size() != 1 || node.node().results.size() != 1 || node.input(0).results.empty()) return false;
+  if (!node.input(0).is_tuple) return add_free(node, same_dims(node.input_shape(0), node.node().results));
+  return add_free(node, same_dims(node.shape(), node.input(0).results));
+}
+
+}  // namespace seqtile::plan

@@ -1,0 +1,130 @@
+// tests/autotune/plan/prices_test.cpp -- what single strategies cost, by hand.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "tests/autotune/plan/graph_maker.h"
+#include "tests/autotune/plan/planned.h"
+
+namespace seqtile::testing {
+
+using namespace plan;
+
+namespace {
+
+const Strategy& strategy_of(const Planned& planned, const std::string& node, const std::string& name) {
+  for (const Node& one : planned.graph.nodes)
+    for (const Strategy& strategy : one.strategies)
+      if (one.name == node && strategy.name == name) return strategy;
+  FAIL(node << " has no strategy " << name);
+  std::abort();
+}
+
+}  // namespace
+
+TEST_CASE("plan prices: a fused kernel takes the longer of computing and communicating, and a launch", "[plan]") {
+  constexpr int kDevices = 4;
+  constexpr double kBytes = 2, kRows = 1024, kIn = 512, kOut = 2048;
+  for (const double beta : {1e-12, 1e-8}) {
+    const Mesh mesh{1, {kDevices}, {1e-6}, {beta}};
+    GraphMaker maker(mesh, "bf16", 2);
+    const int x = maker.norm("norm", maker.placeholder("x", {1, 1024, 512}));
+    const Planned planned = make_plan(maker.output(maker.linear("y", x, 2048)), {});
+    const DeviceFacts device;
+    const auto product = [&](double m, double n, double k) {
+      return device.launch_s +
+             std::max(2 * m * n * k / device.peak_flops, kBytes * (m * n + n * k + m * k) / device.bandwidth);
+    };
+    const auto gather = [&](double whole) { return 3 * 1e-6 + 3.0 / 4 * whole * kBytes * beta; };
+    const auto fused = [&](double compute, double communication) {
+      return std::max(compute, communication) + device.launch_s;
+    };
+    const double n = kOut / kDevices, k = kIn / kDevices;
+    const Strategy &gathered = strategy_of(planned, "y", "S0 n of gathered rows"),
+                   &scattered = strategy_of(planned, "y", "S0 k to scattered rows");
+    CHECK(gathered.compute + gathered.communication ==
+          Approx(fused(product(kRows, n, kIn), gather(kRows * kIn)) +
+                 fused(product(n, kIn, kRows) + product(kRows, kIn, n), 2 * gather(kRows * kIn))));
+    CHECK(scattered.compute + scattered.communication ==
+          Approx(fused(product(kRows, kOut, k), gather(kRows * kOut)) +
+                 fused(product(kOut, k, kRows) + product(kRows, k, kOut), gather(kRows * kOut))));
+    // The weight's gradient is summed where rows are cut; its memory is that of two copies and two moments in f32.
+    const Strategy& rows = strategy_of(planned, "y", "S0 rows");
+    CHECK(rows.communication == Approx(all_reduce(mesh, 0, kIn * kOut * kBytes)));
+    CHECK(rows.memory == Approx(kIn * kOut * (2 * kBytes + 8) + kRows / kDevices * kOut * kBytes));
+    CHECK(gathered.memory == Approx(kIn * n * (2 * kBytes + 8) + kRows * n * kBytes));
+  }
+}
+
+TEST_CASE("plan prices: attention with heads before lengths has the same prices", "[plan]") {
+  const Mesh mesh{2, {2, 2}, {1e-6, 1e-6}, {1e-10, 1e-9}};
+  std::vector<double> sums[2];
+  for (const bool heads_first : {false, true}) {
+    GraphMaker maker(mesh, "bf16", 2);
+    const auto shape = [&](int64_t heads) {
+      return heads_first ? PlanShape{2, heads, 512, 64} : PlanShape{2, 512, heads, 64};
+    };
+    const int q = maker.placeholder("q", shape(16)), k = maker.placeholder("k", shape(4)),
+              v = maker.placeholder("v", shape(4));
+    const std::string name = heads_first ? "torch._C._nn.scaled_dot_product_attention" : "attention";
+    const Planned planned = make_plan(maker.output(maker.function("y", name, {q, k, v}, shape(16))), {});
+    CHECK(planned.strategies.unknown.empty());
+    for (const Strategy& strategy : planned.graph.nodes[3].strategies)
+      sums[heads_first].push_back(strategy.compute + strategy.communication);
+    std::ranges::sort(sums[heads_first]);
+  }
+  CHECK(sums[0].size() > 10);
+  CHECK(sums[0] == sums[1]);
+}
+
+TEST_CASE("plan prices: parameters in parts are gathered twice, their gradients scattered; a budget asks for it",
+          "[plan]") {
+  const Mesh mesh{1, {4}, {1e-6}, {1e-9}};
+  GraphMaker maker(mesh, "bf16", 2);
+  int x = maker.placeholder("x", {64, 512});
+  for (const char* layer : {"y", "z"}) x = maker.linear(layer, x, 512);
+  CalibratedCosts costs;
+  costs.cuts_parameters = true;
+  const auto by_rows = [](const Node& node, const Strategy& strategy) {
+    return node.op != "call_module" || strategy.name.starts_with("S0 rows");
+  };
+  const Planned planned = make_plan(maker.output(x), costs, by_rows);
+  const Strategy &whole = strategy_of(planned, "z", "S0 rows"),
+                 &parts = strategy_of(planned, "z", "S0 rows, parameters in parts");
+  const double weight = 512 * 512 * 2, all_gather = all_reduce(mesh, 0, weight) / 2;
+  CHECK(parts.communication == Approx(3 * all_gather));
+  CHECK(whole.communication == Approx(2 * all_gather));
+  CHECK(whole.memory - parts.memory == Approx(512 * 512 * 12 * 0.75));
+  CHECK(planned.chosen("z") == "S0 rows");
+  const Solution one = solve(planned.problem, {.memory_budget = planned.solution.memory - 512 * 512 * 6});
+  CHECK(one.objective == Approx(planned.solution.objective + all_gather));  // one of the layers
+  const Solution both = solve(planned.problem, {.memory_budget = planned.solution.smallest_budget});
+  CHECK(both.objective == Approx(planned.solution.objective + 2 * all_gather));
+}
+
+TEST_CASE("plan prices: an operator that is not known, or not of this form, is kept whole and named", "[plan]") {
+  const Mesh mesh{2, {2, 2}, {1e-6, 1e-6}, {1e-9, 1e-9}};
+  const std::vector<PlanShape> shapes = {{16, 8, 4, 4}, {3, 5, 1, 2, 2}, {7}, {}};
+  for (const char* name : {"Conv2d", "matmul", "attention", "scaled_dot_product_attention", "add", "rotary",
+                           "silu_and_mul", "softmax", "LayerNorm", "BatchNorm2d", "Embedding", "MaxPool2d", "view",
+                           "permute", "transpose", "split", "getitem", "linear", "mystery"})
+    for (const size_t num_inputs : {1, 2, 3})
+      for (const PlanShape& from : shapes)
+        for (const PlanShape& to : shapes) {
+          INFO(name << " of " << num_inputs << ", rank " << from.size() << " to " << to.size());
+          GraphMaker maker(mesh, "f32", 4);
+          std::vector<int> inputs;
+          for (size_t i = 0; i < num_inputs; ++i) inputs.push_back(maker.placeholder("x" + std::to_string(i), from));
+          const int y = maker.function("y", name, inputs, to);
+          const Planned planned = make_plan(maker.output(y), {});
+          const Node& node = planned.graph.nodes[static_cast<size_t>(y)];
+          REQUIRE(!node.strategies.empty());
+          if (planned.strategies.unknown.empty()) continue;
+          CHECK(planned.strategies.unknown == std::vector<std::string>{name});
+          CHECK(node.strategies.size() == 1);
+          CHECK(node.strategies[0].results[0] == Layout());
+        }
+}
+
+}  // namespace seqtile::testing
