@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "autotune/plan/calibrated_problem.h"
+#include "autotune/plan/calibration.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
@@ -47,26 +49,57 @@ plan::PlanFile read(const Model& model) {
   return file;
 }
 
-/// "own": strategies are made; "file": they are there. The objective has to be the one that is known.
-Result measure(const plan::PlanFile& file, const std::string& method) {
+/// Where a call's time went.
+struct Stages {
+  double strategies_s = 0, problem_s = 0, total_s = 0;
+};
+
+double seconds_between(std::chrono::steady_clock::time_point start, std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+plan::Solution plan_calibrated(plan::Graph& graph, Stages& stages) {
+  const auto start = std::chrono::steady_clock::now();
+  plan::ReshardTables paths(graph.mesh);
+  const plan::CalibratedCosts costs;
+  const plan::CalibratedStrategies strategies = plan::generate_calibrated_strategies(graph, costs, paths);
+  const auto made = std::chrono::steady_clock::now();
+  const plan::Problem problem = plan::calibrated_problem(graph, strategies, costs, paths);
+  const auto priced = std::chrono::steady_clock::now();
+  plan::Solution solution = plan::solve(problem);
+  stages = {seconds_between(start, made), seconds_between(made, priced),
+            seconds_between(start, std::chrono::steady_clock::now())};
+  return solution;
+}
+
+plan::Solution plan_compat(plan::Graph& graph, bool makes_strategies, Stages& stages) {
+  const auto start = std::chrono::steady_clock::now();
+  if (makes_strategies) plan::generate_compat_strategies(graph);
+  const auto made = std::chrono::steady_clock::now();
+  const plan::Problem problem = plan::compat_problem(graph);
+  const auto priced = std::chrono::steady_clock::now();
+  plan::Solution solution = plan::solve(problem);
+  stages = {seconds_between(start, made), seconds_between(made, priced),
+            seconds_between(start, std::chrono::steady_clock::now())};
+  return solution;
+}
+
+/// "own": strategies are made; "file": they are there; compat with the objective that is known.
+Result measure(const plan::PlanFile& file, bool is_calibrated, const std::string& method) {
   Result result;
   result.implementation = method;
   double strategies_s = 0, problem_s = 0;
   for (int call = -1; call < kCalls; ++call) {  // the first one warms up
     plan::Graph graph = *file.graph;
-    const auto start = std::chrono::steady_clock::now();
-    if (method == "own") plan::generate_compat_strategies(graph);
-    const auto made = std::chrono::steady_clock::now();
-    const plan::Problem problem = plan::compat_problem(graph);
-    const auto priced = std::chrono::steady_clock::now();
-    const plan::Solution solution = plan::solve(problem);
-    const auto end = std::chrono::steady_clock::now();
-    const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
-    if (file.objective && std::abs(solution.objective - *file.objective) > 1e-9 * *file.objective)
+    if (is_calibrated) plan::apply(plan::Calibration(), graph.mesh);
+    Stages stages;
+    const plan::Solution solution =
+        is_calibrated ? plan_calibrated(graph, stages) : plan_compat(graph, method == "own", stages);
+    if (!is_calibrated && file.objective && std::abs(solution.objective - *file.objective) > 1e-9 * *file.objective)
       result.failure = fmt::format("objective {:.17g}, not {:.17g}", solution.objective, *file.objective);
     if (call < 0) continue;
-    result.seconds.push_back(seconds(end - start));
-    strategies_s += seconds(made - start), problem_s += seconds(priced - made);
+    result.seconds.push_back(stages.total_s);
+    strategies_s += stages.strategies_s, problem_s += stages.problem_s;
     result.counters["width"] = solution.width;
     result.counters["gap"] = solution.gap();
   }
@@ -79,19 +112,21 @@ Result measure(const plan::PlanFile& file, const std::string& method) {
 }  // namespace
 
 void add_plan_cases(std::vector<Case>& cases, Environment&) {
-  for (const Model& model : kModels) {
-    Case item;
-    item.operation = "plan", item.dtype = "f32", item.shape = std::string(model.name) + "_compat";
-    item.implementations = {"own"};
-    if (model.has_strategies) item.implementations.push_back("file");
-    item.run = [model](const Case&, const std::vector<std::string>& selected, const RunOptions&) {
-      const plan::PlanFile file = read(model);
-      std::vector<Result> results;
-      for (const std::string& method : selected) results.push_back(measure(file, method));
-      return results;
-    };
-    cases.push_back(std::move(item));
-  }
+  for (const Model& model : kModels)
+    for (const std::string costs : {"compat", "calibrated"}) {
+      Case item;
+      item.operation = "plan", item.dtype = "f32", item.shape = model.name + ("_" + costs);
+      item.implementations = {"own"};
+      if (costs == "compat" && model.has_strategies) item.implementations.push_back("file");
+      item.run = [model, is_calibrated = costs == "calibrated"](const Case&, const std::vector<std::string>& selected,
+                                                                const RunOptions&) {
+        const plan::PlanFile file = read(model);
+        std::vector<Result> results;
+        for (const std::string& method : selected) results.push_back(measure(file, is_calibrated, method));
+        return results;
+      };
+      cases.push_back(std::move(item));
+    }
 }
 
 }  // namespace seqtile::bench

@@ -105,6 +105,42 @@ class Cli(unittest.TestCase):
         self.assertNotRegex(run.err, r"terminate called|Assertion|AddressSanitizer")
 
 
+class PlanTest(Cli):
+    """A product of 40 rows, 96 x 256, on two devices."""
+
+    def write_graph(self, phase="training"):
+        nodes = [{"name": "x", "op": "placeholder", "inputs": [], "out": {"shape": [40, 96], "dtype": "torch.float32"}},
+                 {"name": "y", "op": "call_module", "module": "Linear", "params": {"weight": [256, 96]}, "args": ["x"],
+                  "inputs": ["x"], "out": {"shape": [40, 256], "dtype": "torch.float32"}},
+                 {"name": "out", "op": "output", "inputs": ["y"], "out": None}]
+        meta = {"mesh": [2], "alpha": [1], "beta": [1], "phase": phase}
+        return self.write("product.json", json.dumps({"meta": meta, "nodes": nodes}))
+
+    def test_kernel_times_are_those_of_the_records(self):
+        slow = self.write("machine.json", json.dumps({"alpha": [1e-6], "beta": [1e-9], "peak_flops": 1e7}))
+        graph = ["plan", "graph", self.write_graph("prefill"), "--costs", "calibrated", "--calibration", slow, "--json"]
+        roofline = self.seqtile(*graph).json()
+        recorded = self.seqtile(*graph, "--cache", "tuning.db", "--threads", "1").json()
+        self.assertEqual(roofline["parts"]["measured"], 0)
+        self.assertEqual([recorded["parts"][name] for name in ("measured", "kernels")], [1, 1])
+        self.assertEqual(recorded["plan"]["y"], "S0 n")  # of 128 columns there is a record
+        self.assertLess(recorded["objective"], roofline["objective"])
+
+    def test_explain_in_seconds(self):
+        run = self.seqtile("plan", "explain", self.write_graph(), "y", "--costs", "calibrated", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertIn("S0 n of gathered rows", [row["strategy"] for row in run.json()["strategies"]])
+
+    def test_options_that_do_not_go_together_are_refused(self):
+        graph = ["plan", "graph", self.write_graph()]
+        self.write("two_axes.json", '{"alpha": [1e-6, 1e-6]}')
+        self.assert_line(self.seqtile(*graph, "--calibration", "two_axes.json"), 2, "are for --costs calibrated")
+        graph += ["--costs", "calibrated"]
+        self.assert_line(self.seqtile(*graph, "--strategies", "file"), 2, "no prices in seconds")
+        self.assert_line(self.seqtile(*graph, "--calibration", "two_axes.json"), 2, "mesh has 1")
+        self.assert_line(self.seqtile(*graph, "--cache", "none.db"), 2, "no such file")
+
+
 class Json(Cli):
     def test_prewarm(self):
         found = self.prewarm.json()

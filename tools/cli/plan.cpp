@@ -1,6 +1,6 @@
 // tools/cli/plan.cpp -- `seqtile plan`: which strategy each operator of a graph gets, and what that costs.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,8 +8,6 @@
 #include <numeric>
 
 #include "autotune/plan/alternatives.h"
-#include "autotune/plan/compat_problem.h"
-#include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/plan_costs.h"
 #include "autotune/plan/solver.h"
@@ -47,12 +45,30 @@ Json solution_json(const plan::Solution& solution, double seconds, Json plan) {
           {"plan", std::move(plan)}};
 }
 
+Json parts_json(const CostParts& parts) {
+  return {{"compute_s", parts.compute},
+          {"communication_s", parts.communication},
+          {"resharding_s", parts.resharding},
+          {"kernels", parts.kernels},
+          {"measured", parts.measured}};
+}
+
+void print_parts(const CostParts& parts) {
+  const double sum = parts.compute + parts.communication + parts.resharding;
+  print_line(fmt::format("{}: {} of kernels, {} of communication that they do not hide, {} of changes of layout",
+                         format_us(1e6 * sum), format_us(1e6 * parts.compute), format_us(1e6 * parts.communication),
+                         format_us(1e6 * parts.resharding)));
+  print_line(fmt::format("kernel times: {} of {} measured, the others by a roofline", parts.measured, parts.kernels));
+}
+
 std::string no_plan(const plan::Solution& solution, const PlanOptions& options) {
   return fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
                      format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget);
 }
 
-int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan) {
+/// `more`: fields of the JSON object beside those of the solution.
+int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan,
+                   const Json& more = Json::object()) {
   if (!solution.is_feasible) {
     print_line(no_plan(solution, options));
     if (options.json) print_json({{"feasible", false}, {"smallest_budget", solution.smallest_budget}});
@@ -60,7 +76,10 @@ int print_solution(const plan::Solution& solution, double seconds, const PlanOpt
   }
   print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,
                          exactness(solution), solution.width, format_bytes(solution.memory), seconds * 1e3));
-  if (options.json) print_json(solution_json(solution, seconds, std::move(plan)));
+  if (!options.json) return kDone;
+  Json json = solution_json(solution, seconds, std::move(plan));
+  json.update(more);
+  print_json(json);
   return kDone;
 }
 
@@ -73,39 +92,14 @@ int run_solve(const Session&, const PlanOptions& options) {
   return print_solution(solution, seconds, options, Json(solution.choices));
 }
 
-/// Whether the strategies are made here. Errors: bad input where the file has some, but not of all nodes.
-bool makes_strategies(const plan::Graph& graph, const PlanOptions& options) {
-  if (options.strategies == "own") return true;
-  const auto first = std::ranges::find_if(graph.nodes, [](const plan::Node& node) { return node.strategies.empty(); });
-  if (first == graph.nodes.end()) return false;
-  const bool has_none =
-      std::ranges::all_of(graph.nodes, [](const plan::Node& node) { return node.strategies.empty(); });
-  if (has_none && options.strategies.empty()) return true;
-  bad_input(fmt::format("{}: node {} has no \"strategies\"; --strategies own makes those of all nodes", options.file,
-                        first->name));
-}
-
-Priced price(plan::Graph graph, bool makes_strategies) {
-  Priced priced{std::move(graph), {}, {}};
-  if (makes_strategies) priced.unknown = plan::generate_compat_strategies(priced.graph);
-  priced.problem = plan::compat_problem(priced.graph);
-  return priced;
-}
-
 plan::Graph read_graph(const PlanOptions& options) {
   plan::PlanFile file = plan::read_plan_file(options.file);
   if (!file.graph) bad_input(options.file + ": there are no \"nodes\" in it; `seqtile plan solve` needs none");
   return std::move(*file.graph);
 }
 
-/// What is worth a warning; empty where nothing is.
-std::string warning_of(const std::vector<std::string>& unknown) {
-  if (unknown.empty()) return {};
-  return fmt::format("kept whole on every device, as no way to cut them is known: {}", fmt::join(unknown, ", "));
-}
-
-void warn_of(const std::vector<std::string>& unknown) {
-  if (!unknown.empty()) print_line("warning: " + warning_of(unknown));
+void print_warning(const Priced& priced) {
+  if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
 }
 
 /// A row for each operator.
@@ -142,7 +136,7 @@ Json operators_json(const Priced& priced, const plan::Choices& choices) {
 
 /// The plan alone on standard output, for other programs; what there is to say goes to standard error.
 int print_format(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
-  if (!priced.unknown.empty()) warn(warning_of(priced.unknown));
+  if (!priced.unknown.empty()) warn(warning_of(priced));
   if (!solution.is_feasible) {
     warn(no_plan(solution, options));
     return kNo;
@@ -153,41 +147,47 @@ int print_format(const Priced& priced, const plan::Solution& solution, double se
   if (options.format != "json") return kDone;
   Json json = solution_json(solution, seconds, strategies_by_node(priced, solution.choices));
   json["operators"] = operators_json(priced, solution.choices);
+  if (options.pricing.is_calibrated()) json["parts"] = parts_json(parts_of(priced, solution));
   print_json(json);
   return kDone;
 }
 
-int solve_graph(plan::Graph graph, bool is_own, const PlanOptions& options) {
+/// `name` of the graph is for messages.
+int solve_graph(const Session& session, plan::Graph graph, const std::string& name, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const Priced priced = price(std::move(graph), is_own);
+  const Priced priced = price(session.registry, std::move(graph), name, options.pricing);
   const plan::Solution solution = plan::solve(priced.problem, solve_options(options));
   const double seconds = seconds_since(start);
   if (options.format != "table") return print_format(priced, solution, seconds, options);
+  Json more = Json::object();
   if (solution.is_feasible) print_table(priced, solution.choices);
-  warn_of(priced.unknown);
-  return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices));
+  if (solution.is_feasible && options.pricing.is_calibrated()) {
+    const CostParts parts = parts_of(priced, solution);
+    print_parts(parts);
+    more["parts"] = parts_json(parts);
+  }
+  print_warning(priced);
+  return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices), more);
 }
 
-int run_graph(const Session&, const PlanOptions& options) {
+int run_graph(const Session& session, const PlanOptions& options) {
   plan::Graph graph = read_graph(options);
   check_devices(graph, options);
-  const bool is_own = makes_strategies(graph, options);
-  return solve_graph(std::move(graph), is_own, options);
+  return solve_graph(session, std::move(graph), options.file, options);
 }
 
-int run_model(const Session&, const PlanOptions& options) {
-  return solve_graph(graph_of_model(options), true, options);
+int run_model(const Session& session, const PlanOptions& options) {
+  return solve_graph(session, graph_of_model(options), options.model, options);
 }
 
 /// What the whole plan would cost with each of a node's strategies.
-int run_explain(const Session&, const PlanOptions& options) {
+int run_explain(const Session& session, const PlanOptions& options) {
   plan::Graph graph = read_graph(options);
   const auto found = std::ranges::find(graph.nodes, options.node, &plan::Node::name);
   if (found == graph.nodes.end())
     bad_input(fmt::format("{}: there is no node {}; `seqtile plan graph` lists them", options.file, options.node));
   const auto node = static_cast<size_t>(found - graph.nodes.begin());
-  const bool is_own = makes_strategies(graph, options);
-  const Priced priced = price(std::move(graph), is_own);
+  const Priced priced = price(session.registry, std::move(graph), options.file, options.pricing);
   const auto alternatives = plan::alternatives_of(priced.problem, static_cast<int>(node));
   std::vector<size_t> order(alternatives.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -204,7 +204,7 @@ int run_explain(const Session&, const PlanOptions& options) {
     json.push_back({{"strategy", name}, {"objective", other.objective}, {"own", other.own}});
   }
   table.print();
-  warn_of(priced.unknown);
+  print_warning(priced);
   if (options.json) print_json({{"node", options.node}, {"strategies", std::move(json)}});
   return kDone;
 }
@@ -226,13 +226,6 @@ void add_model_choice(CLI::App& command, PlanOptions& options) {
 
 void add_file(CLI::App& command, PlanOptions& options) {
   command.add_option("file", options.file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
-}
-
-void add_strategies(CLI::App& command, PlanOptions& options) {
-  command
-      .add_option("--strategies", options.strategies,
-                  "file: those in the file; own: made here (default: the file's where it has them)")
-      ->check(CLI::IsMember({"file", "own"}));
 }
 
 void add_budget(CLI::App& command, PlanOptions& options) {
@@ -263,13 +256,15 @@ void add_solve_flags(CLI::App& command, PlanOptions& options) {
 void add_graph_flags(CLI::App& command, PlanOptions& options) {
   add_file(command, options);
   add_budget(command, options);
-  add_strategies(command, options);
+  add_pricing_options(command, options.pricing);
+  add_strategies_choice(command, options.pricing);
   add_devices_count(command, options);
   add_format(command, options);
 }
 
 void add_model_flags(CLI::App& command, PlanOptions& options) {
   add_model_choice(command, options);
+  add_pricing_options(command, options.pricing);
   add_budget(command, options);
   add_devices_count(command, options);
   add_format(command, options);
@@ -278,7 +273,8 @@ void add_model_flags(CLI::App& command, PlanOptions& options) {
 void add_explain_flags(CLI::App& command, PlanOptions& options) {
   add_file(command, options);
   command.add_option("node", options.node, "Name of a node")->required();
-  add_strategies(command, options);
+  add_pricing_options(command, options.pricing);
+  add_strategies_choice(command, options.pricing);
 }
 
 }  // namespace
@@ -297,7 +293,7 @@ void add_plan(CLI::App& app, Session& session) {
        {Part{"solve", "Solve the arrays of a problem", "  seqtile plan solve problem.json.gz --json | tail -n 1",
              run_solve, add_solve_flags},
         Part{"graph", "Price every change of layout in a graph, then solve",
-             "  seqtile plan graph resnet50.json.gz --strategies own\n"
+             "  seqtile plan graph resnet50.json.gz --strategies own\n  seqtile plan graph resnet50.json.gz --costs calibrated\n"
              "  seqtile plan graph resnet50.json.gz --format dot | dot -Tsvg > plan.svg",
              run_graph, add_graph_flags},
         Part{"model", "Make the graph of a transformer and plan it",
@@ -312,6 +308,7 @@ void add_plan(CLI::App& app, Session& session) {
     command.footer(std::string("Examples:\n") + part.examples);
     command.callback([options, run = part.run, &session] {
       session.json = options->json;
+      options->pricing.has_budget = options->budget > 0;
       session.exit_code = run(session, *options);
     });
     part.add_flags(command, *options);

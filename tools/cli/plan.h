@@ -2,29 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
-#include <vector>
 
-#include "autotune/plan/graph.h"
-#include "autotune/plan/solver.h"
+#include "tools/cli/plan_pricing.h"
 
 namespace seqtile::cli {
 
 struct PlanOptions {
   std::string file, node;
-  double budget = 0;       ///< bytes; 0: none
-  std::string strategies;  ///< "file" or "own"; empty: the file's where it has them
+  double budget = 0;  ///< bytes; 0: none
+  PricingOptions pricing;
   std::string format = "table";
   int64_t devices = 0;  ///< 0: as many as the mesh has
   std::string model, mesh, length, phase = "training", out;
   int64_t batch = 1, layers = 0;  ///< 0: the model's
   bool json = false;
-};
-
-/// A graph with the prices of its strategies and of every change of layout.
-struct Priced {
-  plan::Graph graph;
-  plan::Problem problem;
-  std::vector<std::string> unknown;  ///< operators
 };
 
 /// The graph of --model, written to --output where that is given. Errors: bad input, with the flag.

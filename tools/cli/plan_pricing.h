@@ -1,0 +1,47 @@
+// tools/cli/plan_pricing.h -- a graph with the prices of its strategies and of every change of layout.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include "autotune/plan/graph.h"
+#include "autotune/plan/solver.h"
+#include "tools/cli/options.h"
+
+namespace seqtile::cli {
+
+struct PricingOptions {
+  std::string costs = "compat";  ///< or "calibrated"
+  std::string calibration;       ///< a file; empty: defaults
+  Options records;               ///< calibrated: --cache, --device and --threads; without --cache no records are read
+  bool has_budget = false;       ///< calibrated: parameters may be kept in parts
+  std::string strategies;        ///< compat: "file" or "own"; empty: the file's where it has them
+
+  bool is_calibrated() const { return costs == "calibrated"; }
+};
+
+void add_pricing_options(CLI::App& command, PricingOptions& options);
+/// Of a graph in a file.
+void add_strategies_choice(CLI::App& command, PricingOptions& options);
+
+struct Priced {
+  plan::Graph graph;
+  plan::Problem problem;
+  std::vector<std::string> unknown;  ///< operators
+};
+
+/// `name` of the graph is for messages. Errors: bad input (options that do not go together, strategies of some nodes).
+Priced price(const autotune::Registry& registry, plan::Graph graph, const std::string& name,
+             const PricingOptions& options);
+
+/// What a plan's sum is made of. Of calibrated costs in seconds.
+struct CostParts {
+  double compute = 0, communication = 0, resharding = 0;
+  int kernels = 0, measured = 0;  ///< times of kernels, forward and backward; those of them from records
+};
+CostParts parts_of(const Priced& priced, const plan::Solution& solution);
+
+/// What is worth a warning, operators that are unknown; empty where nothing is.
+std::string warning_of(const Priced& priced);
+
+}  // namespace seqtile::cli
