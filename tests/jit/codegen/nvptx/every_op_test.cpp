@@ -13,6 +13,7 @@
 #include "jit/error.h"
 #include "tests/support/op_kernels.h"
 #include "tests/support/simulated_kernel.h"
+#include "tests/support/temp_folder.h"
 
 namespace seqtile {
 namespace {
@@ -102,6 +103,7 @@ TEST_CASE("every op: what compiles assembles, where there is an assembler", "[ji
     std::puts("no ptxas here: the PTX of single operations is not assembled");
     return;
   }
+  const test::TempFolder folder;
   for (const char* target : {"sm_80", "sm_90a"}) {
     // One text with one header: starting the assembler takes longer than a kernel.
     std::string all;
@@ -110,7 +112,7 @@ TEST_CASE("every op: what compiles assembles, where there is an assembler", "[ji
       if (!compiles(kernel, target, &text)) continue;
       all += all.empty() ? text : text.substr(text.find(".address_size 64") + 16);
     }
-    const std::string name = "every_op_" + std::string(target);
+    const std::string name = folder.file(target);
     std::ofstream(name + ".ptx") << all;
     const std::string command = *assembler + " --gpu-name=" + target + " -O0 -o " + name + ".cubin " + name + ".ptx";
     CHECK(std::system(command.c_str()) == 0);
