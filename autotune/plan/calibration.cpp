@@ -31,7 +31,7 @@ void read_axes(const Reader& root, const char* field, std::vector<double>& value
 Calibration parse_calibration(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name);
   const Reader root(json, name);
-  root.allow({"alpha", "beta", "peak_flops", "bandwidth", "launch_s", "state_bytes"});
+  root.allow({"alpha", "beta", "peak_flops", "bandwidth", "launch_s", "state_bytes", "overlap_slowdown"});
   Calibration calibration;
   read_axes(root, "alpha", calibration.alpha);
   read_axes(root, "beta", calibration.beta);
@@ -42,6 +42,7 @@ Calibration parse_calibration(const std::string& text, const std::string& name) 
   read("bandwidth", calibration.device.bandwidth, false);
   read("launch_s", calibration.device.launch_s, true);
   read("state_bytes", calibration.state_bytes, true);
+  if (root.has("overlap_slowdown")) calibration.overlap_slowdown = at_least(root["overlap_slowdown"], 1, true);
   return calibration;
 }
 

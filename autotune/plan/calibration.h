@@ -11,6 +11,9 @@ struct Calibration {
   std::vector<double> alpha, beta;  ///< by mesh axis, seconds and seconds per byte; empty: the defaults
   DeviceFacts device;
   double state_bytes = CalibratedCosts{}.state_bytes;
+  /// How many times as long kernels and links each take while both are busy. 1: not at all longer; from 2 on overlap
+  /// saves nothing. Products on GPUs were seen at 1.1 to 1.8.
+  double overlap_slowdown = 1.2;
 };
 
 /// docs/plan_format.md. Errors: io, invalid_argument (no JSON, not this format): one line with the place.

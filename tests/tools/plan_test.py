@@ -96,6 +96,53 @@ class Model(Plan):
         self.good("model", *FLAGS, "--devices", "4")
 
 
+class Comm(Plan):
+    FLAGS = ["--model", "model.json", "--mesh", "2x4"]
+    PARAMETERS = 2 * 384 * 128 + 3 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 192 * 128 + 2 * 128) + 128
+
+    def test_nine_ways_are_priced_and_the_best_is_named(self):
+        found = self.answer("comm", *self.FLAGS)
+        self.assertEqual([way["number"] for way in found["ways"]], [1, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9])
+        self.assertEqual([way["number"] for way in found["ways"] if way["framework"]], [5, 6])
+        self.assertEqual(found["devices"], 8)
+        self.assertEqual(found["gradient_bytes"], 2 * self.PARAMETERS)
+        for way in found["ways"]:
+            self.assertGreaterEqual(way["seconds"], found["backward_s"])
+            self.assertAlmostEqual(way["traffic"] * found["ways"][0]["bytes"] / way["bytes"], 1, places=9)
+            if way["exact"]:
+                self.assertGreaterEqual(way["seconds"], found["best"]["seconds"])
+                self.assertAlmostEqual(way["bytes"] / (2 * 7 / 8 * 2 * self.PARAMETERS), 1, places=9)
+        self.assertTrue(found["best"]["exact"])
+        self.assertFalse(found["best_lossy"]["exact"])
+        self.assertTrue(found["why"].startswith(found["best"]["way"]))
+        text = self.good("comm", *self.FLAGS)
+        self.assertEqual(text.count("(the framework's)"), 2)
+        self.assertIn("\nbest: " + found["why"], text)
+
+    def test_links_and_batches_are_taken_as_given(self):
+        plain = self.answer("comm", *self.FLAGS)
+        self.write("slow.json", '{"alpha": [1e-4, 1e-6], "beta": [1e-7, 1e-10], "overlap_slowdown": 1}')
+        slow = self.answer("comm", *self.FLAGS, "--calibration", "slow.json")
+        self.assertEqual(slow["overlap_slowdown"], 1)
+        self.assertIn("by levels", slow["best"]["way"])
+        self.assertGreater(slow["ways"][0]["seconds"], 10 * plain["ways"][0]["seconds"])
+        self.assertEqual(slow["backward_s"], plain["backward_s"])
+        more = self.answer("comm", *self.FLAGS, "--batch", "64")
+        self.assertGreater(more["backward_s"], 2 * plain["backward_s"])
+        self.assertGreater(more["backward_s"], self.answer("comm", *self.FLAGS, "--batch", "64", "--length", "64")["backward_s"])
+
+    def test_bad_input_is_one_line(self):
+        self.assert_line(self.plan("comm", "--model", "model.json", "--mesh", "1x1"), "--mesh 1x1: one device sends no gradients")
+        self.assert_line(self.plan("comm", "--model", "model.json", "--mesh", "2x"), "--mesh 2x")
+        self.assert_line(self.plan("comm", "--model", "none.json", "--mesh", "2"), "none.json")
+        self.assert_line(self.plan("comm", *self.FLAGS, "--length", "0"), "--length 0")
+        self.assert_line(self.plan("comm", *self.FLAGS, "--batch", "0"), "--batch")
+        for text, message in [('{"alpha": [1]}', "of 1 mesh axes"), ('{"overlap_slowdown": 0.5}', "0.5 must be at least 1"),
+                              ('{"alpha"', "no JSON"), ('{"beta": [1e300, 1e308]}', "not finite"), ('{"speed": 1}', 'unknown field "speed"')]:
+            self.write("machine.json", text)
+            self.assert_line(self.plan("comm", *self.FLAGS, "--calibration", "machine.json"), message)
+
+
 class PageReader(html.parser.HTMLParser):
     """What a page is made of. Elements must be closed in the order in which they were opened."""
     VOID = {"meta", "input"}

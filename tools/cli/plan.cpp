@@ -301,6 +301,10 @@ void add_plan(CLI::App& app, Session& session) {
              "  seqtile plan model --model config.json --mesh 8 --length 4096 --phase prefill -o graph.json.gz\n"
              "  seqtile plan model --model config.json --mesh 2x4 --length 4096 --format html > plan.html",
              run_model, add_model_flags},
+        Part{"comm", "Price nine ways to sum a model's gradients over the mesh, and say which is fastest",
+             "  seqtile plan comm --model config.json --mesh 2x4\n"
+             "  seqtile plan comm --model config.json --mesh 2x4 --calibration machine.json --batch 8 --length 2048",
+             run_comm, add_comm_flags},
         Part{"explain", "Say what the plan would cost with each of a node's strategies",
              "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {
     auto options = std::make_shared<PlanOptions>();

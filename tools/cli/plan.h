@@ -3,6 +3,7 @@
 #pragma once
 #include <string>
 
+#include "tools/cli/command.h"
 #include "tools/cli/plan_pricing.h"
 
 namespace seqtile::cli {
@@ -22,6 +23,10 @@ struct PlanOptions {
 plan::Graph graph_of_model(const PlanOptions& options);
 /// Errors: bad input where --devices are not as many as the mesh has.
 void check_devices(const plan::Graph& graph, const PlanOptions& options);
+
+// `seqtile plan comm`. Errors: bad input for one device, and for a calibration of another mesh.
+void add_comm_flags(CLI::App& command, PlanOptions& options);
+int run_comm(const Session& session, const PlanOptions& options);
 
 // A plan as a text. Requires: the solution is feasible.
 /// A graph of Graphviz: operators with their strategies, and what each change of layout costs.
