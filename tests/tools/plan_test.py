@@ -24,6 +24,22 @@ SMALL = {"meta": {"mesh": [2, 2], "alpha": [1, 1], "beta": [1, 1]},
                     "out": {"shape": [8, 4], "dtype": "torch.float32"}},
                    {"name": "out", "op": "output", "inputs": ["y"], "out": None}]}
 
+CALIBRATED = ["--costs", "calibrated"]
+
+
+def tensor(*shape):
+    return {"shape": shape, "dtype": "torch.float32"}
+
+
+def linears(rows, columns):
+    """Two layers in a row on four devices; their parameters take 4 * (columns + 1) * columns bytes each."""
+    layers = [{"name": name, "op": "call_module", "target": name, "inputs": [x], "args": [x], "module": "Linear",
+               "params": {"weight": [columns, columns], "bias": [columns]}, "out": tensor(rows, columns)}
+              for name, x in (("a", "x"), ("b", "a"))]
+    return {"meta": {"mesh": [4], "alpha": [1], "beta": [1]},
+            "nodes": [{"name": "x", "op": "placeholder", "inputs": [], "out": tensor(rows, columns)}, *layers,
+                      {"name": "out", "op": "output", "inputs": ["b"], "out": None}]}
+
 
 class Plan(unittest.TestCase):
     root = program = "."
@@ -231,6 +247,19 @@ class Forms(Plan):
                 specs = next(s["specs"] for s in node["strategies"] if s["name"] == chosen[node["name"]])
                 cuts = {int(axis): dim for dim, cut in enumerate(specs[node["name"]]) for axis in cut[1:]}
                 self.assertEqual(found["activations"][node["name"]]["output"], [cuts.get(axis, "R") for axis in range(2)])
+
+    def test_inputs_are_no_partial_sums(self):
+        """Those in the layouts of operands are of gradients."""
+        self.write("linears.json", json.dumps(linears(256, 1024)))
+        flags = ["graph", "linears.json", *CALIBRATED, "--budget", "10e6"]
+        self.assertEqual(self.answer(*flags)["plan"]["a"], "S0 n")  # the gradient of x is a partial sum
+        found = self.python_plan(*flags)
+        self.assertEqual(found["activations"]["a"], {"inputs": [["R"]], "output": [1]})
+        self.assertEqual(found["parameters"]["a.weight"], [0])
+        for mesh in "2", "2x2", "2x2x2":
+            found = self.python_plan("model", "--model", "model.json", "--mesh", mesh, "--length", "64", *CALIBRATED)
+            for name, node in found["activations"].items():
+                self.assertNotIn("P", [state for placement in node["inputs"] for state in placement], name)
 
     def test_a_page_needs_nothing_else_and_has_every_operator(self):
         for arguments, operators in [(["graph", self.golden("gpt_block_384")], None), (["model", *FLAGS], 2 + 3 * 18 + 3)]:

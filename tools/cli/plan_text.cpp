@@ -41,6 +41,12 @@ std::string placements(const plan::Mesh& mesh, const std::vector<plan::Layout>& 
   return text + ")";
 }
 
+/// Of operands: partial sums in their layouts are those of gradients.
+std::vector<plan::Layout> values_of(std::vector<plan::Layout> layouts) {
+  for (plan::Layout& layout : layouts) layout = layout.with_partial(0);
+  return layouts;
+}
+
 /// By qualified name: "layers.0.weight". A module's own are named by its path.
 using Parameters = std::vector<std::pair<std::string, plan::Layout>>;
 
@@ -90,7 +96,7 @@ std::string plan_dtensor(const Priced& priced, const plan::Solution& solution) {
     std::string inputs;
     for (size_t j = 0; j < node.inputs.size(); ++j) {
       const plan::Node& input = graph.nodes[static_cast<size_t>(node.inputs[j])];
-      inputs += (j ? ", " : "") + placements(graph.mesh, strategy.operands[j], input.is_tuple);
+      inputs += (j ? ", " : "") + placements(graph.mesh, values_of(strategy.operands[j]), input.is_tuple);
     }
     activations += fmt::format("    \"{}\": {{\"inputs\": [{}], \"output\": {}}},\n", in_quotes(node.name), inputs,
                                placements(graph.mesh, strategy.results, node.is_tuple));
