@@ -25,6 +25,7 @@ struct Strategy {
   std::vector<Layout> results;                ///< by member
   double compute = 0, communication = 0, memory = 0;
   int kernels = 0, measured = 0;  ///< how many times are in `compute`, and of them from measurements
+  std::map<std::string, Layout> parameters = {};  ///< of the node's own those of which it is known how they are held
 };
 
 struct Node {

@@ -157,12 +157,12 @@ bool RuleView::sums_gradients(const Rule& rule, const Cut& cut) const {
 }
 
 RuleView::Held RuleView::held_whole(const Rule& rule, const Cut& cut) const {
-  Held held{parameter_bytes(rule, cut)};
-  for (size_t i = 0; i < rule.parameters.size() && costs_.trains; ++i) {
-    const Layout gradient = parameter_layout(rule, cut, i);
-    if (!gradient.partial()) continue;
-    ReshardPaths& paths = paths_.of(rule.parameters[i], node().results.front().element_bytes);
-    held.seconds += paths.seconds(gradient, gradient.with_partial(0));
+  Held held{parameter_bytes(rule, cut), 0};
+  for (size_t i = 0; i < rule.parameters.size(); ++i) {
+    const Layout gradient = parameter_layout(rule, cut, i), used = gradient.with_partial(0);
+    held.layouts.push_back(used);
+    if (!costs_.trains || !gradient.partial()) continue;
+    held.seconds += paths_.of(rule.parameters[i], node().results.front().element_bytes).seconds(gradient, used);
   }
   return held;
 }
@@ -175,18 +175,28 @@ RuleView::Held RuleView::held_in_parts(const Rule& rule, const Cut& cut) const {
     const int64_t element_bytes = node().results.front().element_bytes;
     const Layout gradient = parameter_layout(rule, cut, i), used = gradient.with_partial(0);
     ReshardPaths& paths = paths_.of(shape, element_bytes);
-    Held best{local_bytes(mesh(), shape, used, element_bytes), paths.seconds(gradient, used)};  // no part for each
+    // Where there is no part for each device.
+    Held best{local_bytes(mesh(), shape, used, element_bytes), paths.seconds(gradient, used), {used}};
     bool is_whole = true;
     for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
       const Layout part = used.with(dim, used.axes_of(dim) | gradient.partial());
       if (!can_part(mesh(), shape, part)) continue;
       const double seconds = paths.seconds(gradient, part) + 2 * paths.seconds(part, used);
-      if (is_whole || seconds < best.seconds) best = {local_bytes(mesh(), shape, part, element_bytes), seconds};
+      if (is_whole || seconds < best.seconds) best = {local_bytes(mesh(), shape, part, element_bytes), seconds, {part}};
       is_whole = false;
     }
     held.bytes += best.bytes, held.seconds += best.seconds;
+    held.layouts.push_back(best.layouts.front());
   }
   return held;
+}
+
+std::map<std::string, Layout> RuleView::by_name(const Rule& rule, const std::vector<Layout>& layouts) const {
+  std::map<std::string, Layout> result;
+  for (const auto& [name, shape] : node().parameters)
+    if (const auto at = std::ranges::find(rule.parameters, shape); at != rule.parameters.end())
+      result[name] = layouts[static_cast<size_t>(at - rule.parameters.begin())];
+  return result;
 }
 
 void RuleView::add(const Rule& rule, const Cut& cut, const Work& work) {
@@ -210,6 +220,7 @@ void RuleView::add(const Rule& rule, const Cut& cut, const Work& work, const Hel
   for (size_t i = 0; i < node().inputs.size(); ++i)
     strategy.operands.emplace_back(input(i).results.size(), operand(rule, cut, i));
   strategy.results.assign(node().results.size(), result(rule, cut));
+  strategy.parameters = by_name(rule, held.layouts);
   mutable_node().strategies.push_back(std::move(strategy));
 }
 

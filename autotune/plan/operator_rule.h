@@ -103,11 +103,14 @@ class RuleView : public NodeView {
   /// Of a device's parameters: where they lie, and what it takes to have them and to sum their gradients.
   struct Held {
     double bytes = 0, seconds = 0;
+    std::vector<Layout> layouts = {};
   };
   Held held_whole(const Rule& rule, const Cut& cut) const;
   Held held_in_parts(const Rule& rule, const Cut& cut) const;
   bool sums_gradients(const Rule& rule, const Cut& cut) const;
   void add(const Rule& rule, const Cut& cut, const Work& work, const Held& held, const char* suffix);
+  /// By name. A rule cuts its parameters of one shape alike.
+  std::map<std::string, Layout> by_name(const Rule& rule, const std::vector<Layout>& layouts) const;
 
   const CalibratedCosts& costs_;
   ReshardTables& paths_;

@@ -59,6 +59,7 @@ std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, cons
 }
 
 Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter) {
+  if (const auto held = strategy.parameters.find(parameter); held != strategy.parameters.end()) return held->second;
   const auto found = node.parameters.find(parameter);
   if (found == node.parameters.end() || node.results.size() != 1) return {};
   const auto last = static_cast<int>(node.results.front().shape.size()) - 1;

@@ -25,8 +25,8 @@ struct Transfer {
 };
 std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, const Choices& choices);
 
-/// How a module's parameter is cut where the module has this strategy: along the dimensions that it shares with what
-/// the module reads and leaves. A norm's is whole.
+/// How a device holds a module's parameter where the module has this strategy. Where the strategy does not say it: cut
+/// along the dimensions that it shares with what the module reads and leaves; a norm's is whole.
 Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter);
 
 /// Bytes that a device holds while a plan runs: all parameters, and activations from the operator that makes them to

@@ -261,6 +261,19 @@ class Forms(Plan):
             for name, node in found["activations"].items():
                 self.assertNotIn("P", [state for placement in node["inputs"] for state in placement], name)
 
+    def test_parameters_in_parts_have_the_placements_of_parts(self):
+        self.write("linears.json", json.dumps(linears(1 << 18, 256)))
+        flags = ["graph", "linears.json", *CALIBRATED]
+        whole = self.python_plan(*flags)["parameters"]
+        self.assertEqual(self.answer(*flags)["plan"]["a"], "S0 rows")
+        self.assertEqual(whole, dict.fromkeys(["a.bias", "a.weight", "b.bias", "b.weight"], ["R"]))
+        done = self.plan(*flags, "--budget", "1", "--json")
+        budget = json.loads(done.stdout.rstrip("\n").split("\n")[-1])["smallest_budget"]
+        flags += ["--budget", str(budget)]
+        self.assertIn("parameters in parts", self.answer(*flags)["plan"]["b"])
+        self.assertEqual(self.python_plan(*flags)["parameters"], dict.fromkeys(whole, [0]))
+        self.assertIn(f"parameters {2 * 257 * 256 * 4 / 4 / 1e3:.1f} kB", self.good(*flags, "--format", "html"))
+
     def test_a_page_needs_nothing_else_and_has_every_operator(self):
         for arguments, operators in [(["graph", self.golden("gpt_block_384")], None), (["model", *FLAGS], 2 + 3 * 18 + 3)]:
             text = self.good(*arguments, "--format", "html")

@@ -9,8 +9,11 @@
 
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/graph_json.h"
+#include "autotune/plan/local_shape.h"
 #include "autotune/plan/solver.h"
+#include "tests/autotune/plan/graph_maker.h"
 #include "tests/autotune/plan/plan_files.h"
+#include "tests/autotune/plan/planned.h"
 
 namespace seqtile::testing {
 namespace {
@@ -86,6 +89,33 @@ TEST_CASE("plan costs: parameters are cut as the results and operands that share
   CHECK(cut_of("Embedding", {9, 6}, "weight", {}, last) == Layout().with(1, 2));
   CHECK(cut_of("Embedding", {9, 6}, "weight", {}, Layout().with_partial(1)) == Layout().with(0, 1));
   CHECK(parameter_layout(node, strategy({{{}}}, {}), "none") == Layout());
+}
+
+TEST_CASE("plan costs: what a strategy counts for parameters is what their layouts hold, in parts too", "[plan]") {
+  GraphMaker maker({2, {2, 4}, {1e-6, 1e-6}, {1e-9, 1e-9}}, "f32", 4);
+  int x = maker.placeholder("x", {16, 64});
+  x = maker.norm("norm", maker.linear("fc", x, 128));
+  Graph graph = maker.output(maker.module("embedding", "Embedding", x, {16, 128, 24}, {40, 24}));
+  graph.nodes[1].parameters["bias"] = {128};
+  CalibratedCosts costs;
+  costs.cuts_parameters = true;
+  const Planned planned = make_plan(graph, costs);
+  int in_parts = 0;
+  for (const Node& node : planned.graph.nodes)
+    for (const Strategy& strategy : node.strategies) {
+      INFO(node.name << ": " << strategy.name);
+      double parameters = 0, results = 0;
+      for (const auto& [name, shape] : node.parameters) {
+        const Layout layout = parameter_layout(node, strategy, name);
+        CHECK(layout.partial() == 0);
+        parameters += local_bytes(graph.mesh, shape, layout, 4);
+      }
+      for (size_t member = 0; member < node.results.size(); ++member)
+        results += local_bytes(graph.mesh, node.results[member].shape, strategy.results[member], 4);
+      CHECK(strategy.memory == parameters * (4 + 4 + 8) / 4 + results);  // with gradients and two moments
+      in_parts += strategy.name.find("in parts") != std::string::npos;
+    }
+  CHECK(in_parts > 10);
 }
 
 TEST_CASE("plan costs: memory over time is that of a hand-worked graph", "[plan]") {
