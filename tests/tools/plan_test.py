@@ -316,6 +316,29 @@ class Forms(Plan):
         self.assert_line(self.plan("model", *FLAGS, "--format", "pdf"), "--format")
 
 
+class Parts(Plan):
+    def check_parts(self, *arguments):
+        """Of each kind what all operators pay of it: none less than nothing, all together the objective."""
+        found = json.loads(self.good(*arguments, *CALIBRATED, "--format", "json"))
+        parts, operators = found["parts"], found["operators"]
+        for name, field in ("compute_s", "compute"), ("communication_s", "communication"), ("resharding_s", "reshard"):
+            self.assertGreaterEqual(min(row[field] for row in operators), 0)
+            self.assertAlmostEqual(parts[name], sum(row[field] for row in operators), delta=1e-9 * found["objective"])
+        self.assertLessEqual(parts["measured"], parts["kernels"])
+        return parts
+
+    def test_costs_that_are_not_there_are_nothing(self):
+        for mesh in [["1"], ["2x2"], ["2x2x2"]]:
+            parts = self.check_parts("model", "--model", "model.json", "--mesh", *mesh, "--length", "64")
+            self.assertGreater(parts["compute_s"], 0)
+            self.assertGreaterEqual(parts["resharding_s"], 0)
+            if mesh == ["1"]:
+                self.assertEqual((parts["communication_s"], parts["resharding_s"]), (0, 0))
+        layers = os.path.join(self.root, "examples/models/llama-3-70b.json")
+        parts = self.check_parts("model", "--model", layers, "--mesh", "1", "--length", "4096")
+        self.assertEqual(parts["resharding_s"], 0)  # not what is left of a difference
+
+
 class BadInput(Plan):
     def refused(self, text, change, *flags):
         graph = json.loads(json.dumps(SMALL))

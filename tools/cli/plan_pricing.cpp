@@ -11,6 +11,7 @@
 #include "autotune/plan/calibration.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
+#include "autotune/plan/plan_costs.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/recorded_kernels.h"
@@ -90,15 +91,17 @@ Priced price(const autotune::Registry& registry, plan::Graph graph, const std::s
 
 CostParts parts_of(const Priced& priced, const plan::Solution& solution) {
   CostParts parts;
+  for (const plan::OperatorCost& cost : plan::operator_costs(priced.graph, priced.problem, solution.choices)) {
+    parts.compute += cost.compute;
+    parts.communication += cost.communication;
+    parts.resharding += cost.reshard;
+  }
   for (size_t node = 0; node < priced.graph.nodes.size(); ++node) {
     const auto choice = static_cast<size_t>(solution.choices[node]);
     const plan::Strategy& strategy = priced.graph.nodes[node].strategies[choice];
-    parts.compute += strategy.compute;
-    parts.communication += strategy.communication;
     parts.kernels += strategy.kernels;
     parts.measured += strategy.measured;
   }
-  parts.resharding = solution.objective - parts.compute - parts.communication;
   return parts;
 }
 
