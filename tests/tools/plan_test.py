@@ -361,6 +361,23 @@ class BadInput(Plan):
         self.refused("--devices 6: the mesh has 4", lambda graph: None, "--devices", "6")
         self.good("graph", "bad.json", "--devices", "4")
 
+    def test_budgets_are_finite_numbers_of_bytes(self):
+        self.write("small.json", json.dumps(SMALL))
+        for command in ["graph", "small.json"], ["model", *FLAGS], ["solve", "small.json"]:
+            for budget in "nan", "-nan", "inf", "-inf", "1e999", "0", "-1", "much":
+                done = self.plan(*command, f"--budget={budget}")
+                self.assert_line(done, f"--budget.*{budget}.*finite number of bytes above 0")
+        self.good("graph", "small.json", "--budget", "1e6")
+
+    def test_flags_that_would_do_nothing(self):
+        self.write("small.json", json.dumps(SMALL))
+        for flags in ["--device", "cpu"], ["--threads", "1"], ["--threads", "-3"]:
+            for costs in [], CALIBRATED:
+                self.assert_line(self.plan("graph", "small.json", *flags, *costs), f"{flags[0]} requires --cache")
+                self.assert_line(self.plan("model", *FLAGS, *flags, *costs), f"{flags[0]} requires --cache")
+        self.assert_line(self.plan("graph", "small.json", "--cache", "t.db", "--device", "cpu"),
+                         "for --costs calibrated")
+
     def test_files_that_are_cut(self):
         text = json.dumps(SMALL)
         for end in range(0, len(text) - 1, 7):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -228,9 +229,17 @@ void add_file(CLI::App& command, PlanOptions& options) {
   command.add_option("file", options.file, "JSON, plain or compressed with gzip (docs/plan_format.md)")->required();
 }
 
+/// CLI::PositiveNumber lets NaN pass, and infinity.
+std::string refuse_bytes(const std::string& text) {
+  double bytes = 0;
+  if (CLI::detail::lexical_cast(text, bytes) && std::isfinite(bytes) && bytes > 0) return {};
+  return text + ": a finite number of bytes above 0 is wanted, as 16e9";
+}
+
 void add_budget(CLI::App& command, PlanOptions& options) {
   command.add_option("--budget", options.budget, "Bytes of memory that a device has for it")
-      ->check(CLI::PositiveNumber);
+      ->type_name("BYTES")
+      ->check(CLI::Validator([](std::string& text) { return refuse_bytes(text); }, ""));
 }
 
 void add_devices_count(CLI::App& command, PlanOptions& options) {

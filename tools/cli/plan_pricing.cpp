@@ -59,15 +59,17 @@ void add_pricing_options(CLI::App& command, PricingOptions& options) {
       ->capture_default_str();
   command.add_option("--calibration", options.calibration,
                      "JSON of links and device for --costs calibrated (docs/plan_format.md)");
-  command
-      .add_option("--cache", options.records.cache,
-                  "With --costs calibrated: tuning.db with measured times (default: a roofline for all operators)")
-      ->type_name("FILE");
-  command.add_option("--device", options.records.device, "Whose times they are")
+  CLI::Option& cache = *command.add_option(
+      "--cache", options.records.cache,
+      "With --costs calibrated: tuning.db with measured times (default: a roofline for all operators)");
+  cache.type_name("FILE");
+  command.add_option("--device", options.records.device, "With --cache: whose times they are")
       ->type_name("NAME")
-      ->capture_default_str();
-  command.add_option("--threads", options.records.threads, "Threads of one launch (default: all cores)")
-      ->type_name("N");
+      ->capture_default_str()
+      ->needs(&cache);
+  command.add_option("--threads", options.records.threads, "With --cache: threads of one launch (default: all cores)")
+      ->type_name("N")
+      ->needs(&cache);
 }
 
 void add_strategies_choice(CLI::App& command, PricingOptions& options) {
