@@ -107,6 +107,7 @@ std::vector<Cut> RuleView::cuts(const Rule& rule) const {
     return false;
   };
   for (int axis = 0; axis < mesh().num_axes; ++axis) {
+    if (mesh().shape[static_cast<size_t>(axis)] == 1) continue;
     const size_t count = cuts.size();
     for (size_t f = 0; f < rule.factors.size(); ++f)
       for (size_t i = 0; i < count; ++i) {

@@ -82,7 +82,7 @@ class RuleView : public NodeView {
   bool has_gradient(size_t input) const;
   bool has_any_gradient() const;
 
-  /// Those in which every device has a part of every tensor.
+  /// Those in which every device has a part of every tensor. An axis of one device cuts nothing.
   std::vector<Cut> cuts(const Rule& rule) const;
   bool can_cut(const Rule& rule, const Cut& cut) const;
   Layout operand(const Rule& rule, const Cut& cut, size_t input) const;

@@ -137,4 +137,18 @@ TEST_CASE("plan costs: memory over time is that of a hand-worked graph", "[plan]
   CHECK(memory_timeline(graph, choices).bytes == std::vector<double>{288, 544, 416, 928});
 }
 
+TEST_CASE("plan costs: along an axis of one device there is no choice", "[plan]") {
+  const auto names = [](const Mesh& mesh) {
+    GraphMaker maker(mesh, "f32", 4);
+    const Planned planned = make_plan(maker.output(maker.linear("fc", maker.placeholder("x", {16, 64}), 128)), {});
+    std::vector<std::string> result;
+    for (const Strategy& strategy : planned.graph.nodes[1].strategies) result.push_back(strategy.name);
+    return result;
+  };
+  const std::vector<std::string> four = names({1, {4}, {1e-6}, {1e-9}});
+  CHECK(four.size() > 4);
+  CHECK(names({2, {4, 1}, {1e-6, 1e-6}, {1e-9, 1e-9}}) == four);
+  CHECK(names({1, {1}, {1e-6}, {1e-9}}) == std::vector<std::string>{"whole"});
+}
+
 }  // namespace seqtile::testing
