@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/node_view.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 namespace seqtile::plan {
 
 bool NodeView::has_inputs(size_t count) const {
@@ -19,6 +23,12 @@ std::string operator_name(const Node& node) {
   if (!node.module.empty()) return node.module;
   const size_t dot = node.target.rfind('.');
   return dot == std::string::npos ? node.target : node.target.substr(dot + 1);
+}
+
+bool is_view(const Node& node) {
+  constexpr std::string_view kViews[] = {"view",    "reshape",   "Flatten", "flatten", "unsqueeze", "squeeze",
+                                         "permute", "transpose", "t",       "split",   "chunk",     "getitem"};
+  return !node.inputs.empty() && std::ranges::find(kViews, operator_name(node)) != std::end(kViews);
 }
 
 }  // namespace seqtile::plan

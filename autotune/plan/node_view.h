@@ -31,5 +31,7 @@ class NodeView {
 
 /// The name of a function or method without its modules, or that of a module's class.
 std::string operator_name(const Node& node);
+/// Whether its results are elements of its first input as they are held already: another shape, another order, parts.
+bool is_view(const Node& node);
 
 }  // namespace seqtile::plan

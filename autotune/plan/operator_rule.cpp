@@ -214,7 +214,7 @@ void RuleView::add(const Rule& rule, const Cut& cut, const Work& work, const Hel
   strategy.memory = held.bytes;
   if (costs_.trains) {
     if (!rule.parameters.empty()) strategy.memory *= 2 + costs_.state_bytes / element_bytes();
-    if (work.keeps_result) strategy.memory += result_bytes(rule, cut);
+    if (work.keeps_result && !is_view(node())) strategy.memory += result_bytes(rule, cut);
   }
   strategy.kernels = work.kernels;
   strategy.measured = work.measured;

@@ -66,7 +66,7 @@ struct Work {
   double forward = 0, backward = 0;  ///< seconds of kernels
   double communication = 0;          ///< seconds of it that kernels do not hide
   int kernels = 0, measured = 0;
-  bool keeps_result = true;  ///< false: it is another view of what is held already
+  bool keeps_result = true;  ///< false: it is a parameter, counted as such; of a view no result is counted either
 };
 
 /// A node while its strategies are made.

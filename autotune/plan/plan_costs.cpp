@@ -3,13 +3,12 @@
 #include "autotune/plan/plan_costs.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "autotune/plan/compat_costs.h"
+#include "autotune/plan/node_view.h"
 
 namespace seqtile::plan {
 namespace {
@@ -77,22 +76,15 @@ Layout parameter_layout(const Node& node, const Strategy& strategy, const std::s
 
 namespace {
 
-/// The same elements in another shape.
-bool is_view(const Node& node) {
-  constexpr std::array<std::string_view, 5> kViews{"view", "flatten", "unsqueeze", "squeeze", "getitem"};
-  const std::string_view target = node.target;
-  return !node.inputs.empty() && std::ranges::find(kViews, target.substr(target.rfind('.') + 1)) != kViews.end();
-}
-
 /// What each operator holds on a device.
-struct Held {
+struct DeviceMemory {
   std::vector<double> activations, parameters;  ///< bytes
   std::vector<int> last_reader;                 ///< the operator itself where none reads it
   std::vector<size_t> owner;                    ///< of its memory: for a view that of what it views
 };
 
-Held held_of(const Graph& graph, const Choices& choices) {
-  Held held;
+DeviceMemory memory_of(const Graph& graph, const Choices& choices) {
+  DeviceMemory held;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const Strategy& strategy = chosen(graph, choices, i);
@@ -122,7 +114,7 @@ Held held_of(const Graph& graph, const Choices& choices) {
 double MemoryTimeline::peak() const { return bytes.empty() ? 0 : *std::ranges::max_element(bytes); }
 
 MemoryTimeline memory_timeline(const Graph& graph, const Choices& choices) {
-  const Held held = held_of(graph, choices);
+  const DeviceMemory held = memory_of(graph, choices);
   MemoryTimeline timeline;
   for (const double bytes : held.parameters) timeline.parameters += bytes;
   const size_t count = graph.nodes.size();

@@ -10,14 +10,8 @@
 namespace seqtile::plan {
 namespace {
 
-const Work kNoWork = [] {
-  Work work;
-  work.keeps_result = false;
-  return work;
-}();
-
 bool add_free(RuleView& node, const Rule& rule) {
-  for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, kNoWork);
+  for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, {});
   return true;
 }
 

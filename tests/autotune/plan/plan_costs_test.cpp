@@ -137,6 +137,34 @@ TEST_CASE("plan costs: memory over time is that of a hand-worked graph", "[plan]
   CHECK(memory_timeline(graph, choices).bytes == std::vector<double>{288, 544, 416, 928});
 }
 
+TEST_CASE("plan costs: members of a tuple, transposes and reshapes are held as what they view", "[plan]") {
+  GraphMaker maker({1, {2}, {1e-6}, {1e-9}}, "f32", 4);
+  int x = maker.function("relu", "relu", {maker.placeholder("x", {8, 32})}, {8, 32});
+  const int split = maker.function("parts", "torch.split", {x}, {8, 16});
+  const int part = maker.function("part", "operator.getitem", {split}, {8, 16});
+  x = maker.function("reshaped", "reshape", {maker.function("turned", "transpose", {part}, {16, 8})}, {128});
+  Graph graph = maker.output(maker.function("last", "relu", {x}, {128}));
+  Node& parts = graph.nodes[static_cast<size_t>(split)];
+  parts.results.push_back(parts.results.front());
+  parts.is_tuple = true;
+  graph.nodes[static_cast<size_t>(part)].arguments = {"parts", "1"};
+  graph.nodes[4].arguments = {"part", "0", "1"};
+  graph.is_training = false;
+  const Planned planned = make_plan(graph, {});
+  CHECK(planned.strategies.unknown.empty());
+  Choices whole;
+  for (const Node& node : planned.graph.nodes) {
+    const auto found = std::ranges::find(node.strategies, "whole", &Strategy::name);
+    REQUIRE(found != node.strategies.end());
+    whole.push_back(static_cast<int>(found - node.strategies.begin()));
+  }
+  // x goes when relu has read it; relu's result is there until the last operator has read a part of it.
+  const std::vector<double> bytes{1024, 2048, 1024, 1024, 1024, 1024, 1536, 512};
+  CHECK(memory_timeline(planned.graph, whole).bytes == bytes);
+  for (const size_t view : {2, 3, 4, 5})
+    for (const Strategy& strategy : planned.graph.nodes[view].strategies) CHECK(strategy.memory == 0);
+}
+
 TEST_CASE("plan costs: along an axis of one device there is no choice", "[plan]") {
   const auto names = [](const Mesh& mesh) {
     GraphMaker maker(mesh, "f32", 4);
