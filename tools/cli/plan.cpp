@@ -10,11 +10,11 @@
 
 #include "autotune/plan/alternatives.h"
 #include "autotune/plan/graph_json.h"
-#include "autotune/plan/plan_costs.h"
 #include "autotune/plan/solver.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
+#include "tools/cli/plan_answer.h"
 
 namespace seqtile::cli {
 namespace {
@@ -27,61 +27,6 @@ plan::SolveOptions solve_options(const PlanOptions& options) {
   plan::SolveOptions result;
   if (options.budget > 0) result.memory_budget = options.budget;
   return result;
-}
-
-std::string exactness(const plan::Solution& solution) {
-  if (solution.is_exact()) return "exact";
-  return fmt::format("at most {:.2g} % above the best, which costs at least {:.17g}", 100 * solution.gap(),
-                     solution.lower_bound);
-}
-
-Json solution_json(const plan::Solution& solution, double seconds, Json plan) {
-  return {{"objective", solution.objective},
-          {"lower_bound", solution.lower_bound},
-          {"gap", solution.gap()},
-          {"exact", solution.is_exact()},
-          {"width", solution.width},
-          {"memory", solution.memory},
-          {"ms", seconds * 1e3},
-          {"plan", std::move(plan)}};
-}
-
-Json parts_json(const CostParts& parts) {
-  return {{"compute_s", parts.compute},
-          {"communication_s", parts.communication},
-          {"resharding_s", parts.resharding},
-          {"kernels", parts.kernels},
-          {"measured", parts.measured}};
-}
-
-void print_parts(const CostParts& parts) {
-  const double sum = parts.compute + parts.communication + parts.resharding;
-  print_line(fmt::format("{}: {} of kernels, {} of communication that they do not hide, {} of changes of layout",
-                         format_us(1e6 * sum), format_us(1e6 * parts.compute), format_us(1e6 * parts.communication),
-                         format_us(1e6 * parts.resharding)));
-  print_line(fmt::format("kernel times: {} of {} measured, the others by a roofline", parts.measured, parts.kernels));
-}
-
-std::string no_plan(const plan::Solution& solution, const PlanOptions& options) {
-  return fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
-                     format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget);
-}
-
-/// `more`: fields of the JSON object beside those of the solution.
-int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan,
-                   const Json& more = Json::object()) {
-  if (!solution.is_feasible) {
-    print_line(no_plan(solution, options));
-    if (options.json) print_json({{"feasible", false}, {"smallest_budget", solution.smallest_budget}});
-    return kNo;
-  }
-  print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,
-                         exactness(solution), solution.width, format_bytes(solution.memory), seconds * 1e3));
-  if (!options.json) return kDone;
-  Json json = solution_json(solution, seconds, std::move(plan));
-  json.update(more);
-  print_json(json);
-  return kDone;
 }
 
 int run_solve(const Session&, const PlanOptions& options) {
@@ -99,76 +44,13 @@ plan::Graph read_graph(const PlanOptions& options) {
   return std::move(*file.graph);
 }
 
-void print_warning(const Priced& priced) {
-  if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
-}
-
-/// A row for each operator.
-void print_table(const Priced& priced, const plan::Choices& choices) {
-  Table table({"node", "strategy", "cost", "memory"});
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const auto chosen = static_cast<size_t>(choices[i]);
-    table.add({priced.graph.nodes[i].name, priced.graph.nodes[i].strategies[chosen].name,
-               fmt::format("{:.6g}", priced.problem.costs[i][chosen]), format_bytes(priced.problem.memory[i][chosen])});
-  }
-  table.print();
-}
-
-Json strategies_by_node(const Priced& priced, const plan::Choices& choices) {
-  Json names = Json::object();
-  for (size_t i = 0; i < choices.size(); ++i)
-    names[priced.graph.nodes[i].name] = priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name;
-  return names;
-}
-
-/// What each operator costs; together they cost the objective.
-Json operators_json(const Priced& priced, const plan::Choices& choices) {
-  Json rows = Json::array();
-  const auto costs = plan::operator_costs(priced.graph, priced.problem, choices);
-  for (size_t i = 0; i < choices.size(); ++i)
-    rows.push_back({{"name", priced.graph.nodes[i].name},
-                    {"strategy", priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name},
-                    {"compute", costs[i].compute},
-                    {"communication", costs[i].communication},
-                    {"reshard", costs[i].reshard},
-                    {"memory", costs[i].memory}});
-  return rows;
-}
-
-/// The plan alone on standard output, for other programs; what there is to say goes to standard error.
-int print_format(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
-  if (!priced.unknown.empty()) warn(warning_of(priced));
-  if (!solution.is_feasible) {
-    warn(no_plan(solution, options));
-    return kNo;
-  }
-  if (options.format == "dot") print_text(plan_dot(priced, solution));
-  if (options.format == "dtensor") print_text(plan_dtensor(priced, solution));
-  if (options.format == "html") print_text(plan_page(priced, solution));
-  if (options.format != "json") return kDone;
-  Json json = solution_json(solution, seconds, strategies_by_node(priced, solution.choices));
-  json["operators"] = operators_json(priced, solution.choices);
-  if (options.pricing.is_calibrated()) json["parts"] = parts_json(parts_of(priced, solution));
-  print_json(json);
-  return kDone;
-}
-
 /// `name` of the graph is for messages.
 int solve_graph(const Session& session, plan::Graph graph, const std::string& name, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Priced priced = price(session.registry, std::move(graph), name, options.pricing);
   const plan::Solution solution = plan::solve(priced.problem, solve_options(options));
   const double seconds = seconds_since(start);
-  if (options.format != "table") return print_format(priced, solution, seconds, options);
-  Json more = Json::object();
-  if (solution.is_feasible) print_table(priced, solution.choices);
-  if (solution.is_feasible && options.pricing.is_calibrated()) {
-    const CostParts parts = parts_of(priced, solution);
-    print_parts(parts);
-    more["parts"] = parts_json(parts);
-  }
-  print_warning(priced);
-  return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices), more);
+  return print_plan(priced, solution, seconds, options);
 }
 
 int run_graph(const Session& session, const PlanOptions& options) {
@@ -205,7 +87,7 @@ int run_explain(const Session& session, const PlanOptions& options) {
     json.push_back({{"strategy", name}, {"objective", other.objective}, {"own", other.own}});
   }
   table.print();
-  print_warning(priced);
+  if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
   if (options.json) print_json({{"node", options.node}, {"strategies", std::move(json)}});
   return kDone;
 }
@@ -302,7 +184,8 @@ void add_plan(CLI::App& app, Session& session) {
        {Part{"solve", "Solve the arrays of a problem", "  seqtile plan solve problem.json.gz --json | tail -n 1",
              run_solve, add_solve_flags},
         Part{"graph", "Price every change of layout in a graph, then solve",
-             "  seqtile plan graph resnet50.json.gz --strategies own\n  seqtile plan graph resnet50.json.gz --costs calibrated\n"
+             "  seqtile plan graph resnet50.json.gz --strategies own\n"
+             "  seqtile plan graph resnet50.json.gz --costs calibrated\n"
              "  seqtile plan graph resnet50.json.gz --format dot | dot -Tsvg > plan.svg",
              run_graph, add_graph_flags},
         Part{"model", "Make the graph of a transformer and plan it",

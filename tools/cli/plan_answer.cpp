@@ -1,0 +1,134 @@
+// tools/cli/plan_answer.cpp -- see plan_answer.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/plan_answer.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "autotune/plan/plan_costs.h"
+#include "tools/cli/errors.h"
+
+namespace seqtile::cli {
+namespace {
+
+std::string exactness(const plan::Solution& solution) {
+  if (solution.is_exact()) return "exact";
+  return fmt::format("at most {:.2g} % above the best, which costs at least {:.17g}", 100 * solution.gap(),
+                     solution.lower_bound);
+}
+
+Json solution_json(const plan::Solution& solution, double seconds, Json plan) {
+  return {{"objective", solution.objective},
+          {"lower_bound", solution.lower_bound},
+          {"gap", solution.gap()},
+          {"exact", solution.is_exact()},
+          {"width", solution.width},
+          {"memory", solution.memory},
+          {"ms", seconds * 1e3},
+          {"plan", std::move(plan)}};
+}
+
+Json parts_json(const CostParts& parts) {
+  return {{"compute_s", parts.compute},
+          {"communication_s", parts.communication},
+          {"resharding_s", parts.resharding},
+          {"kernels", parts.kernels},
+          {"measured", parts.measured}};
+}
+
+void print_parts(const CostParts& parts) {
+  const double sum = parts.compute + parts.communication + parts.resharding;
+  print_line(fmt::format("{}: {} of kernels, {} of communication that they do not hide, {} of changes of layout",
+                         format_us(1e6 * sum), format_us(1e6 * parts.compute), format_us(1e6 * parts.communication),
+                         format_us(1e6 * parts.resharding)));
+  print_line(fmt::format("kernel times: {} of {} measured, the others by a roofline", parts.measured, parts.kernels));
+}
+
+std::string no_plan(const plan::Solution& solution, const PlanOptions& options) {
+  return fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
+                     format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget);
+}
+
+/// A row for each operator.
+void print_table(const Priced& priced, const plan::Choices& choices) {
+  Table table({"node", "strategy", "cost", "memory"});
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const auto chosen = static_cast<size_t>(choices[i]);
+    table.add({priced.graph.nodes[i].name, priced.graph.nodes[i].strategies[chosen].name,
+               fmt::format("{:.6g}", priced.problem.costs[i][chosen]), format_bytes(priced.problem.memory[i][chosen])});
+  }
+  table.print();
+}
+
+Json strategies_by_node(const Priced& priced, const plan::Choices& choices) {
+  Json names = Json::object();
+  for (size_t i = 0; i < choices.size(); ++i)
+    names[priced.graph.nodes[i].name] = priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name;
+  return names;
+}
+
+/// What each operator costs; together they cost the objective.
+Json operators_json(const Priced& priced, const plan::Choices& choices) {
+  Json rows = Json::array();
+  const auto costs = plan::operator_costs(priced.graph, priced.problem, choices);
+  for (size_t i = 0; i < choices.size(); ++i)
+    rows.push_back({{"name", priced.graph.nodes[i].name},
+                    {"strategy", priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name},
+                    {"compute", costs[i].compute},
+                    {"communication", costs[i].communication},
+                    {"reshard", costs[i].reshard},
+                    {"memory", costs[i].memory}});
+  return rows;
+}
+
+/// The plan alone on standard output, for other programs; what there is to say goes to standard error.
+int print_format(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
+  if (!priced.unknown.empty()) warn(warning_of(priced));
+  if (!solution.is_feasible) {
+    warn(no_plan(solution, options));
+    return kNo;
+  }
+  if (options.format == "dot") print_text(plan_dot(priced, solution));
+  if (options.format == "dtensor") print_text(plan_dtensor(priced, solution));
+  if (options.format == "html") print_text(plan_page(priced, solution));
+  if (options.format != "json") return kDone;
+  Json json = solution_json(solution, seconds, strategies_by_node(priced, solution.choices));
+  json["operators"] = operators_json(priced, solution.choices);
+  if (options.pricing.is_calibrated()) json["parts"] = parts_json(parts_of(priced, solution));
+  print_json(json);
+  return kDone;
+}
+
+}  // namespace
+
+int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan,
+                   const Json& more) {
+  if (!solution.is_feasible) {
+    print_line(no_plan(solution, options));
+    if (options.json) print_json({{"feasible", false}, {"smallest_budget", solution.smallest_budget}});
+    return kNo;
+  }
+  print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,
+                         exactness(solution), solution.width, format_bytes(solution.memory), seconds * 1e3));
+  if (!options.json) return kDone;
+  Json json = solution_json(solution, seconds, std::move(plan));
+  json.update(more);
+  print_json(json);
+  return kDone;
+}
+
+int print_plan(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
+  if (options.format != "table") return print_format(priced, solution, seconds, options);
+  Json more = Json::object();
+  if (solution.is_feasible) print_table(priced, solution.choices);
+  if (solution.is_feasible && options.pricing.is_calibrated()) {
+    const CostParts parts = parts_of(priced, solution);
+    print_parts(parts);
+    more["parts"] = parts_json(parts);
+  }
+  if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
+  return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices), more);
+}
+
+}  // namespace seqtile::cli
