@@ -14,7 +14,8 @@ import types
 import unittest
 import unittest.mock
 
-MODEL = {"model_type": "llama", "torch_dtype": "bfloat16", "hidden_act": "silu", "hidden_size": 128, "intermediate_size": 192,
+MODEL = {"model_type": "llama", "torch_dtype": "bfloat16", "hidden_act": "silu",
+         "hidden_size": 128, "intermediate_size": 192,
          "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 384,
          "max_position_embeddings": 96}
 FLAGS = ["--model", "model.json", "--mesh", "2x2", "--length", "64"]
@@ -58,7 +59,8 @@ class Plan(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def plan(self, *arguments):
-        return subprocess.run([self.program, "plan", *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        return subprocess.run([self.program, "plan", *arguments], cwd=self.folder, capture_output=True, text=True,
+                              timeout=120)
 
     def good(self, *arguments):
         done = self.plan(*arguments)
@@ -85,11 +87,13 @@ class Model(Plan):
                 of_graph = self.answer("graph", name)
                 for field in "objective", "memory", "plan":
                     self.assertEqual(of_model[field], of_graph[field])
-            with gzip.open(self.path("graph.json.gz"), "rt") as file, open(self.path("graph.json"), encoding="utf-8") as plain:
-                self.assertEqual(file.read(), plain.read())
+            with gzip.open(self.path("graph.json.gz"), "rt") as file:
+                with open(self.path("graph.json"), encoding="utf-8") as plain:
+                    self.assertEqual(file.read(), plain.read())
 
     def test_operators_without_strategies_are_named(self):
-        self.assertIn("no way to cut them is known: RMSNorm, rotary, attention, silu_and_mul", self.good("model", *FLAGS))
+        self.assertIn("no way to cut them is known: RMSNorm, rotary, attention, silu_and_mul",
+                      self.good("model", *FLAGS))
 
     def test_eighty_layers_are_planned(self):
         model = os.path.join(self.root, "examples/models/llama-3-70b.json")
@@ -102,8 +106,10 @@ class Model(Plan):
 
     def test_bad_flags_are_one_line(self):
         for mesh in "2x", "x2", "0x4", "2x2x2x2", "4096x4096", "2*4", "-2":
-            self.assert_line(self.plan("model", "--model", "model.json", "--mesh=" + mesh, "--length", "64"), "--mesh " + mesh[0])
-        for flags, text in [(["--devices", "8"], "--devices 8: the mesh has 4"), (["--layers", "4"], r"layers 4 must be in 1\.\.3"),
+            self.assert_line(self.plan("model", "--model", "model.json", "--mesh=" + mesh, "--length", "64"),
+                             "--mesh " + mesh[0])
+        for flags, text in [(["--devices", "8"], "--devices 8: the mesh has 4"),
+                            (["--layers", "4"], r"layers 4 must be in 1\.\.3"),
                             (["--batch", "0"], "--batch"), (["--phase", "decode"], "--phase"),
                             (["--batch", str(1 << 40)], "at most 2\\^40")]:
             self.assert_line(self.plan("model", *FLAGS, *flags), text)
@@ -212,8 +218,8 @@ class Forms(Plan):
             tensors = sum(len(set(node["inputs"]) & names) for node in nodes)
             self.assertEqual(len(re.findall(r"^  n\d+ -> n\d+ \[", text, re.M)), tensors)
             if shutil.which("dot"):  # Graphviz lays out a whole graph in seconds: syntax is enough for the large one
-                drawn = subprocess.run(["dot", "-Tsvg" if len(nodes) < 60 else "-Tcanon"], input=text, capture_output=True,
-                                       text=True, timeout=120)
+                drawn = subprocess.run(["dot", "-Tsvg" if len(nodes) < 60 else "-Tcanon"], input=text,
+                                       capture_output=True, text=True, timeout=120)
                 self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
             else:
                 print("skipped: this machine has no dot", file=sys.stderr)
@@ -226,7 +232,8 @@ class Forms(Plan):
                    "torch.distributed.tensor": module}
         found = {}
         with unittest.mock.patch.dict(sys.modules, modules):
-            exec(compile(self.good(*arguments, "--format", "dtensor"), "plan", "exec"), found)  # pylint: disable=exec-used
+            code = compile(self.good(*arguments, "--format", "dtensor"), "plan", "exec")
+            exec(code, found)  # pylint: disable=exec-used
         return found
 
     def test_placements_are_python(self):
@@ -235,7 +242,8 @@ class Forms(Plan):
         self.assertEqual(len(found["parameters"]), 3 + 3 * 8)
         for name in "model.embed_tokens.weight", "model.layers.2.mlp.down_proj.weight", "lm_head.weight":
             self.assertEqual(len(found["parameters"][name]), 2)
-        self.assertEqual(self.python_plan("model", "--model", "model.json", "--mesh", "2", "--length", "64")["mesh_shape"], (2,))
+        row = self.python_plan("model", "--model", "model.json", "--mesh", "2", "--length", "64")
+        self.assertEqual(row["mesh_shape"], (2,))
         for name in self.GRAPHS:  # the stored layout of each result, spelled the other way
             found = self.python_plan("graph", self.golden(name))
             chosen = json.loads(self.good("graph", self.golden(name), "--format", "json"))["plan"]
@@ -246,7 +254,8 @@ class Forms(Plan):
                     continue
                 specs = next(s["specs"] for s in node["strategies"] if s["name"] == chosen[node["name"]])
                 cuts = {int(axis): dim for dim, cut in enumerate(specs[node["name"]]) for axis in cut[1:]}
-                self.assertEqual(found["activations"][node["name"]]["output"], [cuts.get(axis, "R") for axis in range(2)])
+                self.assertEqual(found["activations"][node["name"]]["output"],
+                                 [cuts.get(axis, "R") for axis in range(2)])
 
     def test_inputs_are_no_partial_sums(self):
         """Those in the layouts of operands are of gradients."""
@@ -275,7 +284,8 @@ class Forms(Plan):
         self.assertIn(f"parameters {2 * 257 * 256 * 4 / 4 / 1e3:.1f} kB", self.good(*flags, "--format", "html"))
 
     def test_a_page_needs_nothing_else_and_has_every_operator(self):
-        for arguments, operators in [(["graph", self.golden("gpt_block_384")], None), (["model", *FLAGS], 2 + 3 * 18 + 3)]:
+        for arguments, operators in [(["graph", self.golden("gpt_block_384")], None),
+                                     (["model", *FLAGS], 2 + 3 * 18 + 3)]:
             text = self.good(*arguments, "--format", "html")
             page = PageReader()
             page.feed(text)
