@@ -54,14 +54,14 @@ bool rule_output(RuleView& node) {
   return true;
 }
 
-/// Of an operator that is not known: all of it on every device.
+/// Of an operator that is not known: all of it on every device, with its parameters.
 void keep_whole(RuleView& node) {
   Rule rule;
   Work work;
   if (!node.node().results.empty()) {
-    const double bytes = node.traffic(rule, {});
-    work.forward = node.time({"elementwise", node.dtype(), {}, 0, bytes}, work);
-    work.backward = node.has_any_gradient() ? work.forward : 0;
+    for (const auto& [name, shape] : node.node().parameters) rule.parameters.push_back(shape);
+    work.forward = node.time({"elementwise", node.dtype(), {}, 0, node.traffic(rule, {})}, work);
+    if (node.costs().trains && (node.has_any_gradient() || !rule.parameters.empty())) work.backward = work.forward;
   }
   node.add(rule, {}, work);
 }

@@ -13,7 +13,7 @@ using namespace plan;
 
 namespace {
 
-const Strategy& strategy_of(const Planned& planned, const std::string& node, const std::string& name) {
+Strategy strategy_of(const Planned& planned, const std::string& node, const std::string& name) {
   for (const Node& one : planned.graph.nodes)
     for (const Strategy& strategy : one.strategies)
       if (one.name == node && strategy.name == name) return strategy;
@@ -41,8 +41,8 @@ TEST_CASE("plan prices: a fused kernel takes the longer of computing and communi
       return std::max(compute, communication) + device.launch_s;
     };
     const double n = kOut / kDevices, k = kIn / kDevices;
-    const Strategy &gathered = strategy_of(planned, "y", "S0 n of gathered rows"),
-                   &scattered = strategy_of(planned, "y", "S0 k to scattered rows");
+    const Strategy gathered = strategy_of(planned, "y", "S0 n of gathered rows"),
+                   scattered = strategy_of(planned, "y", "S0 k to scattered rows");
     CHECK(gathered.compute + gathered.communication ==
           Approx(fused(product(kRows, n, kIn), gather(kRows * kIn)) +
                  fused(product(n, kIn, kRows) + product(kRows, kIn, n), 2 * gather(kRows * kIn))));
@@ -50,7 +50,7 @@ TEST_CASE("plan prices: a fused kernel takes the longer of computing and communi
           Approx(fused(product(kRows, kOut, k), gather(kRows * kOut)) +
                  fused(product(kOut, k, kRows) + product(kRows, k, kOut), gather(kRows * kOut))));
     // The weight's gradient is summed where rows are cut; its memory is that of two copies and two moments in f32.
-    const Strategy& rows = strategy_of(planned, "y", "S0 rows");
+    const Strategy rows = strategy_of(planned, "y", "S0 rows");
     CHECK(rows.communication == Approx(all_reduce(mesh, 0, kIn * kOut * kBytes)));
     CHECK(rows.memory == Approx(kIn * kOut * (2 * kBytes + 8) + kRows / kDevices * kOut * kBytes));
     CHECK(gathered.memory == Approx(kIn * n * (2 * kBytes + 8) + kRows * n * kBytes));
@@ -90,8 +90,8 @@ TEST_CASE("plan prices: parameters in parts are gathered twice, their gradients 
     return node.op != "call_module" || strategy.name.starts_with("S0 rows");
   };
   const Planned planned = make_plan(maker.output(x), costs, by_rows);
-  const Strategy &whole = strategy_of(planned, "z", "S0 rows"),
-                 &parts = strategy_of(planned, "z", "S0 rows, parameters in parts");
+  const Strategy whole = strategy_of(planned, "z", "S0 rows"),
+                 parts = strategy_of(planned, "z", "S0 rows, parameters in parts");
   const double weight = 512 * 512 * 2, all_gather = all_reduce(mesh, 0, weight) / 2;
   CHECK(parts.communication == Approx(3 * all_gather));
   CHECK(whole.communication == Approx(2 * all_gather));
@@ -101,6 +101,22 @@ TEST_CASE("plan prices: parameters in parts are gathered twice, their gradients 
   CHECK(one.objective == Approx(planned.solution.objective + all_gather));  // one of the layers
   const Solution both = solve(planned.problem, {.memory_budget = planned.solution.smallest_budget});
   CHECK(both.objective == Approx(planned.solution.objective + 2 * all_gather));
+}
+
+TEST_CASE("plan prices: parameters of an operator that is kept whole have memory, traffic and gradients", "[plan]") {
+  constexpr double kWeight = 1024 * 4096, kResult = 64 * 1024, kBytes = 2;
+  for (const bool trains : {true, false}) {
+    GraphMaker maker(Mesh{1, {4}, {1e-6}, {1e-9}}, "bf16", 2);
+    const int y = maker.module("y", "Mystery", maker.placeholder("x", {64, 1024}), {64, 1024}, {1024, 4096});
+    CalibratedCosts costs;
+    costs.trains = trains;
+    const Strategy whole = strategy_of(make_plan(maker.output(y), costs), "y", "whole");
+    const DeviceFacts device;
+    const double forward = device.launch_s + (kWeight + 2 * kResult) * kBytes / device.bandwidth;
+    CHECK(whole.compute == Approx(trains ? 2 * forward : forward));  // x has no gradient, the weight does
+    CHECK(whole.communication == 0);                                 // each device has all of the gradient
+    CHECK(whole.memory == Approx(trains ? kWeight * (2 * kBytes + 8) + kResult * kBytes : kWeight * kBytes));
+  }
 }
 
 TEST_CASE("plan prices: an operator that is not known, or not of this form, is kept whole and named", "[plan]") {
