@@ -68,10 +68,10 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
   const Mesh& mesh = node.mesh();
   const Shape &q = node.input_shape(0), &k = node.input_shape(1);
   const auto devices = [&](AttentionFactor factor) { return mesh.devices(cut.axes[factor]); };
-  const int by_heads = devices(kHeads) * devices(kExchanged);
+  const int by_heads = devices(kHeads) * devices(kExchanged), alone = devices(kHeadsOfQueries);
   LocalAttention local{local_size(q[0], devices(kBatch)),
-                       local_size(size(q, dims.heads), by_heads * devices(kHeadsOfQueries)),
-                       local_size(size(k, dims.heads), by_heads),
+                       local_size(size(q, dims.heads), by_heads * alone),
+                       alone > 1 ? 1 : local_size(size(k, dims.heads), by_heads),
                        local_size(size(q, dims.length), devices(kQueries) * devices(kGathered)),
                        size(k, dims.length),
                        q[3]};
@@ -98,13 +98,17 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
 }
 
 /// Every device has as many groups as the others; or, where there are fewer of them than devices, heads of one group.
+/// Heads are cut before queries' heads are, so that these are of the groups that a device has; an exchange would cut
+/// inside of them.
 bool fits_heads(const RuleView& node, const Cut& cut, int dim) {
   const int64_t heads = size(node.input_shape(0), dim), all_groups = size(node.input_shape(1), dim);
   const int exchanged = node.mesh().devices(cut.axes[kExchanged] | cut.axes[kHeads]),
             alone = node.mesh().devices(cut.axes[kHeadsOfQueries]);
   if (all_groups % exchanged != 0 || heads % (exchanged * alone) != 0) return false;
+  if (alone == 1) return true;
   const int64_t groups = all_groups / exchanged;
-  return alone == 1 || (alone > groups && alone % groups == 0);
+  return !cut.axes[kExchanged] && last_axis(cut.axes[kHeads]) < first_axis(cut.axes[kHeadsOfQueries]) &&
+         alone > groups && alone % groups == 0;
 }
 
 }  // namespace

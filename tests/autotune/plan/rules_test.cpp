@@ -22,8 +22,9 @@ using namespace plan;
 struct Tensor {
   PlanShape shape;
   std::vector<double> data;
+  PlanShape first;  ///< of a part: where it begins in the whole tensor
 
-  explicit Tensor(PlanShape given = {}) : shape(std::move(given)) {
+  explicit Tensor(PlanShape given = {}) : shape(std::move(given)), first(shape.size()) {
     data.resize(static_cast<size_t>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies())));
   }
   double& operator()(const PlanShape& at) {
@@ -75,6 +76,7 @@ Tensor part_of(Tensor whole, const Mesh& mesh, const Place& place, Layout layout
     first.push_back(begin), shape.push_back(end - begin);
   }
   Tensor part(shape);
+  part.first = first;
   part.each([&](const PlanShape& at) {
     PlanShape from = at;
     for (size_t dim = 0; dim < from.size(); ++dim) from[dim] += first[dim];
@@ -99,7 +101,7 @@ bool is_assembled(Tensor whole, const std::vector<Tensor>& parts, const Mesh& me
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += parts[other].data[i];
     }
     for (size_t i = 0; i < sum.size(); ++i)
-      if (std::abs(sum[i] - wanted.data[i]) > 1e-9) return false;
+      if (!(std::abs(sum[i] - wanted.data[i]) <= 1e-9)) return false;
   }
   return true;
 }
@@ -228,14 +230,18 @@ TEST_CASE("plan rules: a sum with a broadcast operand, whose gradient is summed 
 
 namespace {
 
-/// Without the maximum: scores are small. A head of a group uses its group's keys.
-Tensor attention(const Tensors& operands, const PlanShape&) {
+/// Without the maximum: scores are small. A head of the whole uses its group's keys; where a device does not have them
+/// the result is no number.
+Tensor attention(const Tensors& operands, int64_t heads_of_group) {
   Tensor q = operands[0], k = operands[1], v = operands[2], y(q.shape);
-  const int64_t share = std::max<int64_t>(1, q.shape[2] / k.shape[2]);
   for (int64_t b = 0; b < q.shape[0]; ++b)
     for (int64_t i = 0; i < q.shape[1]; ++i)
       for (int64_t h = 0; h < q.shape[2]; ++h) {
-        const int64_t group = std::min(h / share, k.shape[2] - 1);
+        const int64_t group = (q.first[2] + h) / heads_of_group - k.first[2];
+        if (group < 0 || group >= k.shape[2]) {
+          y({b, i, h, 0}) = std::nan("");
+          continue;
+        }
         double sum = 0;
         for (int64_t j = 0; j < k.shape[1]; ++j) {
           double score = 0;
@@ -269,21 +275,54 @@ Tensors gradients_by_differences(const Forward& forward, const Tensors& operands
 
 }  // namespace
 
+namespace {
+
+Graph attention_graph(const Mesh& mesh, const PlanShape& q, const PlanShape& keys) {
+  GraphMaker maker(mesh, "f32", 4);
+  const int of_q = maker.placeholder("q", q), k = maker.placeholder("k", keys), v = maker.placeholder("v", keys);
+  return maker.output(maker.function("y", "attention", {of_q, k, v}, q));
+}
+
+/// Of the graph's node 3. `tried` is how many there are that are not fused.
+std::vector<std::string> wrong_attentions(const Mesh& mesh, int64_t heads, int64_t groups, int& tried) {
+  const Forward forward = [&](const Tensors& of, const PlanShape&) { return attention(of, heads / groups); };
+  return wrong_strategies(
+      attention_graph(mesh, {2, 3, heads, 1}, {2, 3, groups, 1}), 3, forward,
+      [&](const Tensors& of, const Tensor& dy) { return gradients_by_differences(forward, of, dy); }, tried);
+}
+
+}  // namespace
+
 TEST_CASE("plan rules: attention by batch, heads, queries and heads of queries", "[plan]") {
   for (const auto& [heads, groups] : {std::pair<int64_t, int64_t>{4, 4}, {4, 2}, {4, 1}}) {
-    const Mesh mesh{1, {2}};
-    GraphMaker maker(mesh, "f32", 4);
-    const int q = maker.placeholder("q", {2, 3, heads, 2}), k = maker.placeholder("k", {2, 3, groups, 2}),
-              v = maker.placeholder("v", {2, 3, groups, 2});
-    const int y = maker.function("y", "attention", {q, k, v}, {2, 3, heads, 2});
     int tried = 0;
-    const auto wrong = wrong_strategies(
-        maker.output(y), y, attention,
-        [](const Tensors& of, const Tensor& dy) { return gradients_by_differences(attention, of, dy); }, tried);
     INFO(heads << " heads, " << groups << " groups");
-    CHECK(wrong == std::vector<std::string>());
+    CHECK(wrong_attentions(Mesh{1, {2}}, heads, groups, tried) == std::vector<std::string>());
     CHECK(tried == 4);
   }
+}
+
+TEST_CASE("plan rules: attention on several axes has the keys of its heads", "[plan]") {
+  for (const Mesh& mesh : {Mesh{1, {4}}, Mesh{2, {2, 2}}, Mesh{2, {4, 2}}, kMeshes[0], kMeshes[1], kMeshes[2]})
+    for (const int64_t groups : {1, 2}) {
+      int tried = 0;
+      INFO(mesh.num_axes << " axes, the first one of " << mesh.shape[0] << ", " << groups << " groups");
+      CHECK(wrong_attentions(mesh, 8, groups, tried) == std::vector<std::string>());
+      CHECK(tried >= mesh.num_axes);
+    }
+}
+
+TEST_CASE("plan rules: heads of queries are cut inside of heads, and none are exchanged for lengths", "[plan]") {
+  Graph graph = attention_graph(Mesh{2, {2, 2}}, {2, 8, 8, 4}, {2, 8, 2, 4});
+  ReshardTables paths(graph.mesh);
+  generate_calibrated_strategies(graph, {}, paths);
+  std::vector<std::string> with_both;
+  for (const Strategy& strategy : graph.nodes[3].strategies) {
+    const bool has_queries = strategy.name.find("heads of queries") != std::string::npos;
+    CHECK_FALSE((has_queries && strategy.name.find("exchanged") != std::string::npos));
+    if (has_queries && strategy.name.find(" heads,") != std::string::npos) with_both.push_back(strategy.name);
+  }
+  CHECK(with_both == std::vector<std::string>{"S0 heads, S1 heads of queries"});
 }
 
 namespace {
