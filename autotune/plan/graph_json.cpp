@@ -43,17 +43,23 @@ bool read_is_training(const Reader& meta) {
   return phase == "training";
 }
 
+std::vector<int64_t> read_shape(const Reader& json) {
+  std::vector<int64_t> shape;
+  double elements = 1;
+  json.each([&](const Reader& size) {
+    shape.push_back(size.integer(1, kMostElements));
+    elements *= static_cast<double>(shape.back());
+  });
+  if (shape.size() > kMaxRank)
+    json.refuse(fmt::format("{} dimensions: at most {} are supported", shape.size(), kMaxRank));
+  if (elements > static_cast<double>(kMostElements)) json.refuse("more than 2^40 elements");
+  return shape;
+}
+
 TensorType read_type(const Reader& json) {
   json.allow({"shape", "dtype"});
   TensorType type;
-  double elements = 1;
-  json["shape"].each([&](const Reader& size) {
-    type.shape.push_back(size.integer(1, kMostElements));
-    elements *= static_cast<double>(type.shape.back());
-  });
-  if (type.shape.size() > kMaxRank)
-    json["shape"].refuse(fmt::format("{} dimensions: at most {} are supported", type.shape.size(), kMaxRank));
-  if (elements > static_cast<double>(kMostElements)) json["shape"].refuse("more than 2^40 elements");
+  type.shape = read_shape(json["shape"]);
   const std::string name = json["dtype"].text();
   const auto found = std::ranges::find(kTorchTypes, name, &TorchType::torch);
   if (found == kTorchTypes.end()) json["dtype"].refuse("unknown type \"" + name + "\"");
@@ -151,12 +157,8 @@ Node read_node(const Reader& json, const std::map<std::string, int>& before, con
   if (json.has("repr")) node.description = json["repr"].text();
   if (json.has("args")) json["args"].each([&](const Reader& argument) { node.arguments.push_back(argument.text()); });
   if (json.has("params"))
-    for (const auto& [name, value] : json["params"].json().items()) {
-      std::vector<int64_t>& sizes = node.parameters[name];
-      Reader(value, json.place() + ".params." + name).each([&](const Reader& size) {
-        sizes.push_back(size.integer(1, kMostElements));
-      });
-    }
+    for (const auto& [name, value] : json["params"].json().items())
+      node.parameters[name] = read_shape(Reader(value, json.place() + ".params." + name));
   return node;
 }
 

@@ -31,6 +31,7 @@ bool is_linear(const RuleView& node, Linear& linear) {
   linear.weight = linear.is_input ? &node.input_shape(1) : node.parameter("weight");
   const Shape &weight = *linear.weight, &x = node.input_shape(0), &y = node.shape();
   if (weight.size() != 2 || x.size() < 2 || x.size() != y.size()) return false;
+  if (const Shape* bias = node.parameter("bias"); bias && *bias != Shape{weight[0]}) return false;
   return x.back() == weight[1] && y.back() == weight[0] && std::equal(x.begin(), x.end() - 1, y.begin());
 }
 
@@ -124,7 +125,7 @@ bool rule_conv(RuleView& node) {
     const int64_t b = local_size(x[0], node.mesh().devices(cut.axes[0])),
                   n = local_size(y[1], node.mesh().devices(cut.axes[1])),
                   k = local_size(x[1], node.mesh().devices(cut.axes[2]));
-    const double flops = 2 * static_cast<double>(b * n * k) * static_cast<double>(taps * places);
+    const double flops = 2 * static_cast<double>(b * n * k) * static_cast<double>(taps) * static_cast<double>(places);
     const KernelCall call{"conv", node.dtype(), {b, k, n, taps, places}, flops, node.traffic(rule, cut)};
     Work work;
     work.forward = node.time(call, work);

@@ -87,13 +87,13 @@ bool rule_gated(RuleView& node) {
   return add_streaming(node, rule, kGated);
 }
 
-/// Rows are whole.
+/// Rows are whole: the last dimensions, which a weight has, and a bias where there is one.
 bool rule_norm(RuleView& node) {
-  const Shape* weight = node.parameter("weight");
-  if (!keeps_shape(node) || !weight || weight->size() >= node.shape().size()) return false;
+  const Shape *weight = node.parameter("weight"), *bias = node.parameter("bias");
+  if (!keeps_shape(node) || !weight || weight->empty() || weight->size() >= node.shape().size()) return false;
+  if (!std::equal(weight->rbegin(), weight->rend(), node.shape().rbegin()) || (bias && *bias != *weight)) return false;
   Rule rule = broadcast_rule(node, weight->size());
-  for (const char* name : {"weight", "bias"})
-    if (const Shape* parameter = node.parameter(name)) rule.parameters.push_back(*parameter);
+  rule.parameters.assign(bias ? 2 : 1, *weight);
   for (Factor& factor : rule.factors) factor.parameters.assign(rule.parameters.size(), kNoDim);
   return add_streaming(node, rule, operator_name(node.node()) == "RMSNorm" ? kRmsNorm : kLayerNorm);
 }

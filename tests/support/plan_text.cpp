@@ -7,6 +7,7 @@
 #include <exception>
 #include <stdexcept>
 
+#include "autotune/plan/calibrated_problem.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
@@ -36,6 +37,13 @@ void solve_shortly(const Problem& problem) {
   if (pairs <= kMostPairs && problem.costs.size() <= kMostPairs) solve(problem, kShort);
 }
 
+void price_shortly(Graph graph) {
+  const CalibratedCosts costs;
+  ReshardTables paths(graph.mesh);
+  const CalibratedStrategies strategies = generate_calibrated_strategies(graph, costs, paths);
+  if (pairs_of(graph) <= kMostPairs) solve_shortly(calibrated_problem(graph, strategies, costs, paths));
+}
+
 void take_graph(Graph graph) {
   const std::string text = graph_json(graph);
   if (graph_json(*parse_plan_file(text, "again").graph) != text)
@@ -44,6 +52,7 @@ void take_graph(Graph graph) {
   const bool has_strategies =
       std::ranges::all_of(graph.nodes, [](const Node& node) { return !node.strategies.empty(); });
   if (has_strategies) solve_shortly(compat_problem(graph));
+  price_shortly(graph);
   generate_compat_strategies(graph);
   if (pairs_of(graph) <= kMostPairs) solve_shortly(compat_problem(graph));
 }
@@ -75,6 +84,9 @@ std::vector<std::string> plan_texts() {
   for (
       const std::string node :
       {R"("op": "call_module", "target": "fc", "module": "Linear", "params": {"weight": [8, 8], "bias": [8]}, )",
+       R"("op": "call_module", "target": "fc", "module": "Linear", "params": {"weight": [8, 8], "bias": [7, 9]}, )",
+       R"("op": "call_module", "target": "n", "module": "RMSNorm", "params": {"weight": [8], "bias": []}, )",
+       R"("op": "call_module", "target": "c", "module": "Conv1d", "params": {"weight": [4, 4, 68719476736]}, )",
        R"("op": "call_module", "target": "n", "module": "LayerNorm", "params": {"weight": [8]}, "repr": "LayerNorm", )",
        R"("op": "call_function", "target": "torch.bmm", )",
        R"("op": "call_function", "target": "softmax", "merge": true, )",

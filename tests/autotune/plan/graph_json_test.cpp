@@ -93,6 +93,11 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("the shape of the result, is missing", [](json& g) { g["nodes"][0].erase("out"); });
   refused("\"shape\" is missing", [](json& g) { g["nodes"][0]["out"].erase("shape"); });
   refused("0 is not in 1..", [](json& g) { g["nodes"][0]["out"]["shape"] = {0, 4}; });
+  refused("g.json.nodes[1].params.bias: 30 dimensions: at most 8 are supported",
+          [](json& g) { g["nodes"][1]["params"]["bias"] = std::vector<int>(30, 2); });
+  refused("g.json.nodes[1].params.weight: more than 2^40 elements", [](json& g) {
+    g["nodes"][1]["params"]["weight"] = {8, 4, int64_t{1} << 40, int64_t{1} << 40};
+  });
   refused("1..3 are wanted", [](json& g) { g["meta"]["mesh"] = {2, 2, 2, 2}; });
   refused("more than 1048576 devices", [](json& g) { g["meta"]["mesh"] = {1 << 15, 1 << 15}; });
   refused("4 devices in all, \"devices\" says 8", [](json& g) { g["meta"]["devices"] = 8; });

@@ -143,4 +143,25 @@ TEST_CASE("plan prices: an operator that is not known, or not of this form, is k
         }
 }
 
+TEST_CASE("plan prices: modules whose parameters do not fit their inputs are kept whole", "[plan]") {
+  struct One {
+    const char* module;
+    PlanShape weight, bias;
+    bool fits;
+  };
+  for (const One& one : {One{"Linear", {64, 64}, {64}, true}, One{"Linear", {64, 64}, {}, false},
+                         One{"Linear", {64, 64}, {7, 9}, false}, One{"LayerNorm", {64}, {64}, true},
+                         One{"LayerNorm", {8, 64}, {8, 64}, true}, One{"LayerNorm", {64}, {7}, false},
+                         One{"LayerNorm", {32}, {32}, false}, One{"RMSNorm", {}, {}, false}}) {
+    GraphMaker maker(Mesh{1, {2}, {1e-6}, {1e-9}}, "f32", 4);
+    const int y = maker.module("y", one.module, maker.placeholder("x", {4, 8, 64}), {4, 8, 64}, one.weight);
+    Graph graph = maker.output(y);
+    graph.nodes[static_cast<size_t>(y)].parameters["bias"] = one.bias;
+    INFO(one.module << " with a weight of rank " << one.weight.size() << ", a bias of rank " << one.bias.size());
+    const Planned planned = make_plan(graph, {});
+    CHECK(planned.strategies.unknown.empty() == one.fits);
+    CHECK((planned.graph.nodes[static_cast<size_t>(y)].strategies.size() > 1) == one.fits);
+  }
+}
+
 }  // namespace seqtile::testing
