@@ -26,11 +26,13 @@ void add_costs(ReshardPaths& paths, const Ends& from, const Ends& to, int passes
     }
 }
 
-/// A member of a tuple takes no other member.
+/// A member of a tuple takes no other member; from -1 they are counted from behind. One that there is not takes all.
 bool takes(const Node& consumer, const Node& producer, size_t member) {
   if (!producer.is_tuple || operator_name(consumer) != "getitem" || consumer.arguments.size() < 2) return true;
   const auto wanted = number_of(consumer.arguments[1]);
-  return !wanted || *wanted == static_cast<int>(member);
+  const auto size = static_cast<int>(producer.results.size());
+  if (!wanted || *wanted < -size || *wanted >= size) return true;
+  return static_cast<int>(member) == (*wanted < 0 ? *wanted + size : *wanted);
 }
 
 Edge make_edge(const Graph& graph, int consumer, size_t operand, bool has_gradient, ReshardTables& tables) {

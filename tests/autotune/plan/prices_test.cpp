@@ -164,4 +164,29 @@ TEST_CASE("plan prices: modules whose parameters do not fit their inputs are kep
   }
 }
 
+TEST_CASE("plan prices: a member of a tuple is the only one that changes its layout, from behind too", "[plan]") {
+  const auto cost = [](const std::string& index) {
+    GraphMaker maker(Mesh{1, {2}, {1e-6}, {1e-9}}, "f32", 4);
+    const int split = maker.function("s", "split", {maker.norm("norm", maker.placeholder("x", {8, 64}))}, {8, 48});
+    const int y = maker.function("y", "getitem", {split}, {8, 16});
+    Graph graph = maker.output(y);
+    Node& tuple = graph.nodes[static_cast<size_t>(split)];
+    tuple.is_tuple = true;
+    tuple.results.push_back({{8, 16}, "f32", 4});
+    graph.nodes[static_cast<size_t>(y)].arguments = {"s", index};
+    const Planned planned = make_plan(graph, {});
+    double sum = 0;
+    for (const Edge& edge : planned.problem.edges)
+      if (edge.consumer == y)
+        for (const double seconds : edge.cost) sum += seconds;
+    return sum;
+  };
+  CHECK(cost("0") > cost("1"));
+  CHECK(cost("1") > 0);
+  CHECK(cost("-1") == cost("1"));
+  CHECK(cost("-2") == cost("0"));
+  CHECK(cost("2") == Approx(cost("0") + cost("1")));  // none of them: both, rather than nothing
+  CHECK(cost("-3") == cost("2"));
+}
+
 }  // namespace seqtile::testing
