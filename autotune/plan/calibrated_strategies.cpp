@@ -89,7 +89,7 @@ const std::map<std::string, Family>& families() {
           "Sigmoid", "Dropout", "Identity", "relu",    "gelu",    "silu",       "tanh",  "sigmoid", "dropout",
           "neg",     "exp",     "sqrt",     "rsqrt",   "type",    "contiguous", "clone", "float",   "to"});
     give(rule_rotary, {"rotary"});
-    give(rule_gated, {"silu_and_mul"});
+    give(rule_gated, {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
     give(rule_softmax, {"Softmax", "softmax"});
     give(rule_norm, {"LayerNorm", "RMSNorm"});
     give(rule_batch_norm, {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"});

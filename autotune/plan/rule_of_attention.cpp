@@ -5,10 +5,13 @@
 // length of all of them has it in two ways: it brings parts of the length to parts of the heads and back (eight
 // all-to-alls in training), or it gathers keys and values (and sums their gradients); both within the kernel.
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <string_view>
 
 #include "autotune/plan/local_shape.h"
 #include "autotune/plan/operator_rule.h"
+#include "autotune/plan/reshape_maps.h"
 
 namespace seqtile::plan {
 namespace {
@@ -43,17 +46,27 @@ Rule attention_rule(Dims dims) {
            {"length with gathered keys", {l, l, l}, l, {}, false, l}}};
 }
 
+/// How many keys a query sees, where that is said: "window=4096".
+int64_t window_of(const Node& node) {
+  constexpr std::string_view kWindow = "window=";
+  for (const std::string& argument : node.arguments)
+    if (argument.starts_with(kWindow))
+      if (const auto window = number_of(argument.substr(kWindow.size())); window && *window > 0) return *window;
+  return std::numeric_limits<int64_t>::max();
+}
+
 struct LocalAttention {
-  int64_t batch, heads, groups, queries, keys, head_dim;
+  int64_t batch, heads, groups, queries, keys, head_dim, window;
 
   KernelCall call(const char* operation, const RuleView& node, double passes) const {
+    const int64_t seen = std::min(keys, window), read = window < keys ? std::min(keys, queries + window) : keys;
     const double of_batch = static_cast<double>(batch * head_dim),
                  queries_and_result = 2 * static_cast<double>(queries * heads) * of_batch,
-                 keys_and_values = 2 * static_cast<double>(keys * groups) * of_batch;
-    const double flops = 4 * of_batch * static_cast<double>(heads * queries) * static_cast<double>(keys);
+                 keys_and_values = 2 * static_cast<double>(read * groups) * of_batch;
+    const double flops = 4 * of_batch * static_cast<double>(heads * queries) * static_cast<double>(seen);
     return {operation,
             node.dtype(),
-            {batch, heads, groups, queries, keys, head_dim},
+            {batch, heads, groups, queries, seen, head_dim},
             passes * flops,
             passes * (queries_and_result + keys_and_values) * node.element_bytes()};
   }
@@ -74,7 +87,8 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
                        alone > 1 ? 1 : local_size(size(k, dims.heads), by_heads),
                        local_size(size(q, dims.length), devices(kQueries) * devices(kGathered)),
                        size(k, dims.length),
-                       q[3]};
+                       q[3],
+                       window_of(node.node())};
   Work work;
   work.forward = node.time(local.call("attention", node, 1), work);
   if (node.costs().trains) work.backward = node.time(local.call("attention_backward", node, 2.5), work);

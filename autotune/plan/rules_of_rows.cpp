@@ -38,9 +38,11 @@ struct Kernel {
   bool has_rows = true;
 };
 constexpr Kernel kElementwise{"elementwise", "elementwise_backward", false}, kPool{"pool", "pool_backward", false},
-    kSoftmax{"softmax", "softmax_backward"}, kGated{"silu_and_mul", "silu_and_mul_backward"},
-    kRmsNorm{"rms_norm", "rms_norm_backward"}, kLayerNorm{"layer_norm", "layer_norm_backward"},
-    kBatchNorm{"batch_norm", "batch_norm_backward"};
+    kSoftmax{"softmax", "softmax_backward"}, kRmsNorm{"rms_norm", "rms_norm_backward"},
+    kLayerNorm{"layer_norm", "layer_norm_backward"}, kBatchNorm{"batch_norm", "batch_norm_backward"};
+constexpr Kernel kGated[] = {{"silu_and_mul", "silu_and_mul_backward"},
+                             {"gelu_and_mul", "gelu_and_mul_backward"},
+                             {"gelu_tanh_and_mul", "gelu_tanh_and_mul_backward"}};
 
 /// Each operand is read and the result written; the backward pass reads the result's gradient beside the operands and
 /// writes theirs.
@@ -77,14 +79,15 @@ bool rule_softmax(RuleView& node) {
 }
 
 bool rule_gated(RuleView& node) {
-  if (!node.has_inputs(1)) return false;
+  const auto kernel = std::ranges::find(kGated, operator_name(node.node()), [](const Kernel& k) { return k.forward; });
+  if (kernel == std::end(kGated) || !node.has_inputs(1)) return false;
   const Shape &x = node.input_shape(0), &y = node.shape();
   if (x.size() != y.size() || y.empty() || x.back() != 2 * y.back()) return false;
   if (!std::equal(y.begin(), y.end() - 1, x.begin())) return false;
   Rule rule = broadcast_rule(node, 1);
   const int last = static_cast<int>(y.size()) - 1;
   rule.factors.push_back({"n", {last}, last, {}, true});  // a device has the same part of both halves
-  return add_streaming(node, rule, kGated);
+  return add_streaming(node, rule, *kernel);
 }
 
 /// Rows are whole: the last dimensions, which a weight has, and a bias where there is one.

@@ -189,4 +189,43 @@ TEST_CASE("plan prices: a member of a tuple is the only one that changes its lay
   CHECK(cost("-3") == cost("2"));
 }
 
+TEST_CASE("plan prices: gates of GELU are cut as those of SiLU, under their own names", "[plan]") {
+  for (const std::string name : {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"}) {
+    CalibratedCosts costs;
+    std::vector<std::string> calls;
+    costs.kernel_time = [&](const KernelCall& call) {
+      calls.emplace_back(call.operation);
+      return roofline({})(call);
+    };
+    GraphMaker maker(Mesh{1, {2}, {1e-6}, {1e-9}}, "bf16", 2);
+    const int gated = maker.function("y", name, {maker.linear("up", maker.placeholder("x", {4, 64}), 256)}, {4, 128});
+    const Planned planned = make_plan(maker.output(gated), costs);
+    INFO(name);
+    CHECK(planned.strategies.unknown.empty());
+    CHECK(planned.graph.nodes[static_cast<size_t>(gated)].strategies.size() == 3);
+    CHECK(std::ranges::count(calls, name) == 3);
+    CHECK(std::ranges::count(calls, name + "_backward") == 3);
+  }
+}
+
+TEST_CASE("plan prices: attention with a window computes with the keys in it", "[plan]") {
+  constexpr int64_t kLength = 131072, kWindow = 4096;
+  const auto planned = [&](const std::string& window) {
+    GraphMaker maker(Mesh{1, {4}, {1e-6}, {1e-9}}, "bf16", 2);
+    const int q = maker.placeholder("q", {1, kLength, 8, 128}), k = maker.placeholder("k", {1, kLength, 8, 128}),
+              v = maker.placeholder("v", {1, kLength, 8, 128});
+    const int y = maker.function("y", "attention", {q, k, v}, {1, kLength, 8, 128});
+    Graph graph = maker.output(y);
+    graph.nodes[static_cast<size_t>(y)].arguments = {"q", "k", "v", window};
+    CalibratedCosts costs;
+    costs.trains = false;
+    costs.kernel_time = [](const KernelCall& call) { return KernelTime{call.flops, false}; };
+    return make_plan(graph, costs);
+  };
+  const Planned all = planned("None"), some = planned("window=4096");
+  for (const char* name : {"whole", "S0 heads", "S0 queries"})
+    CHECK(strategy_of(some, "y", name).compute == strategy_of(all, "y", name).compute * kWindow / kLength);
+  CHECK(strategy_of(planned("window=999999"), "y", "whole").compute == strategy_of(all, "y", "whole").compute);
+}
+
 }  // namespace seqtile::testing
