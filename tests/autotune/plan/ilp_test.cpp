@@ -9,8 +9,9 @@
 
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/graph_json.h"
-#include "autotune/plan/solver.h"
 #include "tests/autotune/plan/plan_files.h"
+#include "tests/autotune/plan/planned.h"
+#include "tests/autotune/plan/sample_graphs.h"
 #include "tests/support/random_problem.h"
 
 namespace seqtile::testing {
@@ -60,6 +61,39 @@ TEST_CASE("plan ilp: golden problems with a budget have the optimum of the integ
       compare(problem, std::floor(free.smallest_budget + share * (free.memory - free.smallest_budget)));
     }
     CHECK_FALSE(solve_integer_program(problem, free.smallest_budget - 1));
+  }
+}
+
+namespace {
+
+/// In microseconds: the other solver's tolerances are those of numbers around 1.
+Problem in_microseconds(Problem problem) {
+  for (std::vector<double>& costs : problem.costs)
+    for (double& cost : costs) cost *= 1e6;
+  for (Edge& edge : problem.edges)
+    for (double& cost : edge.cost) cost *= 1e6;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("plan ilp: layers in seconds have the optimum of the integer program, with and without a budget", "[plan]") {
+  if (is_skipped()) return;
+  for (const int devices : {4, 8}) {
+    const Mesh mesh{1, {devices}, {5e-6}, {1 / 200e9}};
+    for (const bool has_budget : {false, true})
+      for (const Graph& graph : {residual_mlp(mesh, 8, 512, 512), decoder(mesh, {})}) {
+        CalibratedCosts costs;
+        costs.cuts_parameters = has_budget;
+        const Planned planned = make_plan(graph, costs);
+        INFO(graph.nodes.size() << " nodes on " << devices << " devices, with" << (has_budget ? "" : "out")
+                                << " a budget");
+        const Problem problem = in_microseconds(planned.problem);
+        const double least = planned.solution.smallest_budget, free = planned.solution.memory;
+        if (!has_budget) compare(problem, kNone);
+        else
+          for (const double share : {0.5, 0.0}) compare(problem, std::floor(least + share * (free - least)));
+      }
   }
 }
 

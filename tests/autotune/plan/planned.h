@@ -27,7 +27,8 @@ struct Planned {
 
 using Keep = std::function<bool(const plan::Node&, const plan::Strategy&)>;
 
-inline bool is_fused(const plan::Node&, const plan::Strategy& strategy) {
+/// Whether a collective is within the kernel.
+inline bool is_fused(const plan::Strategy& strategy) {
   return strategy.name.find("gather") != std::string::npos || strategy.name.find("scatter") != std::string::npos ||
          strategy.name.find("exchanged") != std::string::npos;
 }
@@ -47,7 +48,7 @@ inline Planned make_plan(plan::Graph graph, const plan::CalibratedCosts& costs, 
   return planned;
 }
 
-inline bool is_unfused(const plan::Node& node, const plan::Strategy& strategy) { return !is_fused(node, strategy); }
+inline bool is_unfused(const plan::Node&, const plan::Strategy& strategy) { return !is_fused(strategy); }
 
 /// Of so many bytes, by a ring.
 inline double all_reduce(const plan::Mesh& mesh, int axis, double bytes) {

@@ -10,9 +10,9 @@
 #include <numeric>
 #include <random>
 
-#include "autotune/plan/calibrated_strategies.h"
 #include "autotune/plan/local_shape.h"
 #include "tests/autotune/plan/graph_maker.h"
+#include "tests/autotune/plan/planned.h"
 
 namespace seqtile::testing {
 namespace {
@@ -117,12 +117,6 @@ Tensor random_tensor(const PlanShape& shape, std::mt19937& random) {
   return tensor;
 }
 
-bool is_fused(const std::string& name) {
-  for (const char* word : {"gathered", "scattered", "exchanged"})
-    if (name.find(word) != std::string::npos) return true;
-  return false;
-}
-
 /// Strategies of the graph's node whose parts do not make up the whole; `tried` counts all but fused ones.
 std::vector<std::string> wrong_strategies(Graph graph, int node, const Forward& forward, const Backward& backward,
                                           int& tried) {
@@ -137,7 +131,7 @@ std::vector<std::string> wrong_strategies(Graph graph, int node, const Forward& 
   const Tensors gradients = backward(operands, gradient);
   std::vector<std::string> wrong;
   for (const Strategy& strategy : op.strategies) {
-    if (is_fused(strategy.name)) continue;
+    if (is_fused(strategy)) continue;
     ++tried;
     const Layout left = strategy.results[0];
     std::vector<Tensor> results;
