@@ -35,19 +35,22 @@ bool rule_attribute(RuleView& node) {
   return true;
 }
 
+/// Dimensions that all members of an input have.
+size_t common_rank(const Node& input) {
+  size_t rank = kMaxRank;
+  for (const TensorType& type : input.results) rank = std::min(rank, type.shape.size());
+  return input.results.empty() ? 0 : rank;
+}
+
 /// Results may stay cut, but are no partial sums.
 bool rule_output(RuleView& node) {
-  if (!node.has_inputs(node.node().inputs.size()) && node.node().inputs.empty()) return false;
   size_t rank = 0;
-  for (size_t i = 0; i < node.node().inputs.size(); ++i) {
-    if (node.input(i).results.size() != 1) return false;
-    rank = std::max(rank, node.input_shape(i).size());
-  }
+  for (size_t i = 0; i < node.node().inputs.size(); ++i) rank = std::max(rank, common_rank(node.input(i)));
   Rule rule;
   for (size_t dim = 0; dim < rank; ++dim) {
-    Factor factor{dim_name(dim), {}};
+    Factor factor{dim_name(dim), {}, kUntouched};
     for (size_t i = 0; i < node.node().inputs.size(); ++i)
-      factor.operands.push_back(dim < node.input_shape(i).size() ? static_cast<int>(dim) : kUntouched);
+      factor.operands.push_back(dim < common_rank(node.input(i)) ? static_cast<int>(dim) : kUntouched);
     rule.factors.push_back(std::move(factor));
   }
   add_all(node, rule, {});
@@ -131,10 +134,7 @@ class Generator {
       if (!node.strategies.empty() && is_linear(node)) continue;
       RuleView view(graph_, node, costs_, paths_, has_gradient_);
       const Family family = family_of(node);
-      const bool is_known = family && family(view);
-      if (const std::string name = operator_name(node);
-          !is_known && std::ranges::find(result_.unknown, name) == result_.unknown.end())
-        result_.unknown.push_back(name);
+      if (!family || !family(view)) add_unknown(result_.unknown, node);
       if (node.strategies.empty()) keep_whole(view);
     }
     return std::move(result_);

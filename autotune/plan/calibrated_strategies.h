@@ -9,7 +9,7 @@
 namespace seqtile::plan {
 
 struct CalibratedStrategies {
-  std::vector<std::string> unknown;  ///< operators that are kept whole, each once
+  std::vector<std::string> unknown;  ///< operators that are kept whole, each with its first node
   /// By node: of linears of one input, which are one kernel, the first one; else -1. They have the same ways.
   std::vector<int> follows;
 };

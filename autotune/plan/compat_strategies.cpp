@@ -96,9 +96,7 @@ std::vector<std::string> generate_compat_strategies(Graph& graph) {
   for (Node& node : graph.nodes) {
     StrategyList list(graph, node);
     const Family family = family_of(node);
-    const bool is_known = family && family(list);
-    if (const std::string name = operator_name(node); !is_known && std::ranges::find(unknown, name) == unknown.end())
-      unknown.push_back(name);
+    if (!family || !family(list)) add_unknown(unknown, node);
     if (node.strategies.empty()) list.add("Replica", {}, {}, held(list, {}));
     // Where some of the leader's ways cannot be followed the node chooses its own.
     if (node.merges && node.strategies.size() != list.input(0).strategies.size()) node.merges = false;

@@ -19,6 +19,13 @@ const Shape* NodeView::parameter(const char* name) const {
   return found == node_.parameters.end() ? nullptr : &found->second;
 }
 
+void add_unknown(std::vector<std::string>& unknown, const Node& node) {
+  const std::string name = operator_name(node) + " (node ";
+  for (const std::string& other : unknown)
+    if (other.starts_with(name)) return;
+  unknown.push_back(name + node.name + ")");
+}
+
 std::string operator_name(const Node& node) {
   if (!node.module.empty()) return node.module;
   const size_t dot = node.target.rfind('.');

@@ -29,6 +29,9 @@ class NodeView {
   Node& node_;
 };
 
+/// Adds "matmul (node m)", unless another node of that operator is there.
+void add_unknown(std::vector<std::string>& unknown, const Node& node);
+
 /// The name of a function or method without its modules, or that of a module's class.
 std::string operator_name(const Node& node);
 /// Whether its results are elements of its first input as they are held already: another shape, another order, parts.

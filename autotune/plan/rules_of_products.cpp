@@ -19,19 +19,21 @@ KernelCall linear_call(const RuleView& node, int64_t rows, int64_t columns, int6
   return {"linear", node.dtype(), {rows, columns, sum}, 2 * m * n * k, (m * k + n * k + m * n) * node.element_bytes()};
 }
 
-/// x[..., k], w[n, k], an input or a parameter; y[..., n].
+/// x[..., k], w[n, k] and, where there is one, bias[n], inputs or parameters; y[..., n].
 struct Linear {
-  const Shape* weight;
+  const Shape *weight, *bias;
   bool is_input;
 };
 
 bool is_linear(const RuleView& node, Linear& linear) {
-  linear.is_input = node.has_inputs(2);
+  const bool has_bias = node.has_inputs(3);
+  linear.is_input = has_bias || node.has_inputs(2);
   if (!linear.is_input && !(node.has_inputs(1) && node.parameter("weight"))) return false;
   linear.weight = linear.is_input ? &node.input_shape(1) : node.parameter("weight");
+  linear.bias = has_bias ? &node.input_shape(2) : linear.is_input ? nullptr : node.parameter("bias");
   const Shape &weight = *linear.weight, &x = node.input_shape(0), &y = node.shape();
   if (weight.size() != 2 || x.size() < 2 || x.size() != y.size()) return false;
-  if (const Shape* bias = node.parameter("bias"); bias && *bias != Shape{weight[0]}) return false;
+  if (linear.bias && *linear.bias != Shape{weight[0]}) return false;
   return x.back() == weight[1] && y.back() == weight[0] && std::equal(x.begin(), x.end() - 1, y.begin());
 }
 
@@ -55,11 +57,11 @@ Rule linear_rule(const RuleView& node, const Linear& linear) {
   add("n of gathered rows", rows, 0, last, rows);
   add("k to scattered rows", last, 1, rows, rows);
   if (!linear.is_input) rule.parameters = {*linear.weight};
-  if (const Shape* bias = node.parameter("bias"); bias && !linear.is_input) {
-    rule.parameters.push_back(*bias);
-    for (Factor& factor : rule.factors)
-      factor.parameters.push_back(factor.result == last ? 0 : factor.result == kNoDim ? kUntouched : kNoDim);
-  }
+  if (!linear.bias) return rule;
+  if (!linear.is_input) rule.parameters.push_back(*linear.bias);
+  for (Factor& factor : rule.factors)  // of partial sums one device adds it
+    (linear.is_input ? factor.operands : factor.parameters)
+        .push_back(factor.result == last ? 0 : factor.result == kNoDim ? kUntouched : kNoDim);
   return rule;
 }
 

@@ -139,7 +139,7 @@ TEST_CASE("plan prices: an operator that is not known, or not of this form, is k
           REQUIRE(!node.strategies.empty());
           if (planned.strategies.unknown.empty()) continue;
           ++unknown;
-          CHECK(planned.strategies.unknown == std::vector<std::string>{name});
+          CHECK(planned.strategies.unknown == std::vector<std::string>{std::string(name) + " (node y)"});
           CHECK(node.strategies.size() == 1);
           CHECK(node.strategies[0].results[0] == Layout());
         }
@@ -231,6 +231,36 @@ TEST_CASE("plan prices: attention with a window computes with the keys in it", "
   for (const char* name : {"whole", "S0 heads", "S0 queries"})
     CHECK(strategy_of(some, "y", name).compute == strategy_of(all, "y", name).compute * kWindow / kLength);
   CHECK(strategy_of(planned("window=999999"), "y", "whole").compute == strategy_of(all, "y", "whole").compute);
+}
+
+TEST_CASE("plan prices: a linear whose weight and bias are inputs has them cut as its result", "[plan]") {
+  GraphMaker maker(Mesh{1, {2}, {1e-6}, {1e-9}}, "f32", 4);
+  const int x = maker.placeholder("x", {4, 8, 64}), w = maker.placeholder("w", {32, 64}),
+            bias = maker.placeholder("bias", {32});
+  const Planned planned = make_plan(maker.output(maker.function("y", "linear", {x, w, bias}, {4, 8, 32})), {});
+  CHECK(planned.strategies.unknown.empty());
+  const auto of_bias = [&](const char* name) { return strategy_of(planned, "y", name).operands[2][0]; };
+  CHECK(of_bias("S0 n") == Layout().with(0, 1));
+  CHECK(of_bias("S0 n of gathered rows") == Layout().with(0, 1));
+  CHECK(of_bias("S0 rows") == Layout().with_partial(1));  // of its gradient
+  CHECK(of_bias("S0 k to scattered rows") == Layout().with_partial(1));
+  CHECK(of_bias("S0 k") == Layout());
+}
+
+TEST_CASE("plan prices: the output of a tuple stays cut where all members are", "[plan]") {
+  GraphMaker maker(Mesh{1, {2}, {1e-6}, {1e-9}}, "f32", 4);
+  constexpr int64_t kRows = 1 << 14;
+  const int normed = maker.norm("norm", maker.placeholder("x", {8, kRows, 64}));
+  const int split = maker.function("s", "split", {normed}, {8, kRows, 48});
+  Graph graph = maker.output(split);
+  Node& tuple = graph.nodes[static_cast<size_t>(split)];
+  tuple.is_tuple = true;
+  tuple.results.push_back({{8, kRows, 1}, "f32", 4});
+  const Planned planned = make_plan(graph, {});
+  CHECK(planned.strategies.unknown.empty());
+  CHECK(planned.graph.nodes.back().strategies.size() == 3);  // not along the last dimension
+  CHECK(strategy_of(planned, "output", "S0 dim 0").operands[0] == std::vector(2, Layout().with(0, 1)));
+  CHECK(planned.chosen("output") != "whole");
 }
 
 }  // namespace seqtile::testing
