@@ -91,7 +91,7 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
                        window_of(node.node())};
   Work work;
   work.forward = node.time(local.call("attention", node, 1), work);
-  if (node.costs().trains) work.backward = node.time(local.call("attention_backward", node, 2.5), work);
+  if (node.has_any_gradient()) work.backward = node.time(local.call("attention_backward", node, 2.5), work);
   const AxisSet fused = cut.axes[kExchanged] | cut.axes[kGathered];
   if (!fused) return work;
   const int axis = first_axis(fused), n = mesh.devices(fused);
@@ -107,7 +107,7 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
   }
   const double launch = node.costs().launch_s;
   work.communication = std::max(0.0, forward - work.forward) + launch;
-  if (node.costs().trains) work.communication += std::max(0.0, backward - work.backward) + launch;
+  if (node.has_any_gradient()) work.communication += std::max(0.0, backward - work.backward) + launch;
   return work;
 }
 

@@ -77,18 +77,23 @@ Work linear_work(const RuleView& node, const Cut& cut, int64_t columns, int64_t 
                 k = local_size(sum, mesh.devices(axes(kSum) | axes(kScatteredSum)));
   Work work;
   work.forward = node.time(linear_call(node, rows, n, k), work);
-  if (node.costs().trains) work.backward = node.time(linear_call(node, n, k, rows), work);
-  if (node.has_gradient(0)) work.backward += node.time(linear_call(node, rows, k, n), work);
+  const bool has_input_gradient = node.has_gradient(0),
+             has_weight_gradient = node.node().inputs.size() > 1 ? node.has_gradient(1) : node.costs().trains;
+  if (has_weight_gradient) work.backward = node.time(linear_call(node, n, k, rows), work);
+  if (has_input_gradient) work.backward += node.time(linear_call(node, rows, k, n), work);
   const AxisSet gathers = axes(kGatheredColumns), fused = gathers | axes(kScatteredSum);
   if (!fused) return work;
   const int axis = first_axis(fused);
-  const double bytes =
-      static_cast<double>(local_size(rows, mesh.devices(fused)) * (gathers ? k : n)) * node.element_bytes();
+  const AxisSet of_length = cut.axes[last - 1];
+  const int64_t part = rows / local_size(shape[last - 1], mesh.devices(of_length)) *
+                       local_size(shape[last - 1], mesh.devices(of_length | fused));
+  const double bytes = static_cast<double>(part * (gathers ? k : n)) * node.element_bytes();
   // Backward the sums of one side are the gathers of the other; gathered rows are not kept, but gathered again.
+  const bool has_gradient = has_weight_gradient || has_input_gradient;
   const double step = collective_seconds(mesh, Collective::all_gather, axis, bytes),
-               back = (gathers && node.has_gradient(0) ? 2 : 1) * step, launch = node.costs().launch_s;
+               back = (gathers ? has_weight_gradient + has_input_gradient : 1) * step, launch = node.costs().launch_s;
   work.communication = std::max(0.0, step - work.forward) + launch;
-  if (node.costs().trains) work.communication += std::max(0.0, back - work.backward) + launch;
+  if (has_gradient) work.communication += std::max(0.0, back - work.backward) + launch;
   return work;
 }
 

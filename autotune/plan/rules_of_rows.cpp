@@ -147,7 +147,8 @@ bool rule_embedding(RuleView& node) {
     const KernelCall call{"embedding", node.dtype(), rows_and_columns(node, node.result(rule, cut)), 0, bytes};
     Work work;
     work.forward = node.time(call, work);
-    if (node.costs().trains) work.backward = node.time({"embedding_backward", call.dtype, call.sizes, 0, bytes}, work);
+    if (is_input ? node.has_gradient(1) : node.costs().trains)
+      work.backward = node.time({"embedding_backward", call.dtype, call.sizes, 0, bytes}, work);
     node.add(rule, cut, work);
   }
   return true;

@@ -263,4 +263,41 @@ TEST_CASE("plan prices: the output of a tuple stays cut where all members are", 
   CHECK(planned.chosen("output") != "whole");
 }
 
+TEST_CASE("plan prices: a fused kernel sends the largest part of uneven rows", "[plan]") {
+  constexpr double kAlpha = 1e-6, kBeta = 1e-3, kIn = 64, kBytes = 2;
+  GraphMaker maker(Mesh{1, {2}, {kAlpha}, {kBeta}}, "bf16", 2);
+  CalibratedCosts costs;
+  costs.trains = false;
+  const int x = maker.placeholder("x", {3, 5, 64});
+  const Planned planned = make_plan(maker.output(maker.linear("y", x, 64)), costs);
+  const Strategy gathered = strategy_of(planned, "y", "S0 n of gathered rows");
+  const double rows = 3 * 3;  // each sequence's larger part
+  CHECK(gathered.compute + gathered.communication ==
+        Approx(kAlpha + rows * kIn * kBytes * kBeta + costs.launch_s));
+}
+
+TEST_CASE("plan prices: what only reads data has no backward pass", "[plan]") {
+  const auto planned = [](bool trains) {
+    GraphMaker maker(Mesh{1, {2}, {1e-6}, {1e-9}}, "bf16", 2);
+    const int x = maker.placeholder("x", {2, 64, 4, 16}), w = maker.placeholder("w", {16, 16});
+    const int mixed = maker.function("mixed", "attention", {x, maker.placeholder("k", {2, 64, 4, 16}),
+                                                            maker.placeholder("v", {2, 64, 4, 16})}, {2, 64, 4, 16});
+    const int of_data = maker.function("of_data", "linear", {mixed, w}, {2, 64, 4, 16});
+    const int y = maker.function("y", "linear", {maker.norm("norm", of_data), w}, {2, 64, 4, 16});
+    CalibratedCosts costs;
+    costs.trains = trains;
+    return make_plan(maker.output(y), costs);
+  };
+  const Planned training = planned(true), inference = planned(false);
+  const auto seconds = [](const Planned& of, const char* node, const char* name) {
+    const Strategy strategy = strategy_of(of, node, name);
+    return strategy.compute + strategy.communication;
+  };
+  for (const char* name : {"whole", "S0 heads", "S0 length with gathered keys"})
+    CHECK(seconds(training, "mixed", name) == seconds(inference, "mixed", name));
+  for (const char* name : {"whole", "S0 n", "S0 n of gathered rows", "S0 k to scattered rows"})
+    CHECK(seconds(training, "of_data", name) == seconds(inference, "of_data", name));
+  CHECK(seconds(training, "y", "whole") == Approx(2 * seconds(inference, "y", "whole")));  // of its input alone
+}
+
 }  // namespace seqtile::testing
