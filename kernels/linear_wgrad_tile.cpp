@@ -12,11 +12,13 @@ linear_op::Shape product(const Gradient& g, int64_t length) {
 
 std::vector<linear_op::Tile> candidates(const Gradient& g, int threads, int64_t length, const Target& target) {
   std::vector<linear_op::Tile> tiles = linear_op::candidates(product(g, length), threads, g.n, target);
-  // Sums that start from what is there leave the portable loop no registers to load far ahead.
-  constexpr int64_t kMostSums = 128, kMostStages = 3;  // of a thread
+  // Sums that start from what is there leave the portable loop no registers to load far ahead, nor for the addresses of
+  // wide rows.
+  constexpr int64_t kMostSums = 128, kMostStages = 3, kMostColumns = 128;  // sums: of a thread
   std::erase_if(tiles, [&](const linear_op::Tile& tile) {
-    return target.is_gpu() && !target.has_wgmma && g.accumulate && tile.num_stages > kMostStages &&
-           tile.block_m * tile.block_n >= kMostSums * tile.threads();
+    return target.is_gpu() && !target.has_wgmma && g.accumulate &&
+           tile.block_m * tile.block_n >= kMostSums * tile.threads() &&
+           (tile.num_stages > kMostStages || tile.block_n > kMostColumns);
   });
   return tiles;
 }
