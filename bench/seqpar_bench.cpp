@@ -5,8 +5,9 @@
 //   fused               one launch of each rank; partial sums travel in the operands' format, as in the other methods
 //   fused_f32           partial sums travel in f32: what an operation does unless told otherwise
 //   fused_nowait        the same kernel with nobody to wait for: what waiting costs is the difference
-//   unfused             the exchange by memcpy and a barrier, then linear (or linear, then the exchange)
-//   compute_lower_bound linear alone, comms_lower_bound the exchange alone
+//   unfused             two launches: all_gather, then linear, or linear, then reduce_scatter or all_reduce
+//   compute_lower_bound linear alone
+//   comms_lower_bound   the exchange alone, by memcpy and barriers
 //   gloo                torch.distributed and F.linear, in two processes
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include "bench/fused_race.h"
 #include "bench/suites.h"
 #include "kernels/linear.h"
+#include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_linear.h"
 
 namespace seqtile::bench {
@@ -56,6 +58,18 @@ autotune::Workload fused_workload(const Shape& shape, DType transport) {
   return workload;
 }
 
+/// The exchange as an operation of its own.
+autotune::Workload exchange_workload(const Shape& shape) {
+  using namespace kernels::seqpar;
+  const Collective exchange{.world_size = kRaceRanks, .n = shape.gathers() ? shape.k : shape.n, .dtype = shape.dtype};
+  switch (shape.kind) {
+    case Kind::gather: return AllGather{exchange}.workload();
+    case Kind::scatter: return ReduceScatter{exchange}.workload();
+    case Kind::all_reduce: break;
+  }
+  return AllReduce{exchange}.workload();
+}
+
 class ProductRacer : public Racer {
  public:
   ProductRacer(const Environment& environment, const Shape& shape, const Meeting& meeting)
@@ -69,6 +83,7 @@ class ProductRacer : public Racer {
         fused_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         plain_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         plain_(environment.prepare(linear_workload(shape))),
+        exchange_(environment, meeting.fabric, exchange_workload(shape), shape.m),
         fused_(environment, meeting.fabric, fused_workload(shape, shape.dtype), shape.m),
         fused_f32_(environment, meeting.fabric, fused_workload(shape, DType::f32), shape.m) {
     x_.fill(1, 1);  // the same rows on all ranks: those that a peer would send
@@ -80,14 +95,8 @@ class ProductRacer : public Racer {
     if (method == "fused_f32") return run_fused(fused_f32_, true);
     if (method == "fused_nowait") return run_fused(fused_, false);
     if (method == "compute_lower_bound") return run_plain(x_.tensor());
-    const bool computes = method == "unfused";
-    if (shape_.gathers()) {
-      gather();
-      if (computes) run_plain(gathered_.tensor());
-    } else {
-      if (computes) run_plain(x_.tensor());
-      reduce();
-    }
+    if (method == "unfused") return run_unfused();
+    shape_.gathers() ? gather() : reduce();
   }
 
   void poison() override { fused_y_.fill_nan(); }
@@ -95,14 +104,28 @@ class ProductRacer : public Racer {
   double difference() const override { return largest_error(fused_y_, shape_.gathers() ? whole_ : plain_y_); }
 
   void check() const override {
+    exchange_.check();
     fused_.check();
     fused_f32_.check();
   }
 
  private:
   void run_fused(FusedContestant& fused, bool waits) {
-    const Tensor x = shape_.gathers() ? rows_of(x_, shape_.first_row(rank_), shape_.own_rows(rank_)) : x_.tensor();
-    fused.run(waits, {x, w_.tensor(), fused_y_.tensor()}, shape_.m);
+    fused.run(waits, {own_x(), w_.tensor(), fused_y_.tensor()}, shape_.m);
+  }
+
+  Tensor own_x() const {
+    return shape_.gathers() ? rows_of(x_, shape_.first_row(rank_), shape_.own_rows(rank_)) : x_.tensor();
+  }
+
+  void run_unfused() {
+    if (shape_.gathers()) {
+      exchange_.run(true, {own_x(), gathered_.tensor()}, shape_.m);
+      run_plain(gathered_.tensor());
+    } else {
+      run_plain(x_.tensor());
+      exchange_.run(true, {whole_.tensor(), plain_y_.tensor()}, shape_.m);
+    }
   }
 
   void run_plain(const Tensor& x) {
@@ -135,12 +158,13 @@ class ProductRacer : public Racer {
   const int rank_;
   Operand x_, w_, gathered_, whole_, fused_y_, plain_y_;
   TunedHandle plain_;
-  FusedContestant fused_, fused_f32_;
+  FusedContestant exchange_, fused_, fused_f32_;
 };
 
 std::vector<Result> run_case(Environment& environment, const Shape& shape, const std::vector<std::string>& selected,
                              const RunOptions& options) {
   environment.prepare_tuned(linear_workload(shape), shape.m);
+  environment.prepare_tuned(exchange_workload(shape), shape.m);
   for (const DType transport : {shape.dtype, DType::f32})
     environment.prepare_tuned(fused_workload(shape, transport), shape.m);
   RankRace race;
