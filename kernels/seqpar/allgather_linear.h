@@ -10,7 +10,7 @@ namespace seqtile::kernels::seqpar {
 enum class GatherOrder : uint8_t {
   rotate,      ///< rank after rank, own rows first
   interleave,  ///< those of all ranks in turn
-  serial       ///< the same, and none before all rows of all ranks have come: communicate, then compute
+  serial       ///< communicate, then compute: all rows are gathered first, and tiles are those of `linear`
 };
 /// Of a configuration: its parameter "order".
 GatherOrder gather_order(const autotune::Config& config);
@@ -22,8 +22,11 @@ struct GatherSchedule {
   GatherOrder order = GatherOrder::rotate;
 };
 
-/// Appends the configuration with every order and size of chunks, the default first.
-void add_gather_schedules(const autotune::Config& tiles, std::vector<autotune::Config>& configs);
+/// The tiles with every order, size of chunks and number of programs that push, the default first. Programs: of
+/// push_programs().
+std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const std::vector<int64_t>& programs);
+/// Tiles of the rows of all ranks, in the serial order.
+autotune::Config serial_gather(const autotune::Config& tiles, int64_t programs);
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
@@ -45,6 +48,9 @@ class GatheredProduct {
   void compute(Var tile);
 
  private:
+  bool is_serial() const { return schedule_.order == GatherOrder::serial && world_size_ > 1; }
+  void compute_of_rank(Var tile);
+  void compute_of_all(Var tile);
   Var await_rows_of_all(Var tile);
   KernelBuilder& b_;
   Exchange& ex_;

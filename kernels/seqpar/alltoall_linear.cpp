@@ -97,36 +97,33 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
                                portable(target));
 }
 
-std::vector<Config> schedules_of(const Tile& tile) {
+std::vector<Config> schedules_of(const Tile& tile, const Target& target, int threads) {
   std::vector<Config> configs;
-  for (const int64_t chunk_rows : {256, 64}) {
-    Config config = tile.config();
-    config.set("chunk_rows", chunk_rows);
-    config.set("push_programs", int64_t{1});
-    configs.push_back(std::move(config));
-  }
+  for (const int64_t programs : push_programs(target, threads))
+    for (const int64_t chunk_rows : {256, 64}) {
+      Config config = tile.config();
+      config.set("chunk_rows", chunk_rows);
+      config.set("push_programs", programs);
+      configs.push_back(std::move(config));
+    }
   return configs;
 }
 
-/// The best tile with all schedules, first, and every other one with the first schedule.
+std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
+  return configs_of(
+      w.operation, target, tiles_for(w, length, target),
+      [&](const Config& config) { return predict_us(w, config, length, target); },
+      [&](const Tile& tile) { return schedules_of(tile, target, w.threads); });
+}
+
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
-  std::vector<Tile> tiles = tiles_for(w, length, target);
-  std::ranges::stable_sort(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
   autotune::ConfigSpace space;
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    std::vector<Config> configs = schedules_of(tiles[i]);
-    if (i > 0) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
-  }
+  for (Config& config : tile_configs(w, length, target)) space.add(std::move(config));
   return space;
 }
 
 Config default_of(const Workload& w, int64_t length, const Target& target) {
-  const std::vector<Tile> tiles = tiles_for(w, length, target);
-  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
-  const auto best =
-      std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
-  return schedules_of(best).front();
+  return tile_configs(w, length, target).front();
 }
 
 // --- the kernel

@@ -23,13 +23,10 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
 }
 
 std::vector<Config> schedules_of(const Config& tile, const Target& target, int threads) {
-  const std::vector<int64_t> push_programs = target.is_gpu() ? std::vector<int64_t>{8, 1}
-                                             : threads > 1   ? std::vector<int64_t>{threads, 1}
-                                                             : std::vector<int64_t>{1};
   const int64_t block_n = tile.get_int("block_n");
   std::vector<Config> configs;
   for (const int64_t chunk_rows : {256, 64})
-    for (const int64_t programs : push_programs) {
+    for (const int64_t programs : push_programs(target, threads)) {
       Config config = tile;
       config.set("chunk_rows", (chunk_rows + block_n - 1) / block_n * block_n);
       config.set("push_programs", programs);

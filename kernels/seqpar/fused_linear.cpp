@@ -16,6 +16,7 @@
 #include "kernels/seqpar/linear_reduce.h"
 #include "kernels/seqpar/product_tiles.h"
 #include "kernels/seqpar/rank_call.h"
+#include "kernels/seqpar/transfer.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
 #include "kernels/workload_reader.h"
@@ -105,16 +106,22 @@ Schema schema_of(const Workload& w) {
   return schema;
 }
 
-/// Tiles for the rows of one rank, of which a call computes those of all.
-std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
-  const int64_t rows = (length + world_size_of(w) - 1) / world_size_of(w);
+/// Tiles for so many rows, of one rank or of all, that are one matrix.
+std::vector<Tile> tiles_for(const Workload& w, int64_t rows, const Target& target) {
   Shape shape(product_of(w));
   if (!is_gather(w) && dtype_bytes(transport_of(w)) > dtype_bytes(shape.result)) shape.result = transport_of(w);
   return with_room(linear_op::candidates(shape, w.threads, rows, portable(target)), shape);
 }
 
+int64_t most_rows_of_rank(const Workload& w, int64_t length) { return cdiv(length, world_size_of(w)); }
+
+/// A GPU computes whole tiles, those of each rank.
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, length, portable(target));
+  const Tile tile = Tile::from(config);
+  const bool is_one_matrix = config.get_string("order", "") == "serial" || reduce_form(config) == ReduceForm::one_shot;
+  if (target.is_gpu() && !is_one_matrix)
+    length = world_size_of(w) * round_up(most_rows_of_rank(w, length), tile.block_m);
+  return linear_op::predict_us(Shape(product_of(w)), tile, w.threads, length, portable(target));
 }
 
 /// One shot where the rows are few enough for it, first.
@@ -150,32 +157,39 @@ std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Ti
   return configs;
 }
 
-std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& tile) {
-  if (!is_gather(w)) return reduce_schedules(w, length, tile);
+std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& tile, const Target& target) {
+  if (is_gather(w)) return gather_schedules(tile.config(), push_programs(target, w.threads));
+  return reduce_schedules(w, length, tile);
+}
+
+/// Of all ranks' rows, in the serial order: the best few, which may be larger than those of a rank's.
+std::vector<Config> serial_configs(const Workload& w, int64_t length, const Target& target) {
+  constexpr size_t kMostTiles = 4;
   std::vector<Config> configs;
-  add_gather_schedules(tile.config(), configs);
+  for (const Tile& tile : tiles_for(w, length, target))
+    configs.push_back(serial_gather(tile.config(), push_programs(target, w.threads).front()));
+  std::ranges::stable_sort(configs, {}, [&](const Config& c) { return predict_us(w, c, length, target); });
+  configs.resize(std::min(configs.size(), kMostTiles));
   return configs;
 }
 
-/// Every tile with the first schedule, and the best tile with all of them; best first.
+std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
+  return configs_of(
+      w.operation, target, tiles_for(w, most_rows_of_rank(w, length), target),
+      [&](const Config& config) { return predict_us(w, config, length, target); },
+      [&](const Tile& tile) { return schedules_of(w, length, tile, target); });
+}
+
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
   autotune::ConfigSpace space;
-  std::vector<Tile> tiles = tiles_for(w, length, target);
-  std::ranges::stable_sort(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    std::vector<Config> configs = schedules_of(w, length, tiles[i]);
-    if (i > 0) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
-  }
+  for (Config& config : tile_configs(w, length, target)) space.add(std::move(config));
+  if (!is_gather(w)) return space;
+  for (Config& config : serial_configs(w, length, target)) space.add(std::move(config));
   return space;
 }
 
 Config default_of(const Workload& w, int64_t length, const Target& target) {
-  const std::vector<Tile> tiles = tiles_for(w, length, target);
-  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", w.operation, target.name));
-  const auto best =
-      std::ranges::min(tiles, {}, [&](const Tile& t) { return predict_us(w, t.config(), length, target); });
-  return schedules_of(w, length, best).front();
+  return tile_configs(w, length, target).front();
 }
 
 autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
@@ -194,7 +208,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 6;
+  op.version = 7;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;

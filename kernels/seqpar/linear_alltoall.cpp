@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 
+#include "jit/base/cdiv.h"
 #include "kernels/linear.h"
 #include "kernels/linear_tile.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/chunked_tiles.h"
 #include "kernels/seqpar/heads.h"
+#include "kernels/seqpar/product_tiles.h"
 #include "kernels/seqpar/program_kinds.h"
 #include "kernels/seqpar/rank_call.h"
 #include "kernels/seqpar/transfer.h"
@@ -107,30 +109,32 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
   return std::max<int64_t>(1, most_rows(RowLayout::contiguous, length, world_size_of(w)));
 }
 
-std::vector<Config> schedules_of(const Config& tile) {
-  const int64_t block_m = tile.get_int("block_m");
+std::vector<Config> schedules_of(const Tile& tile) {
   std::vector<Config> configs;
   for (const int64_t chunk_rows : {256, 64}) {
-    Config config = tile;
-    config.set("chunk_rows", (chunk_rows + block_m - 1) / block_m * block_m);
+    Config config = tile.config();
+    config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
     configs.push_back(std::move(config));
   }
   return configs;
 }
 
-Config default_tile(const Workload& w, int64_t length, const Target& target) {
-  return plain().default_config(product_of(w), rows_of_rank(w, length), target);
+double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+  return plain().predict_us(product_of(w), config, rows_of_rank(w, length), target) * world_size_of(w);
 }
 
-/// Every tile with the first schedule, and the default tile with all of them.
+std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
+  const Shape shape(product_of(w));
+  const bool keeps_more = shape.dtype == DType::f32;  // where the three outputs' heads go
+  return configs_of(
+      w.operation, target,
+      with_room(linear_op::candidates(shape, w.threads, rows_of_rank(w, length), target), shape, keeps_more),
+      [&](const Config& config) { return predict_us(w, config, length, target); }, schedules_of);
+}
+
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
   autotune::ConfigSpace space;
-  const Config best = default_tile(w, length, target);
-  for (const Config& tile : plain().config_space(product_of(w), rows_of_rank(w, length), target).enumerate()) {
-    std::vector<Config> configs = schedules_of(tile);
-    if (tile != best) configs.resize(1);
-    for (Config& config : configs) space.add(std::move(config));
-  }
+  for (Config& config : tile_configs(w, length, target)) space.add(std::move(config));
   return space;
 }
 
@@ -338,7 +342,7 @@ Workload FusedLinearAndAlltoall::workload() const {
 autotune::OpDef fused_linear_and_alltoall() {
   autotune::OpDef op;
   op.name = kName;
-  op.version = 2;
+  op.version = 3;
   op.summary = "own heads of x w^T for all rows from own rows of x, in one launch of each rank";
   op.normalize = normalize;
   op.schema = schema_of;
@@ -346,7 +350,7 @@ autotune::OpDef fused_linear_and_alltoall() {
   add_rank_call(op);
   op.config_space = space_of;
   op.default_config = [](const Workload& w, int64_t length, const Target& target) {
-    return schedules_of(default_tile(w, length, target)).front();
+    return tile_configs(w, length, target).front();
   };
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { Builder(b, w, c).build(); };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
@@ -359,9 +363,7 @@ autotune::OpDef fused_linear_and_alltoall() {
     const int64_t ranks = world_size_of(w);
     return {{"counters", DType::i32, autotune::SizeExpr{ranks, {{0, ranks * c.get_int("chunk_rows")}}, 1}}};
   };
-  op.predict_us = [](const Workload& w, const Config& c, int64_t length, const Target& target) {
-    return plain().predict_us(product_of(w), c, rows_of_rank(w, length), target) * world_size_of(w);
-  };
+  op.predict_us = predict_us;
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
     return fill_channel_arg(p, arg, linear_alltoall_exchange(*p.workload), longest_rank(*p.workload), seed);
   };

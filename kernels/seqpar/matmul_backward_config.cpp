@@ -12,6 +12,7 @@
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/matmul_backward_shape.h"
 #include "kernels/seqpar/product_tiles.h"
+#include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar::matmul_backward_op {
 
@@ -96,19 +97,16 @@ Config tiles_config(const Pair& pair) {
 }
 
 /// The default first.
-std::vector<Config> schedules_of(const Shape& s, const Pair& pair) {
+std::vector<Config> schedules_of(const Shape& s, const Pair& pair, const std::vector<int64_t>& programs) {
+  if (s.is_trailing) return gather_schedules(tiles_config(pair), programs);
   std::vector<Config> configs;
-  if (s.is_trailing) {
-    add_gather_schedules(tiles_config(pair), configs);
-    return configs;
-  }
-  // What is sent by tiles is sent in whole ones.
-  for (const int64_t chunk_rows : {256, 1024, 64}) {
-    Config config = tiles_config(pair);
-    config.set("chunk_rows", cdiv(chunk_rows, pair.dgrad.block_m) * pair.dgrad.block_m);
-    config.set("push_programs", int64_t{1});
-    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
-  }
+  for (const int64_t count : programs)
+    for (const int64_t chunk_rows : {256, 1024, 64}) {
+      Config config = tiles_config(pair);
+      config.set("chunk_rows", round_up(chunk_rows, pair.dgrad.block_m));  // tiles are sent as a whole
+      config.set("push_programs", count);
+      if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
+    }
   return configs;
 }
 
@@ -133,7 +131,7 @@ autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Targ
   autotune::ConfigSpace space;
   const std::vector<Pair> pairs = pairs_of(w, length, target);
   for (size_t i = 0; i < pairs.size(); ++i) {
-    std::vector<Config> configs = schedules_of(Shape(w), pairs[i]);
+    std::vector<Config> configs = schedules_of(Shape(w), pairs[i], push_programs(target, w.threads));
     if (i > 0) configs.resize(1);
     for (Config& config : configs) space.add(std::move(config));
   }
@@ -141,7 +139,7 @@ autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Targ
 }
 
 Config default_config(const Workload& w, int64_t length, const Target& target) {
-  return schedules_of(Shape(w), pairs_of(w, length, target).front()).front();
+  return schedules_of(Shape(w), pairs_of(w, length, target).front(), push_programs(target, w.threads)).front();
 }
 
 }  // namespace seqtile::kernels::seqpar::matmul_backward_op

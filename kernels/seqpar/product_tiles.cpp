@@ -2,8 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/product_tiles.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "jit/error.h"
+
 namespace seqtile::kernels::seqpar {
 
+using autotune::Config;
 using linear_op::Shape;
 using linear_op::Tile;
 
@@ -22,6 +29,16 @@ std::vector<Tile> with_room(std::vector<Tile> tiles, const Shape& shape, bool ke
     return tile.is_of_gpu() && linear_op::values_of_block(shape, tile) > most * tile.threads();
   });
   return tiles;
+}
+
+std::vector<Config> configs_of(const std::string& operation, const Target& target, std::vector<Tile> tiles,
+                               const std::function<double(const Config&)>& predict,
+                               const std::function<std::vector<Config>(const Tile&)>& schedules) {
+  if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", operation, target.name));
+  std::ranges::stable_sort(tiles, {}, [&](const Tile& tile) { return predict(tile.config()); });
+  std::vector<Config> configs = schedules(tiles[0]);
+  for (size_t i = 1; i < tiles.size(); ++i) configs.push_back(schedules(tiles[i]).front());
+  return configs;
 }
 
 bool fills_registers(const Tile& tile, int num_sums) {

@@ -7,6 +7,11 @@
 
 namespace seqtile::kernels::seqpar {
 
+std::vector<int64_t> push_programs(const Target& target, int threads) {
+  if (target.is_gpu()) return {8, 1};
+  return threads > 1 ? std::vector<int64_t>{threads, 1} : std::vector<int64_t>{1};
+}
+
 CopyTile copy_tile(int64_t row_columns) {
   constexpr int64_t kElements = 4096, kMostRows = 8, kLeastColumns = kElements / kMostRows;
   if (row_columns == kDynamic) return {kMostRows, kLeastColumns};

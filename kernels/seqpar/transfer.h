@@ -14,6 +14,9 @@ struct TransferSchedule {
   int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone receives
 };
 
+/// How many programs may send, the default first: one block of a GPU, or one of several threads, does not fill a link.
+std::vector<int64_t> push_programs(const Target& target, int threads);
+
 /// What is copied at once of rows with so many columns, or kDynamic: long pieces, as memory is read ahead along a row.
 struct CopyTile {
   int64_t rows, columns;

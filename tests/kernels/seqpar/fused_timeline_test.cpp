@@ -122,7 +122,8 @@ void check_order(const Events& events) {
   }
   CHECK(begins.empty());
   const auto launches = static_cast<int>(kLengths.size());
-  CHECK(programs["push"] == launches);
+  CHECK(programs["push"] > 0);
+  CHECK(programs["push"] % launches == 0);
   CHECK(programs["last"] == 2 * launches);
   for (const char* role : {"use", "produce", "sum"}) CHECK(programs[role] > 0);
   CHECK(programs.size() == 5);
