@@ -15,6 +15,8 @@ Problem with_choice(const Problem& problem, const std::vector<char>& shares, siz
     fixed.costs[node] = {problem.costs[node][choice]};
     fixed.memory[node] = {problem.memory[node][choice]};
   }
+  for (Live& live : fixed.live)
+    if (shares[static_cast<size_t>(live.node)]) live.bytes = {live.bytes[choice]};
   for (size_t e = 0; e < problem.edges.size(); ++e) {
     const Edge& edge = problem.edges[e];
     const auto producer = static_cast<size_t>(edge.producer), consumer = static_cast<size_t>(edge.consumer);

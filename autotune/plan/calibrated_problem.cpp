@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/calibrated_problem.h"
 
+#include "autotune/plan/live_spans.h"
 #include "autotune/plan/reshape_maps.h"
 
 namespace seqtile::plan {
@@ -80,6 +81,7 @@ Problem calibrated_problem(const Graph& graph, const CalibratedStrategies& strat
                                         costs.trains && has_gradient[static_cast<size_t>(node.inputs[operand])],
                                         paths));
   }
+  add_live_spans(graph, problem);
   return problem;
 }
 

@@ -23,9 +23,12 @@ struct Strategy {
   std::string name;
   std::vector<std::vector<Layout>> operands;  ///< by input, by member of that node's result
   std::vector<Layout> results;                ///< by member
-  double compute = 0, communication = 0, memory = 0;
+  double compute = 0, communication = 0;
+  double memory = 0;  ///< bytes that are held all the time
   int kernels = 0, measured = 0;  ///< how many times are in `compute`, and of them from measurements
   std::map<std::string, Layout> parameters = {};  ///< of the node's own those of which it is known how they are held
+  double activation = 0, gradient = 0;            ///< bytes of the results, of the parameters' gradients: for a while
+  double held() const { return memory + activation + gradient; }
 };
 
 struct Node {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace seqtile::plan {
 namespace {
@@ -33,6 +35,9 @@ void add_nodes(const Problem& problem, ProblemModel& result) {
     }
     result.variable_of.push_back(place->second);
   }
+  result.num_steps = problem.num_steps;
+  for (const Live& live : problem.live)
+    result.live.push_back({result.variable_of[static_cast<size_t>(live.node)], live.begin, live.end, live.bytes});
 }
 
 /// Edges between the same variables are one table; one within a variable is a part of its costs.
@@ -106,12 +111,25 @@ class Side {
   std::vector<double> least_, most_;
 };
 
-/// Of the values of one variable, those that no other one beats, whatever its neighbours are, in cost and in memory.
+/// By variable: what it holds all the time, and each that it holds for a while.
+using SizesOf = std::vector<std::vector<const std::vector<double>*>>;
+
+SizesOf sizes_of(const ProblemModel& all) {
+  SizesOf result;
+  for (const auto& memory : all.memory) result.push_back({&memory});
+  for (const ProblemModel::Live& live : all.live) result[static_cast<size_t>(live.variable)].push_back(&live.bytes);
+  return result;
+}
+
+/// Of the values of one variable, those that no other one beats, whatever its neighbours are.
 class Survivors {
  public:
-  Survivors(const ProblemModel& all, const TablesOf& tables, size_t variable)
-      : costs_(all.model.unaries[variable]), memory_(all.memory[variable]) {
-    for (const auto& [table, is_row] : tables[variable]) sides_.emplace_back(*table, is_row, costs_.size());
+  Survivors(const std::vector<double>& costs, const SizesOf::value_type& sizes, const TablesOf::value_type& tables,
+            bool has_budget)
+      : costs_(costs), sizes_(sizes), has_budget_(has_budget), sums_(costs.size()) {
+    for (const auto& [table, is_row] : tables) sides_.emplace_back(*table, is_row, costs_.size());
+    for (const std::vector<double>* of_values : sizes)
+      for (size_t value = 0; value < sums_.size(); ++value) sums_[value] += (*of_values)[value];
   }
 
   std::vector<size_t> run() const {
@@ -126,8 +144,13 @@ class Survivors {
   }
 
  private:
+  /// Whether `by` holds no more than `value` at any time.
+  bool is_leaner(size_t value, size_t by) const {
+    return std::ranges::all_of(sizes_, [&](const auto* of_values) { return (*of_values)[by] <= (*of_values)[value]; });
+  }
+
   bool is_beaten(size_t value, size_t by) const {
-    if (memory_[by] > memory_[value]) return false;
+    if (has_budget_ ? !is_leaner(value, by) : sums_[by] > sums_[value]) return false;
     double lead = costs_[value] - costs_[by], hoped = 0;  // of the sides that are not searched yet
     for (const Side& side : sides_) hoped += side.most_lead(value, by);
     for (const Side& side : sides_) {
@@ -135,10 +158,13 @@ class Survivors {
       hoped -= side.most_lead(value, by);
       lead += side.lead(value, by, -lead - hoped);
     }
-    return lead > 0 || (lead == 0 && by < value);
+    return lead > 0 || (lead == 0 && std::tie(sums_[by], by) < std::tie(sums_[value], value));
   }
 
-  const std::vector<double>&costs_, &memory_;
+  const std::vector<double>& costs_;
+  const SizesOf::value_type& sizes_;
+  const bool has_budget_;
+  std::vector<double> sums_;  ///< of the sizes, by value
   std::vector<Side> sides_;
 };
 
@@ -153,18 +179,18 @@ Choices ProblemModel::choices(const std::vector<int>& assignment) const {
   return result;
 }
 
-ProblemModel make_model(const Problem& problem) {
+ProblemModel make_model(const Problem& problem, bool has_budget) {
   ProblemModel all;
   add_nodes(problem, all);
   const Tables tables = pairs_of(problem, all);
   const TablesOf of_variable = tables_of(tables, all.model.unaries.size());
+  const SizesOf sizes = sizes_of(all);
   std::vector<std::vector<size_t>> kept;
-  for (size_t variable = 0; variable < all.model.unaries.size(); ++variable)
-    kept.push_back(Survivors(all, of_variable, variable).run());
+  for (size_t v = 0; v < all.model.unaries.size(); ++v)
+    kept.push_back(Survivors(all.model.unaries[v], sizes[v], of_variable[v], has_budget).run());
   const auto keep = [&](auto& values, size_t variable) {
-    auto old = values[variable];
-    values[variable].clear();
-    for (const size_t value : kept[variable]) values[variable].push_back(old[value]);
+    const auto old = std::exchange(values, {});
+    for (const size_t value : kept[variable]) values.push_back(old[value]);
   };
   for (const auto& [pair, table] : tables) {
     const auto a = static_cast<size_t>(pair.first), b = static_cast<size_t>(pair.second);
@@ -173,10 +199,11 @@ ProblemModel make_model(const Problem& problem) {
       for (const size_t j : kept[b]) left.values.push_back(table[i * all.model.unaries[b].size() + j]);
   }
   for (size_t variable = 0; variable < kept.size(); ++variable) {
-    keep(all.model.unaries, variable);
-    keep(all.memory, variable);
-    keep(all.strategy, variable);
+    keep(all.model.unaries[variable], variable);
+    keep(all.memory[variable], variable);
+    keep(all.strategy[variable], variable);
   }
+  for (ProblemModel::Live& live : all.live) keep(live.bytes, static_cast<size_t>(live.variable));
   return all;
 }
 

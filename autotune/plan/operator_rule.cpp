@@ -212,10 +212,11 @@ void RuleView::add(const Rule& rule, const Cut& cut, const Work& work, const Hel
   strategy.compute = work.forward + (costs_.trains ? work.backward : 0);
   strategy.communication = work.communication + held.seconds;
   strategy.memory = held.bytes;
-  if (costs_.trains) {
-    if (!rule.parameters.empty()) strategy.memory *= 2 + costs_.state_bytes / element_bytes();
-    if (work.keeps_result && !is_view(node())) strategy.memory += result_bytes(rule, cut);
+  if (costs_.trains && !rule.parameters.empty()) {
+    strategy.memory *= 1 + costs_.state_bytes / element_bytes();
+    strategy.gradient = held.bytes;
   }
+  if (work.keeps_result && !is_view(node())) strategy.activation = result_bytes(rule, cut);
   strategy.kernels = work.kernels;
   strategy.measured = work.measured;
   for (size_t i = 0; i < node().inputs.size(); ++i)

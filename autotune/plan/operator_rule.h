@@ -29,7 +29,7 @@ namespace seqtile::plan {
 struct CalibratedCosts {
   KernelTimes kernel_time = roofline({});
   double launch_s = DeviceFacts{}.launch_s;  ///< what a kernel that also communicates takes longer
-  bool trains = true;                        ///< a backward pass follows, for which results are kept
+  bool trains = true;                        ///< a backward pass follows
   double state_bytes = 8;  ///< of a parameter in training, beside itself and its gradient: two moments in f32
   /// Each way in which a row of devices has copies of parameters is there with parts of them too, gathered for each
   /// pass: slower, for plans that must keep a budget.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autotune/plan/compat_costs.h"
+#include "autotune/plan/live_spans.h"
 #include "autotune/plan/node_view.h"
 
 namespace seqtile::plan {
@@ -33,7 +34,8 @@ std::vector<OperatorCost> operator_costs(const Graph& graph, const Problem& prob
     const double own = strategy.compute + strategy.communication, all = problem.costs[node][choice];
     // What is left of a difference of equal numbers is no cost.
     const double more = std::abs(all - own) <= 1e-12 * std::abs(all) ? 0 : all - own;
-    costs[node] = {strategy.compute, strategy.communication, more, problem.memory[node][choice]};
+    const double held = problem.memory[node][choice] + strategy.activation + strategy.gradient;
+    costs[node] = {strategy.compute, strategy.communication, more, held};
   }
   for (const Edge& edge : problem.edges)
     costs[static_cast<size_t>(edge.consumer)].reshard += cost_of(edge, problem, choices);
@@ -76,68 +78,47 @@ Layout parameter_layout(const Node& node, const Strategy& strategy, const std::s
 
 namespace {
 
-/// What each operator holds on a device.
-struct DeviceMemory {
-  std::vector<double> activations, parameters;  ///< bytes
-  std::vector<int> last_reader;                 ///< the operator itself where none reads it
-  std::vector<size_t> owner;                    ///< of its memory: for a view that of what it views
-};
-
-DeviceMemory memory_of(const Graph& graph, const Choices& choices) {
-  DeviceMemory held;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    const Strategy& strategy = chosen(graph, choices, i);
-    double bytes = 0, parameters = 0;
-    for (size_t member = 0; member < node.results.size(); ++member)
-      bytes += local_elements(graph.mesh, node.results[member].shape, strategy.results[member]) *
-               static_cast<double>(node.results[member].element_bytes);
-    for (const auto& [name, shape] : node.parameters)
-      parameters += local_elements(graph.mesh, shape, parameter_layout(node, strategy, name)) *
-                    static_cast<double>(node.results.empty() ? 4 : node.results.front().element_bytes);
-    if (node.op == "get_attr") parameters += std::exchange(bytes, 0);
-    held.activations.push_back(is_view(node) ? 0 : bytes);
-    held.owner.push_back(is_view(node) ? held.owner[static_cast<size_t>(node.inputs.front())] : i);
-    held.parameters.push_back(parameters);
-    held.last_reader.push_back(static_cast<int>(i));
-  }
-  for (size_t i = graph.nodes.size(); i-- > 0;)
-    for (const int input : graph.nodes[i].inputs) {
-      int& last = held.last_reader[static_cast<size_t>(input)];
-      last = std::max(last, is_view(graph.nodes[i]) ? held.last_reader[i] : static_cast<int>(i));
-    }
+/// Of strategies that do not say what they hold for a while: by layouts.
+Strategy held_by_layouts(const Graph& graph, const Node& node, const Strategy& strategy) {
+  Strategy held;
+  for (size_t member = 0; member < node.results.size() && !is_view(node); ++member)
+    held.activation += local_elements(graph.mesh, node.results[member].shape, strategy.results[member]) *
+                       static_cast<double>(node.results[member].element_bytes);
+  for (const auto& [name, shape] : node.parameters)
+    held.memory += local_elements(graph.mesh, shape, parameter_layout(node, strategy, name)) *
+                   static_cast<double>(node.results.empty() ? 4 : node.results.front().element_bytes);
+  if (node.op == "get_attr") held.memory += std::exchange(held.activation, 0);
+  if (graph.is_training) held.gradient = held.memory;
   return held;
+}
+
+/// The plan as a problem of one choice.
+Problem problem_by_layouts(const Graph& graph, const Choices& choices) {
+  Problem problem;
+  Graph planned = graph;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    std::vector<Strategy>& strategies = planned.nodes[i].strategies;
+    strategies = {held_by_layouts(graph, graph.nodes[i], chosen(graph, choices, i))};
+    problem.memory.push_back({strategies.front().memory});
+  }
+  add_live_spans(planned, problem);
+  return problem;
+}
+
+MemoryTimeline timeline_of(const Problem& problem, const Choices& choices) {
+  MemoryTimeline timeline{0, memory_by_step(problem, choices)};
+  for (size_t node = 0; node < choices.size(); ++node)
+    timeline.parameters += problem.memory[node][static_cast<size_t>(choices[node])];
+  return timeline;
 }
 
 }  // namespace
 
-double MemoryTimeline::peak() const { return bytes.empty() ? 0 : *std::ranges::max_element(bytes); }
+double MemoryTimeline::peak() const { return bytes.empty() ? 0 : std::ranges::max(bytes); }
 
-MemoryTimeline memory_timeline(const Graph& graph, const Choices& choices) {
-  const DeviceMemory held = memory_of(graph, choices);
-  MemoryTimeline timeline;
-  for (const double bytes : held.parameters) timeline.parameters += bytes;
-  const size_t count = graph.nodes.size();
-  std::vector<std::vector<size_t>> ends(count);
-  for (size_t i = 0; i < count; ++i) ends[static_cast<size_t>(held.last_reader[i])].push_back(i);
-  double now = timeline.parameters;
-  for (size_t i = 0; i < count; ++i) {
-    timeline.bytes.push_back(now += held.activations[i]);
-    if (!graph.is_training)
-      for (const size_t dead : ends[i]) now -= held.activations[dead];
-  }
-  if (!graph.is_training) return timeline;
-  std::vector<char> has_gradient(count);
-  for (size_t i = count; i-- > 0;) {
-    now += held.parameters[i];
-    for (const int input : graph.nodes[i].inputs) {
-      const size_t from = held.owner[static_cast<size_t>(input)];
-      if (!std::exchange(has_gradient[from], 1)) now += held.activations[from];
-    }
-    timeline.bytes.push_back(now);
-    now -= held.activations[i] * (has_gradient[i] ? 2 : 1);
-  }
-  return timeline;
+MemoryTimeline memory_timeline(const Graph& graph, const Problem& problem, const Choices& choices) {
+  if (problem.live.empty()) return timeline_of(problem_by_layouts(graph, choices), Choices(choices.size(), 0));
+  return timeline_of(problem, choices);
 }
 
 }  // namespace seqtile::plan

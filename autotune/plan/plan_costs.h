@@ -29,14 +29,13 @@ std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, cons
 /// along the dimensions that it shares with what the module reads and leaves; a norm's is whole.
 Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter);
 
-/// Bytes that a device holds while a plan runs: all parameters, and activations from the operator that makes them to
-/// the last that reads them. In training all activations are kept until their operator's backward pass, and gradients
-/// come to be there: those of parameters stay. Without the state of an optimiser. A view has no memory of its own.
+/// Bytes that a device holds while a plan runs (live_spans.h). A problem in seconds has the optimiser's state among its
+/// parameters; of any other one layouts alone say what is held, and there is none.
 struct MemoryTimeline {
-  double parameters = 0;
+  double parameters = 0;      ///< held all the time
   std::vector<double> bytes;  ///< after each operator; in training then after each one's backward pass, last one first
   double peak() const;
 };
-MemoryTimeline memory_timeline(const Graph& graph, const Choices& choices);
+MemoryTimeline memory_timeline(const Graph& graph, const Problem& problem, const Choices& choices);
 
 }  // namespace seqtile::plan

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "jit/error.h"
 
@@ -30,6 +31,18 @@ void check_follower(const Problem& problem, int node) {
       refuse(fmt::format("node {} follows itself, or a node that there is not", node));
 }
 
+void check_live(const Problem& problem, const Live& live) {
+  if (live.node < 0 || live.node >= problem.num_nodes())
+    refuse(fmt::format("memory of node {}: nodes are 0..{}", live.node, problem.num_nodes() - 1));
+  const size_t strategies = problem.costs[static_cast<size_t>(live.node)].size();
+  if (live.bytes.size() != strategies)
+    refuse(fmt::format("node {} has {} costs and {} sizes for a while", live.node, strategies, live.bytes.size()));
+  if (live.begin < 0 || live.begin >= live.end || live.end > problem.num_steps)
+    refuse(fmt::format("node {} holds memory in steps {}..{}, there are {}", live.node, live.begin, live.end,
+                       problem.num_steps));
+  if (!is_finite(live.bytes)) refuse(fmt::format("a size of node {} is not finite", live.node));
+}
+
 }  // namespace
 
 void check(const Problem& problem) {
@@ -47,6 +60,8 @@ void check(const Problem& problem) {
       refuse(fmt::format("a cost or size of node {} is not finite", node));
     check_follower(problem, static_cast<int>(node));
   }
+  if (problem.num_steps < 1) refuse(fmt::format("{} steps", problem.num_steps));
+  for (const Live& live : problem.live) check_live(problem, live);
   for (const Edge& edge : problem.edges) {
     const int last = problem.num_nodes() - 1;
     if (std::min(edge.producer, edge.consumer) < 0 || std::max(edge.producer, edge.consumer) > last)
@@ -77,10 +92,22 @@ double objective(const Problem& problem, const Choices& choices) {
   return sum;
 }
 
+std::vector<double> memory_by_step(const Problem& problem, const Choices& choices) {
+  const auto choice = [&](size_t node) { return static_cast<size_t>(choices[node]); };
+  std::vector<double> bytes(static_cast<size_t>(problem.num_steps) + 1);  // first what each step adds
+  for (size_t node = 0; node < choices.size(); ++node) bytes[0] += problem.memory[node][choice(node)];
+  for (const Live& live : problem.live) {
+    const double more = live.bytes[choice(static_cast<size_t>(live.node))];
+    bytes[static_cast<size_t>(live.begin)] += more;
+    bytes[static_cast<size_t>(live.end)] -= more;
+  }
+  bytes.pop_back();
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  return bytes;
+}
+
 double memory(const Problem& problem, const Choices& choices) {
-  double sum = 0;
-  for (size_t node = 0; node < choices.size(); ++node) sum += problem.memory[node][static_cast<size_t>(choices[node])];
-  return sum;
+  return std::ranges::max(memory_by_step(problem, choices));
 }
 
 }  // namespace seqtile::plan

@@ -1,9 +1,10 @@
 // autotune/plan/solver.cpp -- see solver.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A budget is a price on memory: for each price the elimination finds the best plan, and what it finds less the price
-// of the budget is a bound for all plans that keep it. Branching on the strategies of one node after the other closes
-// the gap between the best price's bound and the best plan that was found.
+// A budget is a price on memory, at each cut through the lives of what is held: for each choice of prices the
+// elimination finds the best plan, and what it finds less the price of the budget is a bound for all plans that keep
+// it. Branching on the strategies of one node after the other closes the gap between the best prices' bound and the
+// best plan that was found.
 #include "autotune/plan/solver.h"
 
 #include <algorithm>
@@ -12,66 +13,98 @@
 #include <queue>
 #include <tuple>
 
-#include "autotune/plan/model.h"
+#include "autotune/plan/memory_cuts.h"
 
 namespace seqtile::plan {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// A plan as an assignment, with what it costs and holds.
+/// A plan as an assignment, with what it costs and the most it holds, at which cut.
 struct Point {
   std::vector<int> assignment;
   double cost = kInfinite, memory = kInfinite;
+  size_t peak = 0;
 };
 
-using Values = std::vector<std::vector<double>>;
+/// The plan of the least memory that was found, and what every plan holds at least.
+struct Leanest {
+  Point point;
+  double bound = 0;
+};
 
 class Searcher {
  public:
   Searcher(const ProblemModel& all, const SolveOptions& options)
-      : all_(all), options_(options), elimination_(all.model, options.table_limit) {}
+      : all_(all), cuts_(all), options_(options), elimination_(all.model, options.table_limit) {}
 
+  const MemoryCuts& cuts() const { return cuts_; }
   int width() const { return elimination_.width(); }
   bool is_exact() const { return elimination_.is_exact(); }
   bool may_search() const { return num_searches_ < options_.most_searches; }
 
-  /// The best point where memory has a price, and the bound of cost + price memory. Infinite `excluded` are ruled out.
-  std::pair<Point, double> search(double price, const Values& excluded) {
+  /// The best point where memory has a price at each cut, and the bound of cost + price memory. Infinite `excluded` are
+  /// ruled out.
+  std::pair<Point, double> search(const std::vector<double>& prices, const Values& excluded) {
     ++num_searches_;
-    Values unaries = excluded;
+    Values unaries = cuts_.priced(prices);
     for (size_t v = 0; v < unaries.size(); ++v)
-      for (size_t i = 0; i < unaries[v].size(); ++i)
-        unaries[v][i] += all_.model.unaries[v][i] + price * all_.memory[v][i];
+      for (size_t i = 0; i < unaries[v].size(); ++i) unaries[v][i] += all_.model.unaries[v][i] + excluded[v][i];
     Elimination::Result result = elimination_.run(unaries);
     return {point_of(std::move(result.assignment)), result.bound};
   }
 
-  /// Of the least memory: no strategy's memory depends on another's.
-  Point leanest(const Values& excluded) const {
-    std::vector<int> assignment;
-    for (size_t v = 0; v < excluded.size(); ++v) {
-      const auto key = [&](size_t i) {
-        return std::tuple(excluded[v][i], all_.memory[v][i], all_.model.unaries[v][i]);
-      };
-      size_t least = 0;
-      for (size_t i = 1; i < excluded[v].size(); ++i)
-        if (key(i) < key(least)) least = i;
-      assignment.push_back(static_cast<int>(least));
+  /// Cuts have weights, those at which plans hold the most the larger ones: the least sum of weights and memory, for
+  /// which no strategy depends on another, is a bound.
+  Leanest leanest(const Values& excluded) const {
+    constexpr int kMostRounds = 8;
+    constexpr double kGrowth = 4;  // of a weight, from the least cut to the one of the peak
+    std::vector<double> weights(cuts_.count(), 1.0 / static_cast<double>(cuts_.count()));
+    Leanest result{{}, -kInfinite};
+    for (int round = 0; round < kMostRounds; ++round) {
+      auto [point, bound] = least(cuts_.priced(weights), excluded);
+      result.bound = std::max(result.bound, bound);
+      const std::vector<double> bytes = cuts_.of(point.assignment);
+      if (point.memory < result.point.memory) result.point = std::move(point);
+      if (result.bound >= result.point.memory || cuts_.count() == 1) break;
+      double sum = 0;
+      for (size_t cut = 0; cut < weights.size(); ++cut)
+        sum += weights[cut] *= std::pow(kGrowth, bytes[cut] / std::ranges::max(bytes));
+      for (double& weight : weights) weight /= sum;
     }
-    return point_of(std::move(assignment));
+    const double at_peak = least(cuts_.at(result.point.peak), excluded).second;
+    result.bound = std::min(std::max(result.bound, at_peak), result.point.memory);  // the same sum in another order
+    return result;
   }
+  Point leanest_at(size_t cut, const Values& excluded) const { return least(cuts_.at(cut), excluded).first; }
 
  private:
+  /// Of the strategies with the least of such sizes, and their sum.
+  std::pair<Point, double> least(const Values& sizes, const Values& excluded) const {
+    std::vector<int> assignment;
+    double sum = 0;
+    for (size_t v = 0; v < sizes.size(); ++v) {
+      const auto key = [&](size_t i) { return std::tuple(excluded[v][i], sizes[v][i], all_.model.unaries[v][i]); };
+      size_t best = 0;
+      for (size_t i = 1; i < sizes[v].size(); ++i)
+        if (key(i) < key(best)) best = i;
+      assignment.push_back(static_cast<int>(best));
+      sum += sizes[v][best];
+    }
+    return {point_of(std::move(assignment)), sum};
+  }
+
   Point point_of(std::vector<int> assignment) const {
-    Point point{std::move(assignment), 0, 0};
+    Point point{std::move(assignment)};
     point.cost = value_of(all_.model, point.assignment);
-    for (size_t v = 0; v < all_.memory.size(); ++v)
-      point.memory += all_.memory[v][static_cast<size_t>(point.assignment[v])];
+    const std::vector<double> bytes = cuts_.of(point.assignment);
+    point.peak = static_cast<size_t>(std::ranges::max_element(bytes) - bytes.begin());
+    point.memory = bytes[point.peak];
     return point;
   }
 
   const ProblemModel& all_;
+  const MemoryCuts cuts_;
   const SolveOptions& options_;
   Elimination elimination_;
   int num_searches_ = 0;
@@ -83,8 +116,7 @@ class BranchSearch {
   BranchSearch(const ProblemModel& all, Searcher& searcher, double budget)
       : all_(all), searcher_(searcher), budget_(budget) {}
 
-  void run(const Point& leanest) {
-    best_ = leanest;
+  void run() {
     open_.push({bound_of(nothing_excluded()), nothing_excluded()});
     lower_bound_ = open_.top().first.bound;
     while (!open_.empty() && searcher_.may_search()) {
@@ -96,14 +128,16 @@ class BranchSearch {
     if (open_.empty() || is_closed(open_.top().first.bound)) lower_bound_ = best_.cost;
   }
 
+  /// Infinite cost: none was found.
   const Point& best() const { return best_; }
   double lower_bound() const { return lower_bound_; }
 
  private:
-  /// Of the plans of a branch: a bound, and the points at the best price on either side of the budget.
+  /// Of the plans of a branch: a bound, and the points at the best prices on either side of the budget, at a cut.
   struct Bound {
     double bound = -kInfinite;
     Point above, within;
+    size_t cut = 0;
   };
   using Branch = std::pair<Bound, Values>;
   struct IsLater {
@@ -111,7 +145,9 @@ class BranchSearch {
   };
 
   /// The bound is the best plan's cost, summed up in another order.
-  bool is_closed(double bound) const { return bound >= best_.cost - 1e-13 * std::abs(best_.cost); }
+  bool is_closed(double bound) const {
+    return bound == kInfinite || bound >= best_.cost - 1e-13 * std::abs(best_.cost);
+  }
 
   Values nothing_excluded() const {
     Values values;
@@ -123,51 +159,81 @@ class BranchSearch {
     if (point.memory <= budget_ && point.cost < best_.cost) best_ = point;
   }
 
-  /// The largest bound over all prices: between a point above the budget and one within, the price at which they cost
-  /// the same is tried, until it finds neither anything new.
+  /// The largest bound over the prices, one after the other: that of the cut at which the point there holds the most.
   Bound bound_of(const Values& excluded) {
+    constexpr int kMostCuts = 16;
+    const Leanest leanest = searcher_.leanest(excluded);
+    if (leanest.bound > budget_) return {kInfinite, {}, {}};
+    offer(leanest.point);
+    std::vector<double> prices = searcher_.cuts().no_prices();
     Bound result;
-    double bound;
-    std::tie(result.above, bound) = searcher_.search(0, excluded);
-    result.bound = bound;
-    if (bound == kInfinite) return result;
-    if (result.above.memory <= budget_) {
-      result.within = result.above;
-      offer(result.within);
-      return result;
-    }
-    result.within = searcher_.leanest(excluded);
-    if (result.within.memory > budget_) return {kInfinite, {}, {}};
-    offer(result.within);
-    while (searcher_.may_search()) {
-      const double price = (result.within.cost - result.above.cost) / (result.above.memory - result.within.memory);
-      if (!(price > 0)) break;
-      auto [point, value] = searcher_.search(price, excluded);
-      result.bound = std::max(result.bound, value - price * budget_);
-      offer(point);
-      const double line = result.above.cost + price * result.above.memory;
-      if (point.cost + price * point.memory >= line - 1e-12 * std::abs(line)) break;
-      (point.memory <= budget_ ? result.within : result.above) = point;
+    std::tie(result.above, result.bound) = searcher_.search(prices, excluded);
+    offer(result.above);
+    for (int i = 0; i < kMostCuts && result.bound < kInfinite && result.above.memory > budget_; ++i) {
+      const double before = result.bound;
+      result.cut = result.above.peak;
+      climb(prices, excluded, result);
+      const bool is_higher = result.bound > before + 1e-12 * std::abs(before);
+      if (result.within.memory <= budget_ || !is_higher || !searcher_.may_search()) break;
+      std::swap(result.above, result.within);
     }
     return result;
+  }
+
+  /// Raises one price. Between a point above the budget and one within, the price at which they cost the same is tried,
+  /// until it finds neither anything new.
+  void climb(std::vector<double>& prices, const Values& excluded, Bound& result) {
+    const size_t cut = result.cut;
+    double& price = prices[cut];
+    double others = 0;  // price of the budget at other cuts
+    for (const double other : prices) others += other * budget_;
+    others -= price * budget_;
+    const auto bytes = [&](const Point& point) { return searcher_.cuts().of(point.assignment); };
+    const auto cost = [&](const Point& point) {
+      const std::vector<double> held = bytes(point);
+      double sum = point.cost;
+      for (size_t other = 0; other < held.size(); ++other)
+        if (other != cut) sum += prices[other] * held[other];
+      return sum;
+    };
+    result.within = searcher_.leanest_at(cut, excluded);
+    offer(result.within);
+    double best_price = price;
+    while (searcher_.may_search()) {
+      const double above = bytes(result.above)[cut], within = bytes(result.within)[cut];
+      const double tried = (cost(result.within) - cost(result.above)) / (above - within);
+      if (!(tried > 0)) break;
+      price = tried;
+      auto [point, value] = searcher_.search(prices, excluded);
+      offer(point);
+      if (const double bound = value - others - tried * budget_; bound > result.bound)
+        result.bound = bound, best_price = tried;
+      const double line = cost(result.above) + tried * above, held = bytes(point)[cut];
+      if (cost(point) + tried * held >= line - 1e-12 * std::abs(line)) break;
+      (held <= budget_ ? result.within : result.above) = std::move(point);
+    }
+    price = best_price;
   }
 
   /// Parts the strategies of one variable. False: no variable is left that has several.
   bool split(const Branch& branch) {
     const auto& [bound, excluded] = branch;
     const bool is_over = bound.above.memory > budget_;
-    const auto variable = is_over ? farthest_apart(bound) : widest(excluded);
+    const Values memory = searcher_.cuts().at(bound.cut);
+    auto variable = is_over ? farthest_apart(bound, memory) : std::nullopt;
+    const bool by_memory = variable.has_value();
+    if (!by_memory) variable = widest(excluded);
     if (!variable) return false;
     // Lean strategies on one side; where tables were too small for an exact bound, half of them, whatever they are.
     std::vector<size_t> order;
     for (size_t i = 0; i < excluded[*variable].size(); ++i)
       if (excluded[*variable][i] == 0) order.push_back(i);
-    const std::vector<double>& memory = all_.memory[*variable];
-    std::ranges::stable_sort(order, {}, [&](size_t i) { return memory[i]; });
+    const std::vector<double>& sizes = memory[*variable];
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return sizes[i]; });
     size_t count = order.size() / 2;
-    if (is_over) {
-      const double middle = (memory_of(bound.above, *variable) + memory_of(bound.within, *variable)) / 2;
-      count = static_cast<size_t>(std::ranges::count_if(order, [&](size_t i) { return memory[i] <= middle; }));
+    if (by_memory) {
+      const double middle = (size_of(bound.above, sizes, *variable) + size_of(bound.within, sizes, *variable)) / 2;
+      count = static_cast<size_t>(std::ranges::count_if(order, [&](size_t i) { return sizes[i] <= middle; }));
     }
     for (const bool is_first : {true, false}) {
       Values part = excluded;
@@ -180,16 +246,17 @@ class BranchSearch {
     return true;
   }
 
-  double memory_of(const Point& point, size_t variable) const {
-    return all_.memory[variable][static_cast<size_t>(point.assignment[variable])];
+  static double size_of(const Point& point, const std::vector<double>& sizes, size_t variable) {
+    return sizes[static_cast<size_t>(point.assignment[variable])];
   }
 
   /// Where the points on either side of the budget differ most in memory.
-  std::optional<size_t> farthest_apart(const Bound& bound) const {
+  static std::optional<size_t> farthest_apart(const Bound& bound, const Values& memory) {
     std::optional<size_t> result;
     double most = 0;
-    for (size_t v = 0; v < all_.memory.size(); ++v)
-      if (const double difference = std::abs(memory_of(bound.above, v) - memory_of(bound.within, v)); difference > most)
+    for (size_t v = 0; v < memory.size(); ++v)
+      if (const double difference = std::abs(size_of(bound.above, memory[v], v) - size_of(bound.within, memory[v], v));
+          difference > most)
         most = difference, result = v;
     return result;
   }
@@ -220,24 +287,27 @@ double Solution::gap() const {
 
 Solution solve(const Problem& problem, const SolveOptions& options) {
   check(problem);
-  const ProblemModel all = make_model(problem);
+  const bool has_budget = options.memory_budget < kInfinite;
+  const ProblemModel all = make_model(problem, has_budget);
   Searcher searcher(all, options);
   Values free;
   for (const auto& unary : all.model.unaries) free.emplace_back(unary.size(), 0.0);
-  auto [point, bound] = searcher.search(0, free);
+  auto [point, bound] = searcher.search(searcher.cuts().no_prices(), free);
   Solution solution;
   solution.width = searcher.width();
-  const Point leanest = searcher.leanest(free);
-  solution.smallest_budget = leanest.memory;
-  solution.is_feasible = leanest.memory <= options.memory_budget;
-  if (!solution.is_feasible) {
-    point = leanest;
-  } else if (point.memory > options.memory_budget || !searcher.is_exact()) {
+  Leanest leanest;
+  if (has_budget) leanest = searcher.leanest(free);
+  solution.smallest_budget = leanest.point.memory;
+  solution.smallest_budget_bound = leanest.bound;
+  solution.is_feasible = leanest.bound <= options.memory_budget;
+  if (solution.is_feasible && (point.memory > options.memory_budget || !searcher.is_exact())) {
     BranchSearch search(all, searcher, options.memory_budget);
-    search.run(leanest);
+    search.run();
     point = search.best();
     bound = std::max(bound, search.lower_bound());
+    solution.is_feasible = point.cost < kInfinite;
   }
+  if (!solution.is_feasible) point = leanest.point;
   solution.choices = all.choices(point.assignment);
   solution.objective = objective(problem, solution.choices);
   solution.memory = memory(problem, solution.choices);

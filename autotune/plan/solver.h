@@ -14,7 +14,7 @@ struct SolveOptions {
 };
 
 struct Solution {
-  bool is_feasible = true;  ///< false: no plan was found within the budget
+  bool is_feasible = true;  ///< false: no plan was found within the budget; below smallest_budget_bound there is none
   Choices choices;          ///< where none is: those of the least memory
   double objective = 0;
   double lower_bound = 0;  ///< no plan within the budget has less
@@ -22,7 +22,9 @@ struct Solution {
   int width = 0;       ///< of the elimination: its largest table has one variable more
   double gap() const;  ///< relative
   bool is_exact() const { return gap() <= 1e-12; }
-  double smallest_budget = 0;  ///< that some plan keeps
+  // Where a budget is given:
+  double smallest_budget = 0;        ///< that some plan keeps
+  double smallest_budget_bound = 0;  ///< no plan keeps less
 };
 
 /// Errors: invalid_argument, as check(Problem).

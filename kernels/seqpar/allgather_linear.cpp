@@ -3,8 +3,9 @@
 //
 // Programs, in order: those that push this rank's rows to its peers, chunk by chunk, so that the first chunk of every
 // rank is early everywhere; the tiles, own rows first, then those of rank + 1, rank + 2, ...; one that awaits the rest.
-// A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end. Serial:
-// this rank's rows go to itself too, so that all rows are one matrix, of which few rows of each rank fill a tile.
+// A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
+// Serial: this rank's rows go to itself too, so that all rows are one matrix, of which few rows of each rank fill a
+// tile.
 #include "kernels/seqpar/allgather_linear.h"
 
 #include "kernels/seqpar/transfer.h"
@@ -62,7 +63,8 @@ Var GatheredProduct::num_tiles() {
 }
 
 void GatheredProduct::push(Var program) {
-  push_rows(b_, ex_, is_serial() ? world_size_ : world_size_ - 1, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
+  const int num_receivers = is_serial() ? world_size_ : world_size_ - 1;
+  push_rows(b_, ex_, num_receivers, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
     return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
   });
 }
@@ -125,7 +127,8 @@ ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size) {
   const int64_t ranks = schedule.order == GatherOrder::serial ? 1 : world_size;
-  return {ranks * linear_op::column_blocks(shape, tile.block_n), {{0, ranks * tile.block_m}}, schedule.push_programs + 1};
+  const int64_t tiles_per_block = ranks * linear_op::column_blocks(shape, tile.block_n);
+  return {tiles_per_block, {{0, ranks * tile.block_m}}, schedule.push_programs + 1};
 }
 
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,

@@ -123,12 +123,24 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
   return plain().predict_us(product_of(w), config, rows_of_rank(w, length), target) * world_size_of(w);
 }
 
-std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
+/// Where the heads of three outputs go takes registers as well.
+std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
+  constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
   const Shape shape(product_of(w));
-  const bool keeps_more = shape.dtype == DType::f32;  // where the three outputs' heads go
+  const bool is_f32 = shape.dtype == DType::f32;
+  std::vector<Tile> tiles =
+      with_room(linear_op::candidates(shape, w.threads, rows_of_rank(w, length), target), shape, is_f32);
+  std::erase_if(tiles, [&](const Tile& tile) {
+    if (!tile.is_of_gpu()) return false;
+    const int64_t values = linear_op::values_of_block(shape, tile) / tile.threads();
+    return is_f32 ? values >= kMostValuesOfF32 : values >= kMostValues && tile.block_n > kMostColumns;
+  });
+  return tiles;
+}
+
+std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
   return configs_of(
-      w.operation, target,
-      with_room(linear_op::candidates(shape, w.threads, rows_of_rank(w, length), target), shape, keeps_more),
+      w.operation, target, tiles_for(w, length, target),
       [&](const Config& config) { return predict_us(w, config, length, target); }, schedules_of);
 }
 

@@ -32,8 +32,7 @@ std::vector<Tile> with_room(std::vector<Tile> tiles, const Shape& shape, bool ke
 }
 
 std::vector<Config> configs_of(const std::string& operation, const Target& target, std::vector<Tile> tiles,
-                               const std::function<double(const Config&)>& predict,
-                               const std::function<std::vector<Config>(const Tile&)>& schedules) {
+                               const Predict& predict, const Schedules& schedules) {
   if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", operation, target.name));
   std::ranges::stable_sort(tiles, {}, [&](const Tile& tile) { return predict(tile.config()); });
   std::vector<Config> configs = schedules(tiles[0]);

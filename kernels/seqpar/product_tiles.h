@@ -20,12 +20,14 @@ Target portable(Target target);
 std::vector<linear_op::Tile> with_room(std::vector<linear_op::Tile> tiles, const linear_op::Shape& shape,
                                        bool keeps_more = false);
 
+using Predict = std::function<double(const autotune::Config&)>;
+using Schedules = std::function<std::vector<autotune::Config>(const linear_op::Tile&)>;
+
 /// Configurations of such a product, the best first: the tile for which `predict` is least with all of `schedules`, and
 /// every other one with the first of its own. Errors: unsupported where there is no tile.
 std::vector<autotune::Config> configs_of(const std::string& operation, const Target& target,
-                                         std::vector<linear_op::Tile> tiles,
-                                         const std::function<double(const autotune::Config&)>& predict,
-                                         const std::function<std::vector<autotune::Config>(const linear_op::Tile&)>& schedules);
+                                         std::vector<linear_op::Tile> tiles, const Predict& predict,
+                                         const Schedules& schedules);
 
 /// GPUs: a thread holds so many sums of such a tile that those of a peer do not fit beside them.
 bool fills_registers(const linear_op::Tile& tile, int num_sums);

@@ -54,11 +54,7 @@ class Program {
       text_ += " = 1\n";
     }
     write_sums();
-    if (std::isfinite(budget)) {
-      for (const auto& [leader, memory] : memory_)
-        for (size_t i = 0; i < memory.size(); ++i) term(memory[i], strategy_name(leader, i));
-      text_ += fmt::format(" <= {:.17g}\n", budget);
-    }
+    for (int step = 0; step < problem_.num_steps && std::isfinite(budget); ++step) write_budget(step, budget);
     text_ += "Binaries\n";
     for (const auto& [leader, costs] : costs_)
       for (size_t i = 0; i < costs.size(); ++i) text_ += " " + strategy_name(leader, i) + "\n";
@@ -66,6 +62,16 @@ class Program {
   }
 
  private:
+  void write_budget(int step, double budget) {
+    auto memory = memory_;
+    for (const plan::Live& live : problem_.live)
+      for (size_t i = 0; i < live.bytes.size() && live.begin <= step && step < live.end; ++i)
+        memory[leader_of(problem_, live.node)][i] += live.bytes[i];
+    for (const auto& [leader, bytes] : memory)
+      for (size_t i = 0; i < bytes.size(); ++i) term(bytes[i], strategy_name(leader, i));
+    text_ += fmt::format(" <= {:.17g}\n", budget);
+  }
+
   /// Lines stay short: readers of this format have limits.
   void term(double factor, const std::string& variable) {
     text_ += fmt::format(" {} {:.17g} {}\n", factor < 0 ? "-" : "+", std::abs(factor), variable);

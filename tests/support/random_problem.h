@@ -14,6 +14,18 @@ inline std::vector<double> drawn(std::mt19937& random, size_t count, uint32_t be
   return values;
 }
 
+/// Some nodes hold more for some of the steps.
+inline void add_live(std::mt19937& random, plan::Problem& problem) {
+  problem.num_steps = 1 + static_cast<int>(random() % 6);
+  for (uint32_t count = random() % 12; count-- > 0;) {
+    const auto node = random() % problem.costs.size();
+    const int begin = static_cast<int>(random() % static_cast<uint32_t>(problem.num_steps)),
+              length = 1 + static_cast<int>(random() % static_cast<uint32_t>(problem.num_steps - begin));
+    problem.live.push_back(
+        {static_cast<int>(node), begin, begin + length, drawn(random, problem.costs[node].size(), 20)});
+  }
+}
+
 /// `least` to `most` nodes of up to 5 strategies; costs and sizes are small integers.
 inline plan::Problem random_problem(std::mt19937& random, int least = 2, int most = 7) {
   plan::Problem problem;

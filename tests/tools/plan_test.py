@@ -282,7 +282,7 @@ class Forms(Plan):
         flags += ["--budget", str(budget)]
         self.assertIn("parameters in parts", self.answer(*flags)["plan"]["b"])
         self.assertEqual(self.python_plan(*flags)["parameters"], dict.fromkeys(whole, [0]))
-        self.assertIn(f"parameters {2 * 257 * 256 * 4 / 4 / 1e3:.1f} kB", self.good(*flags, "--format", "html"))
+        self.assertIn(f"parameters {2 * 257 * 256 * (4 + 8) / 4 / 1e3:.1f} kB", self.good(*flags, "--format", "html"))
 
     def test_a_page_needs_nothing_else_and_has_every_operator(self):
         for arguments, operators in [(["graph", self.golden("gpt_block_384")], None),

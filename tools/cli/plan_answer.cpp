@@ -46,17 +46,24 @@ void print_parts(const CostParts& parts) {
 }
 
 std::string no_plan(const plan::Solution& solution, const PlanOptions& options) {
-  return fmt::format("no plan keeps a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
-                     format_bytes(options.budget), format_bytes(solution.smallest_budget), solution.smallest_budget);
+  const bool is_proven = solution.smallest_budget_bound > options.budget;
+  std::string text = fmt::format(
+      "no plan {} a budget of {} on a device; the smallest that one keeps is {} ({:.17g} bytes)",
+      is_proven ? "keeps" : "was found that keeps", format_bytes(options.budget),
+      format_bytes(solution.smallest_budget), solution.smallest_budget);
+  if (solution.smallest_budget_bound < solution.smallest_budget)
+    text += fmt::format(", and none keeps less than {}", format_bytes(solution.smallest_budget_bound));
+  return text;
 }
 
 /// A row for each operator.
 void print_table(const Priced& priced, const plan::Choices& choices) {
   Table table({"node", "strategy", "cost", "memory"});
+  const auto costs = plan::operator_costs(priced.graph, priced.problem, choices);
   for (size_t i = 0; i < choices.size(); ++i) {
     const auto chosen = static_cast<size_t>(choices[i]);
     table.add({priced.graph.nodes[i].name, priced.graph.nodes[i].strategies[chosen].name,
-               fmt::format("{:.6g}", priced.problem.costs[i][chosen]), format_bytes(priced.problem.memory[i][chosen])});
+               fmt::format("{:.6g}", priced.problem.costs[i][chosen]), format_bytes(costs[i].memory)});
   }
   table.print();
 }
@@ -106,7 +113,10 @@ int print_solution(const plan::Solution& solution, double seconds, const PlanOpt
                    const Json& more) {
   if (!solution.is_feasible) {
     print_line(no_plan(solution, options));
-    if (options.json) print_json({{"feasible", false}, {"smallest_budget", solution.smallest_budget}});
+    if (options.json)
+      print_json({{"feasible", false},
+                  {"smallest_budget", solution.smallest_budget},
+                  {"smallest_budget_bound", solution.smallest_budget_bound}});
     return kNo;
   }
   print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,

@@ -59,6 +59,7 @@ class Page {
  public:
   Page(const Priced& priced, const plan::Solution& solution)
       : graph_(priced.graph),
+        problem_(priced.problem),
         solution_(solution),
         costs_(plan::operator_costs(priced.graph, priced.problem, solution.choices)) {}
 
@@ -113,7 +114,7 @@ class Page {
 
   /// Bytes after each step as an area, over those of the parameters.
   void draw_memory() {
-    const plan::MemoryTimeline timeline = plan::memory_timeline(graph_, solution_.choices);
+    const plan::MemoryTimeline timeline = plan::memory_timeline(graph_, problem_, solution_.choices);
     const double most = std::max(timeline.peak(), 1.0), steps = static_cast<double>(timeline.bytes.size());
     const auto x = [&](double step) { return kLeft + step / steps * (kWidth - kLeft); };
     const auto y = [&](double bytes) { return kTop + (1 - bytes / most) * kHeight; };
@@ -136,7 +137,7 @@ class Page {
       add("<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#e4e4e4\"/><text x=\"0\" "
           "y=\"{3:.1f}\" fill=\"#606060\">{4}</text>\n",
           x(0), x(steps), y(share * most), y(share * most) + 4, format_bytes(share * most));
-    add("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#606060\">parameters: the lower area</text>\n</svg>\n", x(0),
+    add("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#606060\">parameters, and the state of an optimiser where it is known: the lower area</text>\n</svg>\n", x(0),
         kTop + kHeight + 16);
   }
 
@@ -168,6 +169,7 @@ class Page {
   }
 
   const plan::Graph& graph_;
+  const plan::Problem& problem_;
   const plan::Solution& solution_;
   const std::vector<plan::OperatorCost> costs_;
   std::string text_;
