@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cache/files.h"
+#include "cache/schema_version.h"
 #include "cache/text.h"
 #include "jit/base/log.h"
 
@@ -283,21 +284,22 @@ bool DatabaseFile::verify_identity() {
 /// False with an empty `problem_` means an empty database.
 bool DatabaseFile::identity_is_ours() {
   problem_.clear();
-  const auto number = [&](const char* pragma) {
-    Statement statement = connection_->prepare(pragma);
-    int64_t value = 0;
-    if (statement.step()) statement.read(0, value);
-    return value;
-  };
   std::vector<std::string> texts;
   {
     Statement statement = connection_->prepare(kSchemaTexts);
     while (statement.step()) statement.read(0, texts.emplace_back());
   }
-  const int64_t application = number(kApplicationId), version = number(kUserVersion);
+  const int64_t application = number_of(*connection_, kApplicationId), version = number_of(*connection_, kUserVersion);
   if (texts.empty() && application == 0 && version == 0) return false;
   const Schema& schema = *options_.schema;
   const Schema& other = &schema == &kTuningSchema ? kArtifactSchema : kTuningSchema;
+  const bool is_current = version == schema.user_version;
+  const bool is_before = !schema.added_tables.empty() && version == schema.user_version - 1;
+  const auto has_all = [&](std::span<const char* const> tables) {
+    return std::all_of(tables.begin(), tables.end(), [&](const char* table) {
+      return std::find(texts.begin(), texts.end(), table) != texts.end();
+    });
+  };
   if (application == other.application_id) {
     problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
                            schema.subject);
@@ -311,10 +313,7 @@ bool DatabaseFile::identity_is_ours() {
         "written by a newer release (schema {}, this one reads {}); it is left as it is; update, or name "
         "another file",
         version, schema.user_version);
-  } else if (version != schema.user_version ||
-             !std::all_of(schema.tables.begin(), schema.tables.end(), [&](const char* table) {
-               return std::find(texts.begin(), texts.end(), table) != texts.end();
-             })) {
+  } else if (!has_all(schema.tables) || !(is_before || (is_current && has_all(schema.added_tables)))) {
     problem_ =
         fmt::format("its tables are not those of schema {}; it is left as it is; move it away to start a new one",
                     schema.user_version);
@@ -330,7 +329,7 @@ void DatabaseFile::create_schema() {
     for (const char* table : schema.tables) connection_->execute(table);
     for (const char* view : schema.views) connection_->execute(view);
     connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
-    connection_->execute(fmt::format("PRAGMA user_version = {}", schema.user_version).c_str());
+    make_current(*connection_, schema);
   }
   connection_->execute(kCommit);
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "cache/text.h"
@@ -36,6 +37,12 @@ void visit_env(Key& k, Visit&& visit) {
 template <class Key, class Visit>
 void visit_workload(Key& k, Visit&& visit) {
   visit(k.operation), visit(k.source_hash), visit(k.workload_json);
+}
+
+template <class Plan, class Visit>
+void visit_plan(Plan& p, Visit&& visit) {
+  visit(p.manifest_json), visit(p.records_json), visit(p.plan_json), visit(p.objective), visit(p.lower_bound);
+  visit(p.is_exact), visit(p.ms), visit(p.created_us);
 }
 
 FieldSum start_sum(std::string_view table) {
@@ -137,6 +144,11 @@ std::string why_not_bucket(int64_t lo, int64_t hi) {
 
 }  // namespace
 
+int64_t unix_time_us() {
+  using namespace std::chrono;
+  return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+}
+
 std::string_view origin_name(Origin origin) {
   switch (origin) {
     case Origin::tuned: return "tuned";
@@ -178,6 +190,12 @@ void insert_trial(Statement& statement, const KeyHashes& hashes, const TrialRow&
   writer.run();
 }
 
+void insert_plan(Statement& statement, const StoredPlan& plan) {
+  RowWriter writer(statement, start_sum("plan"));
+  visit_plan(plan, writer);
+  writer.run();
+}
+
 RowState read_env(Statement& statement, int column, TuningKey& key) {
   RowReader reader(statement, column, start_sum("env"));
   visit_env(key, reader);
@@ -202,6 +220,12 @@ RowState read_trial(Statement& statement, int column, const KeyHashes& hashes, T
   return reader.finish();
 }
 
+RowState read_plan(Statement& statement, int column, StoredPlan& plan) {
+  RowReader reader(statement, column, start_sum("plan"));
+  visit_plan(plan, reader);
+  return reader.finish();
+}
+
 std::string why_not_storable(const TuningKey& key) {
   return first_of({why_not_text("device_kind", key.device_kind), why_not_text("device_name", key.device_name),
                    why_not_text("env_json", key.env_json), why_not_text("operation", key.operation),
@@ -222,6 +246,13 @@ std::string why_not_storable(const TrialRow& trial) {
   if (!complaint.empty() || trial.outcome != "ok") return complaint;
   return first_of({why_not_number("median_us", trial.median_us), why_not_number("p20_us", trial.p20_us),
                    why_not_number("p80_us", trial.p80_us)});
+}
+
+std::string why_not_storable(const StoredPlan& plan) {
+  constexpr size_t kMost = kMaxPlanBytes;
+  return first_of({why_not_text("manifest", plan.manifest_json), why_not_text("records", plan.records_json, kMost),
+                   why_not_text("plan", plan.plan_json, kMost), why_not_number("objective", plan.objective),
+                   why_not_number("lower_bound", plan.lower_bound), why_not_number("ms", plan.ms)});
 }
 
 }  // namespace seqtile::cache

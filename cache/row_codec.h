@@ -8,10 +8,17 @@
 #include <string>
 
 #include "cache/checksum.h"
+#include "cache/plan_store.h"
 #include "cache/sqlite.h"
 #include "cache/tuning_store.h"
 
 namespace seqtile::cache {
+
+/// Of a plan; SQLite refuses larger texts.
+inline constexpr int kMaxPlanBytes = 16 << 20;
+
+/// Microseconds since 1970.
+int64_t unix_time_us();
 
 /// The two hashes that a record is found by.
 struct KeyHashes {
@@ -31,14 +38,17 @@ void insert_env(Statement& statement, const TuningKey& key);
 void insert_workload(Statement& statement, const TuningKey& key);
 void insert_record(Statement& statement, const KeyHashes& hashes, const Record& record);
 void insert_trial(Statement& statement, const KeyHashes& hashes, const TrialRow& trial);
+void insert_plan(Statement& statement, const StoredPlan& plan);
 RowState read_env(Statement& statement, int column, TuningKey& key);
 RowState read_workload(Statement& statement, int column, TuningKey& key);
 RowState read_record(Statement& statement, int column, const KeyHashes& hashes, Record& record);
 RowState read_trial(Statement& statement, int column, const KeyHashes& hashes, TrialRow& trial);
+RowState read_plan(Statement& statement, int column, StoredPlan& plan);
 
-/// Empty when the key, record or trial can be stored, else what is wrong with which value.
+/// Empty when the key, record, trial or plan can be stored, else what is wrong with which value.
 std::string why_not_storable(const TuningKey& key);
 std::string why_not_storable(const Record& record);
 std::string why_not_storable(const TrialRow& trial);
+std::string why_not_storable(const StoredPlan& plan);
 
 }  // namespace seqtile::cache

@@ -18,6 +18,9 @@ struct Schema {
   int32_t user_version;
   std::span<const char* const> tables;  ///< tables and indexes, compared word for word when a file is opened
   std::span<const char* const> views;
+  /// What came with user_version. A file of the version before is ours too: it serves without them, and gets them when
+  /// something is put there.
+  std::span<const char* const> added_tables = {}, added_views = {};
 };
 
 // ---- tuning.db ----
@@ -126,8 +129,31 @@ SELECT e.env_id, e.device_kind AS kind, e.device_name AS device,
   (SELECT count(*) FROM trial t WHERE t.env_id = e.env_id) AS trials, e.manifest, e.env_hash
 FROM env e ORDER BY e.env_id)"};
 
+inline constexpr const char* kPlanTables[] = {
+    R"(CREATE TABLE plan(                 -- how a graph is cut over a mesh, and what that costs
+  plan_hash TEXT NOT NULL PRIMARY KEY,  -- SHA-256 of manifest
+  manifest TEXT NOT NULL,             -- JSON: graph, mesh, prices, options, device and release: all that decides a plan
+  records TEXT NOT NULL,              -- JSON: by kernel a hash of the records whose times are in it, empty without any
+  plan TEXT NOT NULL,                 -- JSON: each operator's strategy, layouts and costs, and changes of layout
+  objective REAL NOT NULL,            -- seconds, or the units of --costs compat
+  lower_bound REAL NOT NULL,          -- no plan costs less
+  is_exact INTEGER NOT NULL,
+  ms REAL NOT NULL,                   -- what planning took
+  created_us INTEGER NOT NULL,        -- Unix time, for people, never for ordering
+  row_sum BLOB NOT NULL
+) STRICT)"};
+
+inline constexpr const char* kPlanViews[] = {
+    R"(CREATE VIEW v_plans AS
+SELECT json_extract(manifest, '$.costs') AS costs, json_extract(manifest, '$.mesh') AS mesh,
+  json_array_length(plan, '$.operators') AS operators, objective, lower_bound, is_exact AS exact,
+  round(ms, 2) AS ms, json_extract(manifest, '$.phase') AS phase, json_extract(manifest, '$.budget') AS budget,
+  json_extract(manifest, '$.graph') AS graph, datetime(created_us / 1000000, 'unixepoch') AS created_utc, plan_hash
+FROM plan ORDER BY created_us, plan_hash)"};
+
 /// "sqtT" in ASCII.
-inline constexpr Schema kTuningSchema{"a tuning store (tuning.db)", 0x73717454, 1, kTuningTables, kTuningViews};
+inline constexpr Schema kTuningSchema{
+    "a tuning store (tuning.db)", 0x73717454, 2, kTuningTables, kTuningViews, kPlanTables, kPlanViews};
 
 inline constexpr const char* kSelectEnv =
     "SELECT env_id, device_kind, device_name, manifest, row_sum FROM env WHERE env_hash = ?1";
@@ -171,6 +197,14 @@ inline constexpr const char* kSelectTrials =
 inline constexpr const char* kSelectAllTrials = "SELECT env_id, workload_id, " SEQTILE_TRIAL_FIELDS " FROM trial";
 inline constexpr const char* kInsertTrial = "INSERT OR REPLACE INTO trial(env_id, workload_id, " SEQTILE_TRIAL_FIELDS
                                             ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)";
+
+#define SEQTILE_PLAN_FIELDS "manifest, records, plan, objective, lower_bound, is_exact, ms, created_us, row_sum"
+inline constexpr const char* kSelectPlan = "SELECT " SEQTILE_PLAN_FIELDS " FROM plan WHERE plan_hash = ?1";
+inline constexpr const char* kSelectAllPlans =
+    "SELECT plan_hash, " SEQTILE_PLAN_FIELDS " FROM plan ORDER BY created_us, plan_hash";
+inline constexpr const char* kInsertPlan = "INSERT OR REPLACE INTO plan(plan_hash, " SEQTILE_PLAN_FIELDS
+                                           ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)";
+#undef SEQTILE_PLAN_FIELDS
 
 #undef SEQTILE_RECORD_FIELDS
 #undef SEQTILE_TRIAL_FIELDS

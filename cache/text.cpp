@@ -30,9 +30,9 @@ size_t clean_character(std::string_view text) {
 
 }  // namespace
 
-std::string why_not_text(std::string_view name, std::string_view text) {
-  if (text.size() > kMaxTextBytes) {
-    return fmt::format("{} has {} bytes, at most {} are stored", name, text.size(), kMaxTextBytes);
+std::string why_not_text(std::string_view name, std::string_view text, size_t max_bytes) {
+  if (text.size() > max_bytes) {
+    return fmt::format("{} has {} bytes, at most {} are stored", name, text.size(), max_bytes);
   }
   for (size_t i = 0; i < text.size();) {
     const size_t bytes = clean_character(text.substr(i));

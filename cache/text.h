@@ -11,7 +11,7 @@ namespace seqtile::cache {
 inline constexpr size_t kMaxTextBytes = 16384, kMaxDetailBytes = 2000;
 
 /// Empty when `text` can be stored, else what is wrong with it; `name` begins the sentence.
-std::string why_not_text(std::string_view name, std::string_view text);
+std::string why_not_text(std::string_view name, std::string_view text, size_t max_bytes = kMaxTextBytes);
 
 /// One line of at most `max_bytes`: control characters become spaces, broken UTF-8 becomes '?'.
 std::string one_line(std::string_view text, size_t max_bytes = kMaxDetailBytes);

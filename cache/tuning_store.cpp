@@ -5,21 +5,17 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <unordered_map>
 
 #include "cache/database_file.h"
 #include "cache/row_codec.h"
+#include "cache/schema_version.h"
 #include "cache/text.h"
+#include "jit/base/hash.h"
 
 namespace seqtile::cache {
 namespace {
-
-int64_t unix_time_us() {
-  using namespace std::chrono;
-  return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
-}
 
 /// A key's part (environment or workload) as found in the file, by its id.
 struct StoredPart {
@@ -39,7 +35,10 @@ bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
 class SqliteTuningStore final : public TuningStore {
  public:
   SqliteTuningStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path, {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only}) {}
+      : file_("tuning store", path,
+              {.schema = &kTuningSchema,
+               .is_read_only = mode == OpenMode::read_only,
+               .max_value_bytes = kMaxPlanBytes}) {}
 
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }
@@ -71,6 +70,7 @@ class SqliteTuningStore final : public TuningStore {
   Parts load_envs(Connection& connection, Tally& tally);
   Parts load_workloads(Connection& connection, Tally& tally);
   void scan_trials(Connection& connection, const Parts& envs, const Parts& workloads, Tally& tally);
+  void scan_plans(Connection& connection, Tally& tally);
   std::vector<KeyedRecord> scan_records(Connection& connection, const Parts& envs, const Parts& workloads,
                                         Tally& tally);
   bool refuse(const std::string& reason);
@@ -220,6 +220,19 @@ void SqliteTuningStore::scan_trials(Connection& connection, const Parts& envs, c
   }
 }
 
+void SqliteTuningStore::scan_plans(Connection& connection, Tally& tally) {
+  if (!is_current(connection, kTuningSchema)) return;
+  Statement statement = connection.prepare(kSelectAllPlans);
+  while (statement.step()) {
+    std::string hash;
+    StoredPlan plan;
+    const bool is_typed = statement.read(0, hash);
+    const RowState state = read_plan(statement, 1, plan);
+    const bool is_echoed = is_typed && hash == sha256_hex(plan.manifest_json);
+    tally.take(is_echoed ? state : RowState::damaged, fmt::format("plan {}", one_line(hash)));
+  }
+}
+
 std::vector<KeyedRecord> SqliteTuningStore::all_records() {
   std::vector<KeyedRecord> found;
   Tally tally;
@@ -334,6 +347,7 @@ CheckReport SqliteTuningStore::check() {
     const Parts envs = load_envs(connection, tally), workloads = load_workloads(connection, tally);
     scan_records(connection, envs, workloads, tally);
     scan_trials(connection, envs, workloads, tally);
+    scan_plans(connection, tally);
     report.problems = structure_problems(connection);
     report.is_sound = report.problems.empty();
   });

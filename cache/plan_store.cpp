@@ -1,0 +1,75 @@
+// cache/plan_store.cpp -- PlanStore over one SQLite file.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/plan_store.h"
+
+#include "cache/database_file.h"
+#include "cache/row_codec.h"
+#include "cache/schema_version.h"
+#include "jit/base/hash.h"
+
+namespace seqtile::cache {
+namespace {
+
+class SqlitePlanStore final : public PlanStore {
+ public:
+  SqlitePlanStore(const std::string& path, OpenMode mode)
+      : file_("tuning store", path,
+              {.schema = &kTuningSchema,
+               .is_read_only = mode == OpenMode::read_only,
+               .max_value_bytes = kMaxPlanBytes}) {}
+
+  std::optional<StoredPlan> find(const std::string& manifest_json) override {
+    std::optional<StoredPlan> found;
+    bool is_damaged = false;
+    file_.read([&](Connection& connection) {
+      if (!is_current(connection, kTuningSchema)) return;
+      Statement statement = connection.prepare(kSelectPlan);
+      statement.bind(sha256_hex(manifest_json));
+      if (!statement.step()) return;
+      StoredPlan plan;
+      is_damaged = read_plan(statement, 0, plan) != RowState::good;
+      if (!is_damaged && plan.manifest_json == manifest_json) found = std::move(plan);
+    });
+    if (is_damaged) file_.report("a damaged or hand-edited plan ignored; `seqtile cache check` names it");
+    return found;
+  }
+
+  std::vector<StoredPlan> all() override {
+    std::vector<StoredPlan> plans;
+    file_.read([&](Connection& connection) {
+      if (!is_current(connection, kTuningSchema)) return;
+      Statement statement = connection.prepare(kSelectAllPlans);
+      while (statement.step()) {
+        StoredPlan plan;
+        if (read_plan(statement, 1, plan) == RowState::good) plans.push_back(std::move(plan));
+      }
+    });
+    return plans;
+  }
+
+  bool publish(const StoredPlan& given) override {
+    if (const std::string reason = why_not_storable(given); !reason.empty()) {
+      file_.refuse_write(reason);
+      return false;
+    }
+    StoredPlan plan = given;
+    if (plan.created_us == 0) plan.created_us = unix_time_us();
+    return file_.write([&](Connection& connection) {
+      make_current(connection, kTuningSchema);
+      Statement statement = connection.prepare(kInsertPlan);
+      statement.bind(sha256_hex(plan.manifest_json));
+      insert_plan(statement, plan);
+    });
+  }
+
+ private:
+  DatabaseFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<PlanStore> PlanStore::open(const std::string& path, OpenMode mode) {
+  return std::make_unique<SqlitePlanStore>(path, mode);
+}
+
+}  // namespace seqtile::cache

@@ -1,0 +1,19 @@
+// cache/schema_version.h -- whether a file has what came with its schema's version, and how it gets it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+#include "cache/schema.h"
+#include "cache/sqlite.h"
+
+namespace seqtile::cache {
+
+/// What a pragma says: kApplicationId, kUserVersion.
+int64_t number_of(Connection& connection, const char* pragma);
+
+/// False for a file of the version before, which lacks the tables that were added.
+bool is_current(Connection& connection, const Schema& schema);
+/// In a write transaction: adds them where they are not there.
+void make_current(Connection& connection, const Schema& schema);
+
+}  // namespace seqtile::cache

@@ -1,0 +1,146 @@
+// tests/cache/plan_store_test.cpp -- plans beside tuning records: found whole or not at all.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/plan_store.h"
+
+#include "tests/cache/support.h"
+
+using namespace seqtile;
+using namespace seqtile::cache;
+using namespace seqtile::test;
+
+namespace {
+
+StoredPlan sample_plan(int number = 1) {
+  return {.manifest_json = fmt::format(R"({{"costs":"calibrated","graph":"{:064x}","mesh":[2,4]}})", number),
+          .records_json = R"({"linear {\"k\":96}":"0123456789abcdef"})",
+          .plan_json = R"({"operators":[{"name":"y","strategy":"S0 n"}]})",
+          .objective = 0.1 + number,
+          .lower_bound = 1.0 / 3,
+          .is_exact = true,
+          .ms = 12.34,
+          .created_us = 1'700'000'000'000'000 + number};
+}
+
+bool same(const StoredPlan& a, const StoredPlan& b) {
+  return a.manifest_json == b.manifest_json && a.records_json == b.records_json && a.plan_json == b.plan_json &&
+         a.objective == b.objective && a.lower_bound == b.lower_bound && a.is_exact == b.is_exact && a.ms == b.ms &&
+         a.created_us == b.created_us;
+}
+
+std::unique_ptr<PlanStore> writer(const std::string& path) { return PlanStore::open(path, OpenMode::read_write); }
+std::unique_ptr<PlanStore> reader(const std::string& path) { return PlanStore::open(path, OpenMode::read_only); }
+
+/// As the release before made it: schema 1, which had no plans.
+void make_before(const std::string& path) {
+  REQUIRE(TuningStore::open(path, OpenMode::read_write)->publish(sample_key(), sample_record(), {}));
+  run_sql(path, "DROP VIEW v_plans; DROP TABLE plan; PRAGMA user_version=1");
+}
+
+size_t records_in(const std::string& path) {
+  return TuningStore::open(path, OpenMode::read_only)->records(sample_key()).size();
+}
+
+}  // namespace
+
+TEST_CASE("plan store: what is put there is found again, by another process's eyes too", "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
+  CHECK(reader(path)->all().empty());
+  CHECK_FALSE(std::filesystem::exists(path));
+  REQUIRE(writer(path)->publish(sample_plan(2)));
+  REQUIRE(writer(path)->publish(sample_plan(1)));
+  const auto found = reader(path)->find(sample_plan(1).manifest_json);
+  REQUIRE(found);
+  CHECK(same(*found, sample_plan(1)));
+  CHECK_FALSE(reader(path)->find(sample_plan(3).manifest_json));
+  const auto all = reader(path)->all();
+  REQUIRE(all.size() == 2);
+  CHECK(same(all[0], sample_plan(1)));  // in the order of their making
+  CHECK(same(all[1], sample_plan(2)));
+  CHECK(run_sql(path, "SELECT costs, mesh, operators, exact FROM v_plans LIMIT 1") ==
+        std::vector<std::string>{"calibrated|[2,4]|1|1"});
+  const CheckReport report = TuningStore::open(path, OpenMode::read_only)->check();
+  CHECK(report.ok());
+  CHECK(report.rows == 2);
+}
+
+TEST_CASE("plan store: a later plan of the same manifest takes the place of the first", "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  StoredPlan plan = sample_plan();
+  REQUIRE(writer(path)->publish(plan));
+  plan.records_json = "{}";
+  plan.objective = 7;
+  REQUIRE(writer(path)->publish(plan));
+  REQUIRE(reader(path)->all().size() == 1);
+  CHECK(same(*reader(path)->find(plan.manifest_json), plan));
+}
+
+TEST_CASE("plan store: an edited plan is a miss that `check` names, and is replaced", "[cache][fault]") {
+  for (const std::string column : {"manifest = '{}'", "records = '{}'", "plan = '{}'", "objective = 0",
+                                   "lower_bound = 0", "is_exact = 0", "ms = 1", "created_us = 1"}) {
+    INFO(column);
+    const TempFolder folder;
+    const std::string path = folder.file("tuning.db");
+    REQUIRE(writer(path)->publish(sample_plan()));
+    run_sql(path, "UPDATE plan SET " + column);
+    CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
+    CHECK(reader(path)->all().empty());
+    const CheckReport report = TuningStore::open(path, OpenMode::read_only)->check();
+    CHECK(report.bad_rows == 1);
+    REQUIRE(report.problems.size() == 1);
+    CHECK(report.problems[0].find("plan ") == 0);
+    REQUIRE(writer(path)->publish(sample_plan()));
+    CHECK(reader(path)->find(sample_plan().manifest_json));
+  }
+}
+
+TEST_CASE("plan store: what cannot be stored is refused, and nothing is written", "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  StoredPlan infinite = sample_plan(), control = sample_plan(), huge = sample_plan();
+  infinite.objective = std::numeric_limits<double>::infinity();
+  control.plan_json += '\n';
+  huge.plan_json = std::string((16 << 20) + 1, 'x');
+  for (const StoredPlan& plan : {infinite, control, huge}) CHECK_FALSE(writer(path)->publish(plan));
+  CHECK(reader(path)->all().empty());
+  StoredPlan large = sample_plan();
+  large.plan_json = std::string(3 << 20, 'x');
+  CHECK(writer(path)->publish(large));
+  CHECK(same(*reader(path)->find(large.manifest_json), large));
+  CHECK(TuningStore::open(path, OpenMode::read_only)->check().ok());
+}
+
+TEST_CASE("plan store: a file of the schema before serves its records, and gets plans when one is put there",
+          "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_before(path);
+  const std::string bytes = read_bytes(path);
+  CHECK(records_in(path) == 1);
+  CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
+  CHECK(reader(path)->all().empty());
+  CHECK(TuningStore::open(path, OpenMode::read_only)->check().ok());
+  CHECK(TuningStore::open(path, OpenMode::read_write)->records(sample_key()).size() == 1);
+  CHECK((read_bytes(path) == bytes));  // looking changes nothing
+  REQUIRE(writer(path)->publish(sample_plan()));
+  CHECK(run_sql(path, "PRAGMA user_version") == std::vector<std::string>{"2"});
+  CHECK(reader(path)->find(sample_plan().manifest_json));
+  CHECK(records_in(path) == 1);
+  CHECK(run_sql(path, "SELECT count(*) FROM v_plans") == std::vector<std::string>{"1"});
+}
+
+TEST_CASE("plan store: somebody else's table of plans is not written over", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_before(path);
+  run_sql(path, "CREATE TABLE plan(mine TEXT); INSERT INTO plan VALUES('x')");
+  CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
+  CHECK_FALSE(writer(path)->publish(sample_plan()));
+  CHECK(run_sql(path, "SELECT mine FROM plan") == std::vector<std::string>{"x"});
+  CHECK(run_sql(path, "PRAGMA user_version") == std::vector<std::string>{"1"});
+  CHECK(records_in(path) == 1);
+  run_sql(path, "PRAGMA user_version=2");  // a number alone makes no schema
+  CHECK(records_in(path) == 0);
+}
