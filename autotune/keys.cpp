@@ -22,11 +22,16 @@ std::string artifact_toolchain(const Target& target) {
 
 }  // namespace
 
+Fields machine_of(const DeviceInfo& device) {
+  Fields machine;
+  for (const auto& [name, value] : device.facts) machine.set(name, value);
+  machine.set("device_kind", device.kind);
+  return machine;
+}
+
 cache::TuningKey make_key(const OpDef& op, const Workload& workload, const DeviceInfo& device,
                           const std::string& policy) {
-  Fields env;
-  for (const auto& [name, value] : device.facts) env.set(name, value);
-  env.set("device_kind", device.kind);
+  Fields env = machine_of(device);
   env.set("policy", policy);
   env.set("toolchain", std::string(toolchain_version()));
   return {device.kind, device.name,      env.json(),

@@ -63,6 +63,8 @@ struct TuneReport {
   bool interrupted = false;
 };
 
+/// What a key says of the device itself: its kind and facts.
+Fields machine_of(const DeviceInfo& device);
 /// The part of a key that the environment fixes: device, toolchain, measurement policy.
 cache::TuningKey make_key(const OpDef& op, const Workload& workload, const DeviceInfo& device,
                           const std::string& policy);

@@ -12,6 +12,10 @@ namespace {
 // Links within a machine of eight GPUs of the device facts' year.
 constexpr double kAlpha = 5e-6, kBeta = 1 / 200e9;
 
+const std::initializer_list<std::string_view> kFields = {
+    "alpha",   "beta",   "peak_flops", "bandwidth", "launch_s", "state_bytes", "overlap_slowdown",
+    "machine", "fabric", "ranks",      "threads",   "dtype",    "residual"};
+
 double at_least(const Reader& json, double least, bool may_be_equal) {
   const double value = json.number();
   if (!std::isfinite(value) || value < least || (value == least && !may_be_equal))
@@ -26,12 +30,48 @@ void read_axes(const Reader& root, const char* field, std::vector<double>& value
   if (values.empty() || values.size() > kMaxAxes) json.refuse(fmt::format("1..{} numbers are wanted", kMaxAxes));
 }
 
+autotune::Fields read_machine(const Reader& json) {
+  if (!json.json().is_object() || json.json().empty()) json.refuse("an object of texts is wanted");
+  autotune::Fields machine;
+  for (const auto& [name, value] : json.json().items()) machine.set(name, json[name.c_str()].text());
+  return machine;
+}
+
+/// All of these are there, or none is.
+std::optional<Measured> read_measured(const Reader& root) {
+  if (!root.has("machine")) {
+    for (const char* field : {"fabric", "ranks", "threads", "dtype", "residual"})
+      if (root.has(field)) root.refuse(fmt::format("\"{}\" is there without \"machine\"", field));
+    return std::nullopt;
+  }
+  Measured measured{read_machine(root["machine"]), root["fabric"].text(), {}, 1, "", {}};
+  root["ranks"].each([&](const Reader& n) { measured.ranks.push_back(static_cast<int>(n.integer(2, 1 << 20))); });
+  measured.threads = static_cast<int>(root["threads"].integer(1, 1 << 20));
+  measured.dtype = root["dtype"].text();
+  root["residual"].each([&](const Reader& value) { measured.residual.push_back(at_least(value, 0, true)); });
+  return measured;
+}
+
+/// The fields of a machine that say which one it is beside another one of its kind.
+std::string describe(const autotune::Fields& machine, const autotune::Fields& other) {
+  constexpr const char* kKind = "device_kind";
+  const bool is_same_kind = machine.get_string(kKind, "") == other.get_string(kKind, "");
+  std::string text = machine.get_string(kKind, "device");
+  for (const auto& [name, value] : machine.values()) {
+    const bool is_name = name == "model" || name == "sm";
+    const bool is_other = !other.contains(name) || other.get_string(name) != machine.get_string(name);
+    if (is_name || (is_same_kind && is_other && name != kKind))
+      text += fmt::format(", {} {}", name, machine.get_string(name));
+  }
+  return one_line(text);
+}
+
 }  // namespace
 
 Calibration parse_calibration(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name);
   const Reader root(json, name);
-  root.allow({"alpha", "beta", "peak_flops", "bandwidth", "launch_s", "state_bytes", "overlap_slowdown"});
+  root.allow(kFields);
   Calibration calibration;
   read_axes(root, "alpha", calibration.alpha);
   read_axes(root, "beta", calibration.beta);
@@ -43,10 +83,40 @@ Calibration parse_calibration(const std::string& text, const std::string& name) 
   read("launch_s", calibration.device.launch_s, true);
   read("state_bytes", calibration.state_bytes, true);
   if (root.has("overlap_slowdown")) calibration.overlap_slowdown = at_least(root["overlap_slowdown"], 1, true);
+  calibration.measured = read_measured(root);
   return calibration;
 }
 
 Calibration read_calibration(const std::string& path) { return parse_calibration(read_text(path), path); }
+
+std::string calibration_json(const Calibration& calibration) {
+  const Measured& measured = *calibration.measured;
+  const Json fields = {{"alpha", calibration.alpha},
+                       {"beta", calibration.beta},
+                       {"peak_flops", calibration.device.peak_flops},
+                       {"bandwidth", calibration.device.bandwidth},
+                       {"launch_s", calibration.device.launch_s},
+                       {"machine", Json::parse(measured.machine.json())},
+                       {"fabric", measured.fabric},
+                       {"ranks", measured.ranks},
+                       {"threads", measured.threads},
+                       {"dtype", measured.dtype},
+                       {"residual", measured.residual}};
+  std::string text = "{";
+  for (const std::string_view field : kFields)
+    if (const auto value = fields.find(field); value != fields.end())
+      text += fmt::format("{}\n  \"{}\": {}", text == "{" ? "" : ",", field, value->dump());
+  return text + "\n}\n";
+}
+
+void check_machine(const Calibration& calibration, const autotune::Fields& machine, const std::string& name) {
+  if (!calibration.measured || calibration.measured->machine == machine) return;
+  const autotune::Fields& other = calibration.measured->machine;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: measured on {}; the plan is for {}; run `seqtile plan calibrate` there, or name the "
+                          "machine of the file with --device",
+                          name, describe(other, machine), describe(machine, other)));
+}
 
 void apply(const Calibration& calibration, Mesh& mesh) {
   const auto set = [&](const char* field, const std::vector<double>& given, double standard, auto& values) {

@@ -35,7 +35,13 @@ TEST_CASE("plan calibration: each thing that is wrong is named with its place", 
            {R"({"beta": [-1e-9]})", "m.json.beta[0]: -1e-09 must be at least 0"},
            {R"({"beta": ["fast"]})", "m.json.beta[0]: a number is wanted"},
            {R"({"peak_flops": 0})", "m.json.peak_flops: 0 must be more than 0"},
-           {R"({"bandwidth": 1e999})", "m.json"}}) {
+           {R"({"bandwidth": 1e999})", "m.json"},
+           {R"({"machine": "this one"})", "m.json.machine: an object of texts"},
+           {R"({"machine": {}})", "m.json.machine: an object of texts"},
+           {R"({"machine": {"cores": 2}})", "m.json.machine.cores: a string is wanted"},
+           {R"({"machine": {"model": "a"}})", "m.json: \"fabric\" is missing"},
+           {R"({"fabric": "threads"})", "\"fabric\" is there without \"machine\""},
+           {R"({"machine": {"model": "a"}, "fabric": "threads", "ranks": [1]})", "m.json.ranks[0]: 1 is not in 2.."}}) {
     INFO(text);
     CHECK_THROWS_WITH(parse_calibration(text, "m.json"), Catch::Contains(why));
   }
@@ -43,6 +49,49 @@ TEST_CASE("plan calibration: each thing that is wrong is named with its place", 
   CHECK_THROWS_WITH(apply(parse_calibration(R"({"alpha": [1e-6]})", "m.json"), mesh),
                     Catch::Contains("\"alpha\" of 1 mesh axes, the graph's mesh has 2"));
   CHECK_THROWS_WITH(read_calibration("/nonexistent/m.json"), Catch::Contains("cannot be opened"));
+}
+
+TEST_CASE("plan calibration: what was measured is written, and read as it was", "[plan]") {
+  Calibration calibration;
+  calibration.alpha = {5.25e-6, 1.0 / 3}, calibration.beta = {1e-10, 0};
+  calibration.device = {1e11, 2e10, 3e-7};
+  calibration.measured = {{{"model", "a \"b\""}, {"cores", "2"}}, "processes", {2, 4}, 3, "bf16", {0.125, 0.5}};
+  const std::string text = calibration_json(calibration);
+  CHECK(text.find("state_bytes") == std::string::npos);  // not measured
+  const Calibration read = parse_calibration(text, "machine.json");
+  CHECK(read.alpha == calibration.alpha);
+  CHECK(read.beta == calibration.beta);
+  CHECK(read.device.peak_flops == 1e11);
+  CHECK(read.device.bandwidth == 2e10);
+  CHECK(read.device.launch_s == 3e-7);
+  REQUIRE(read.measured);
+  CHECK(read.measured->machine == calibration.measured->machine);
+  CHECK(read.measured->fabric == "processes");
+  CHECK(read.measured->ranks == std::vector{2, 4});
+  CHECK(read.measured->threads == 3);
+  CHECK(read.measured->dtype == "bf16");
+  CHECK(read.measured->residual == std::vector{0.125, 0.5});
+  Mesh wide{2, {16, 8}, {}, {}};  // of a message and a byte: other ranks than were measured
+  apply(read, wide);
+  CHECK(wide.alpha[0] == 5.25e-6);
+  Mesh mesh{1, {2}, {}, {}};
+  CHECK_THROWS_WITH(apply(read, mesh), Catch::Contains("\"alpha\" of 2 mesh axes"));
+}
+
+TEST_CASE("plan calibration: one of another machine is refused, with both and what to do", "[plan]") {
+  const autotune::Fields here{{"device_kind", "cpu"}, {"model", "A"}, {"cores", "2"}, {"l3_kib", "32768"}};
+  autotune::Fields there = here;
+  there.set("cores", "64");
+  Calibration calibration;
+  check_machine(calibration, here, "hand.json");
+  calibration.measured = {here, "threads", {2}, 1, "f32", {0.1}};
+  check_machine(calibration, here, "m.json");
+  CHECK_THROWS_WITH(check_machine(calibration, there, "m.json"),
+                    "m.json: measured on cpu, cores 2, model A; the plan is for cpu, cores 64, model A; run `seqtile "
+                    "plan calibrate` there, or name the machine of the file with --device");
+  const autotune::Fields gpu{{"device_kind", "cuda"}, {"sm", "90"}, {"multiprocessors", "132"}};
+  CHECK_THROWS_WITH(check_machine(calibration, gpu, "m.json"),
+                    Catch::Contains("measured on cpu, model A; the plan is for cuda, sm 90;"));
 }
 
 TEST_CASE("plan calibration: a roofline is a launch and the longer of computing and moving", "[plan]") {
