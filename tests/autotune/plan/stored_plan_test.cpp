@@ -1,0 +1,138 @@
+// tests/autotune/plan/stored_plan_test.cpp -- plans as texts: what is told of one that was read is the same.
+// SPDX-License-Identifier: Apache-2.0
+#include "autotune/plan/stored_plan.h"
+
+#include <catch2/catch.hpp>
+
+#include "autotune/plan/compat_problem.h"
+#include "autotune/plan/compat_strategies.h"
+#include "autotune/plan/graph_json.h"
+#include "autotune/plan/plan_costs.h"
+#include "jit/error.h"
+#include "tests/autotune/plan/plan_files.h"
+#include "tests/autotune/plan/planned.h"
+#include "tests/autotune/plan/sample_graphs.h"
+
+namespace seqtile::testing {
+namespace {
+
+const plan::Mesh kMesh{2, {2, 4}, {1e-6, 2e-6}, {1e-10, 1e-11}};
+
+plan::Planned calibrated(const plan::Graph& graph, bool saves_memory = false) {
+  plan::CalibratedCosts costs;
+  costs.cuts_parameters = saves_memory;
+  Planned made = make_plan(graph, costs);
+  if (saves_memory) made.solution = plan::solve(made.problem, {.memory_budget = 1.1 * made.solution.smallest_budget});
+  return {std::move(made.graph), std::move(made.problem), {"what", "not \"this\""}, std::move(made.solution)};
+}
+
+plan::Planned compat(plan::Graph graph) {
+  plan::Planned plan{std::move(graph), {}, {}, {}};
+  plan::generate_compat_strategies(plan.graph);
+  plan.problem = plan::compat_problem(plan.graph);
+  plan.solution = plan::solve(plan.problem);
+  return plan;
+}
+
+const plan::Strategy& chosen(const plan::Planned& plan, size_t node) {
+  return plan.graph.nodes[node].strategies[static_cast<size_t>(plan.solution.choices[node])];
+}
+
+void check_same_strategy(const plan::Strategy& a, const plan::Strategy& b) {
+  CHECK(a.name == b.name);
+  CHECK(a.operands == b.operands);
+  CHECK(a.results == b.results);
+  CHECK(a.parameters == b.parameters);
+  CHECK(a.memory == b.memory);
+  CHECK(a.kernels == b.kernels);
+  CHECK(a.measured == b.measured);
+}
+
+/// All that a form of a plan is made of, to the last bit.
+void check_same(const plan::Planned& a, const plan::Planned& b) {
+  const auto costs = plan::operator_costs(a.graph, a.problem, a.solution.choices),
+             other_costs = plan::operator_costs(b.graph, b.problem, b.solution.choices);
+  REQUIRE(costs.size() == other_costs.size());
+  for (size_t i = 0; i < costs.size(); ++i) {
+    INFO(a.graph.nodes[i].name);
+    check_same_strategy(chosen(a, i), chosen(b, i));
+    CHECK(a.graph.nodes[i].merges == b.graph.nodes[i].merges);
+    CHECK(costs[i].compute == other_costs[i].compute);
+    CHECK(costs[i].communication == other_costs[i].communication);
+    CHECK(costs[i].reshard == other_costs[i].reshard);
+    CHECK(costs[i].memory == other_costs[i].memory);
+  }
+  const auto sent = plan::transfers(a.graph, a.problem, a.solution.choices),
+             other_sent = plan::transfers(b.graph, b.problem, b.solution.choices);
+  REQUIRE(sent.size() == other_sent.size());
+  for (size_t i = 0; i < sent.size(); ++i) CHECK(sent[i].cost == other_sent[i].cost);
+  CHECK(plan::memory_timeline(a.graph, a.solution.choices).bytes ==
+        plan::memory_timeline(b.graph, b.solution.choices).bytes);
+  CHECK(a.unknown == b.unknown);
+  CHECK(a.solution.memory == b.solution.memory);
+  CHECK(a.solution.width == b.solution.width);
+  CHECK(a.solution.smallest_budget == b.solution.smallest_budget);
+}
+
+}  // namespace
+
+TEST_CASE("stored plan: what was written is read, to the last bit", "[plan]") {
+  const plan::Graph layers = decoder(kMesh, {}), block = residual_mlp(kMesh, 8, 128, 256);
+  for (const auto& [graph, made] :
+       {std::pair{layers, calibrated(layers)}, {layers, calibrated(layers, true)}, {block, compat(block)}}) {
+    REQUIRE(made.solution.is_feasible);
+    const std::string text = plan::plan_text(made);
+    CHECK(text.find('\n') == std::string::npos);
+    check_same(made, plan::parse_plan(text, graph));
+  }
+}
+
+TEST_CASE("stored plan: strategies of a file, tuples and merged operators come back", "[plan]") {
+  for (const std::string name : kPlanFiles) {
+    INFO(name);
+    const plan::Graph graph = *plan::read_plan_file(plan_file(name)).graph;
+    plan::Planned made{graph, plan::compat_problem(graph), {}, {}};
+    made.solution = plan::solve(made.problem);
+    check_same(made, plan::parse_plan(plan::plan_text(made), graph));
+  }
+}
+
+TEST_CASE("stored plan: the hash is that of all that decides a plan", "[plan]") {
+  const plan::Graph graph = *plan::read_plan_file(plan_file("gpt_mlp_384")).graph;
+  const std::string hash = plan::graph_hash(graph);
+  CHECK(hash == plan::graph_hash(plan::Graph(graph)));
+  const auto differs = [&](const auto& change) {
+    plan::Graph other = graph;
+    change(other);
+    return plan::graph_hash(other) != hash;
+  };
+  CHECK(differs([](plan::Graph& g) { g.mesh.shape[0] *= 2; }));
+  CHECK(differs([](plan::Graph& g) { g.mesh.beta[1] *= 2; }));
+  CHECK(differs([](plan::Graph& g) { g.is_training = !g.is_training; }));
+  CHECK(differs([](plan::Graph& g) { g.nodes[0].results[0].shape[0] *= 2; }));
+  CHECK(differs([](plan::Graph& g) { g.nodes[0].merges = !g.nodes[0].merges; }));
+  CHECK(differs([](plan::Graph& g) { g.nodes[0].strategies[0].compute += 1; }));
+  CHECK(differs([](plan::Graph& g) { g.nodes[0].strategies[0].results[0] = plan::Layout().with_partial(1); }));
+  CHECK(differs([](plan::Graph& g) { g.nodes.back().arguments.push_back("1"); }));
+}
+
+TEST_CASE("stored plan: texts that are cut, or of another graph, are refused", "[plan]") {
+  const plan::Graph graph = residual_mlp(kMesh, 8, 128, 256);
+  const std::string text = plan::plan_text(calibrated(graph));
+  for (size_t end = 0; end < text.size(); end += 97)
+    CHECK_THROWS_AS(plan::parse_plan(text.substr(0, end), graph), Error);
+  CHECK_THROWS_WITH(plan::parse_plan(text, decoder(kMesh, {})), Catch::Contains("another graph's"));
+  plan::Graph renamed = graph;
+  renamed.nodes[1].name = "other";
+  CHECK_THROWS_WITH(plan::parse_plan(text, renamed), Catch::Contains("another graph's operator"));
+}
+
+TEST_CASE("stored plan: a planner that finds other plans has another version", "[plan]") {
+  // Whoever changes these raises kPlannerVersion, so that plans in files are made again.
+  CHECK(plan::kPlannerVersion == 1);
+  const plan::Planned layers = calibrated(decoder(kMesh, {})), block = compat(residual_mlp(kMesh, 8, 128, 256));
+  CHECK(layers.solution.objective == Approx(0.0585474074).epsilon(1e-8));
+  CHECK(block.solution.objective == Approx(201688501.5243622661).epsilon(1e-8));
+}
+
+}  // namespace seqtile::testing
