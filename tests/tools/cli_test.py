@@ -126,6 +126,35 @@ class PlanTest(Cli):
         self.assertEqual(recorded["plan"]["y"], "S0 n")  # of 128 columns there is a record
         self.assertLess(recorded["objective"], roofline["objective"])
 
+    def test_a_plan_is_found_while_its_records_are_the_same(self):
+        shutil.copy(self.path("tuning.db"), self.path("plans.db"))
+        slow = self.write("machine.json", json.dumps({"alpha": [1e-6], "beta": [1e-9], "peak_flops": 1e7}))
+        graph = ["plan", "graph", self.write_graph("prefill"), "--costs", "calibrated", "--calibration", slow, "--json",
+                 "--cache", "plans.db"]
+
+        def plan(*flags):
+            run = self.seqtile(*graph, *flags)
+            self.assertEqual(run.code, 0, run.err)
+            return run.json(), "plan: from the cache" in run.err
+
+        def change(statement):
+            database = sqlite3.connect(self.path("plans.db"))
+            database.execute(statement)
+            database.commit()
+            database.close()
+        made, was_found = plan("--threads", "1")
+        self.assertFalse(was_found)
+        self.assertEqual(plan("--threads", "1"), (made, True))
+        self.assertFalse(plan("--threads", "2")[1])  # others' records
+        other = "SELECT workload_id FROM workload WHERE operation <> 'linear'"
+        change(f"DELETE FROM record WHERE workload_id IN ({other})")
+        self.assertEqual(plan("--threads", "1"), (made, True))
+        change("UPDATE record SET median_us = 2 * median_us")  # damaged now, and so no records
+        again, was_found = plan("--threads", "1")
+        self.assertFalse(was_found)
+        self.assertEqual([made["parts"]["measured"], again["parts"]["measured"]], [1, 0])
+        self.assertEqual(plan("--threads", "1"), (again, True))
+
     def test_explain_in_seconds(self):
         run = self.seqtile("plan", "explain", self.write_graph(), "y", "--costs", "calibrated", "--json")
         self.assertEqual(run.code, 0, run.err)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,121 @@ class Comm(Plan):
                               ('{"alpha"', "no JSON"), ('{"beta": [1e300, 1e308]}', "not finite"), ('{"speed": 1}', 'unknown field "speed"')]:
             self.write("machine.json", text)
             self.assert_line(self.plan("comm", *self.FLAGS, "--calibration", "machine.json"), message)
+
+
+class Kept(Plan):
+    """Plans that are kept in a file and found again."""
+    LINKS = {"alpha": [2e-5, 5e-6], "beta": [8e-11, 5e-12]}
+
+    def setUp(self):
+        super().setUp()
+        self.write("links.json", json.dumps(self.LINKS))
+        self.graph = ["model", *FLAGS, "--cache", "plans.db"]
+        self.seconds = [*CALIBRATED, "--calibration", "links.json"]
+
+    def run_plan(self, *arguments):
+        """Standard output, and whether the plan was found."""
+        done = self.plan(*arguments)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout, "plan: from the cache, plans.db\n" in done.stderr
+
+    def rows(self, query="SELECT count(*) FROM plan"):
+        database = sqlite3.connect(self.path("plans.db"))
+        found = database.execute(query).fetchall()
+        database.commit()
+        database.close()
+        return found
+
+    def test_what_is_found_is_told_as_what_was_made(self):
+        self.run_plan(*self.graph)  # calibrated prices want a file
+        for flags in [], self.seconds:
+            for form in (["--json"], *(["--format", form] for form in ("table", "json", "dot", "dtensor", "html"))):
+                with self.subTest(flags=flags, form=form):
+                    self.rows("DELETE FROM plan")
+                    made, was_found = self.run_plan(*self.graph, *flags, *form)
+                    self.assertFalse(was_found)
+                    for _ in range(2):
+                        self.assertEqual(self.run_plan(*self.graph, *flags, *form), (made, True))
+
+    def test_one_row_serves_all_forms(self):
+        made = json.loads(self.run_plan(*self.graph, "--format", "json")[0])
+        for form in "table", "dot", "dtensor", "html":
+            self.assertTrue(self.run_plan(*self.graph, "--format", form)[1])
+        self.assertEqual(self.rows("SELECT objective, lower_bound, is_exact, ms FROM plan"),
+                         [(made["objective"], made["lower_bound"], made["exact"], made["ms"])])
+        [(plan, manifest)] = self.rows("SELECT plan, manifest FROM plan")
+        self.assertEqual({row["name"]: row["strategy"] for row in json.loads(plan)["operators"]}, made["plan"])
+        self.assertEqual(json.loads(manifest)["mesh"], [2, 2])
+        self.assertEqual(self.rows("SELECT costs, mesh, operators, exact, phase FROM v_plans"),
+                         [("compat", "[2,2]", len(made["plan"]), 1, "training")])
+
+    def test_whatever_decides_a_plan_is_looked_at(self):
+        self.run_plan(*self.graph)
+        self.run_plan(*self.graph, *self.seconds)
+        others = [["--budget", "1e9"], [*self.seconds, "--budget", "1e9"], ["--phase", "prefill"], ["--batch", "2"],
+                  ["--layers", "2"], CALIBRATED]
+        for flags in others:
+            self.assertFalse(self.run_plan(*self.graph, *flags)[1], flags)
+        for flags in others:
+            self.assertTrue(self.run_plan(*self.graph, *flags)[1], flags)
+        for name, value in (("alpha", [2e-5, 6e-6]), ("peak_flops", 1e12), ("bandwidth", 1e11), ("launch_s", 1e-5),
+                            ("state_bytes", 12)):
+            self.write("links.json", json.dumps({**self.LINKS, name: value}))
+            self.assertFalse(self.run_plan(*self.graph, *self.seconds)[1], name)
+        self.write("links.json", json.dumps(self.LINKS, indent=1))  # the same numbers
+        self.assertTrue(self.run_plan(*self.graph, *self.seconds)[1])
+
+    def test_a_graph_that_changes_is_planned_again(self):
+        self.write("small.json", json.dumps(SMALL))
+        graph = ["graph", "small.json", "--cache", "plans.db"]
+        self.assertEqual([self.run_plan(*graph)[1] for _ in range(2)], [False, True])
+        self.assertFalse(self.run_plan(*graph, "--strategies", "own")[1])
+        for text in json.dumps(SMALL).replace("relu", "silu"), json.dumps(SMALL).replace("[8, 4]", "[8, 8]"):
+            self.write("small.json", text)
+            self.assertEqual([self.run_plan(*graph)[1] for _ in range(2)], [False, True])
+
+    def test_what_is_no_plan_is_not_kept(self):
+        self.assertEqual(self.plan(*self.graph, "--budget", "1").returncode, 1)
+        self.assertFalse(os.path.exists(self.path("plans.db")))
+        self.run_plan(*self.graph)
+        self.assertEqual(self.plan(*self.graph, "--budget", "1").returncode, 1)
+        self.write("bad.json", json.dumps(SMALL).replace('"relu"', "7"))
+        self.write("three.json", json.dumps({"alpha": [1, 1, 1]}))
+        for command, message in ((["graph", "bad.json"], "bad.json"),
+                                 (["model", *FLAGS, "--devices", "5"], "--devices 5"),
+                                 (["model", *FLAGS, *CALIBRATED, "--calibration", "three.json"], "mesh has 2"),
+                                 (["model", *FLAGS, "--threads", "1"], "for --costs calibrated"),
+                                 (["model", *FLAGS, *CALIBRATED, "--device", "abacus"], "abacus")):
+            self.assert_line(self.plan(*command, "--cache", "plans.db"), message)
+        self.assertEqual(self.rows(), [(1,)])
+        self.assert_line(self.plan("model", *FLAGS, "--cache", "model.json"), "not an SQLite database")
+        self.assert_line(self.plan("model", *FLAGS, "--cache", "."), "is a folder")
+        self.assert_line(self.plan("explain", "bad.json", "y", "--cache", "plans.db"), "bad.json")
+        self.write("small.json", json.dumps(SMALL))
+        self.assert_line(self.plan("explain", "small.json", "y", "--cache", "plans.db"), "no plan is kept here")
+
+    def test_rows_that_were_edited_are_made_again(self):
+        made, _ = self.run_plan(*self.graph, "--format", "dtensor")
+        for change in "plan = replace(plan, 'S0', 'S1')", "plan = '{}'", "objective = 1":
+            self.rows("UPDATE plan SET " + change)
+            self.assertEqual(self.run_plan(*self.graph, "--format", "dtensor"), (made, False))
+            self.assertEqual(self.run_plan(*self.graph, "--format", "dtensor"), (made, True))
+        self.assertEqual(self.rows(), [(1,)])
+
+    def test_the_stores_command_knows_plans(self):
+        self.run_plan(*self.graph)
+        self.run_plan(*self.graph, "--phase", "prefill")
+
+        def cache(command):
+            done = subprocess.run([self.program, "cache", command, "--cache", "plans.db", "--json"], cwd=self.folder,
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            return done.stdout, json.loads(done.stdout.rstrip("\n").split("\n")[-1])
+        text, listed = cache("ls")
+        self.assertRegex(text, r"(?m)^  1 +compat +2x2 +training ")
+        self.assertEqual([plan["manifest"]["phase"] for plan in listed["plans"]], ["training", "prefill"])
+        self.assertEqual(cache("stats")[1]["plans"], 2)
+        self.assertEqual(cache("check")[1]["rows"], 2)
 
 
 class PageReader(html.parser.HTMLParser):

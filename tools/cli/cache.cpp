@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cache/plan_store.h"
 #include "jit/dtype.h"
 #include "tools/cli/binaries.h"
 #include "tools/cli/command.h"
@@ -16,6 +17,7 @@ namespace seqtile::cli {
 namespace {
 
 constexpr size_t kWorkloadColumns = 100;
+constexpr size_t kGraphDigits = 12;  ///< of a hash, for people
 
 /// The records of one key.
 struct KeyGroup {
@@ -71,6 +73,39 @@ Json record_json(const cache::Record& record) {
           {"sliced", record.sliced}};
 }
 
+/// What a plan is of, by its manifest.
+std::string mesh_of(const Json& manifest) {
+  std::string text;
+  for (const Json& size : manifest["mesh"]) text += (text.empty() ? "" : "x") + size.dump();
+  return text;
+}
+
+std::vector<cache::StoredPlan> plans_in(const cache::TuningStore& store) {
+  if (could_not_read(store)) return {};  // the log has said it
+  return cache::PlanStore::open(store.path(), cache::OpenMode::read_only)->all();
+}
+
+Json list_plans(const cache::TuningStore& store) {
+  Table table({"  plan", "costs", "mesh", "phase", "objective", "of the best", "graph"});
+  Json list = Json::array();
+  for (const cache::StoredPlan& plan : plans_in(store)) {
+    const Json manifest = Json::parse(plan.manifest_json);
+    const std::string bound = plan.is_exact ? "it is" : fmt::format("at least {:.6g}", plan.lower_bound);
+    table.add({fmt::format("  {}", list.size() + 1), manifest["costs"].get<std::string>(), mesh_of(manifest),
+               manifest["phase"].get<std::string>(), fmt::format("{:.6g}", plan.objective), bound,
+               manifest["graph"].get<std::string>().substr(0, kGraphDigits)});
+    list.push_back({{"manifest", manifest},
+                    {"objective", plan.objective},
+                    {"lower_bound", plan.lower_bound},
+                    {"exact", plan.is_exact},
+                    {"ms", plan.ms}});
+  }
+  if (table.empty()) return list;
+  print_line("plans");
+  table.print();
+  return list;
+}
+
 int run_ls(const Session&, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   std::map<std::string, Table> tables;  // by device
@@ -93,7 +128,8 @@ int run_ls(const Session&, const Options& options) {
     table.print();
   }
   if (tables.empty() && !could_not_read(*store)) print_line(store->path() + " has no records");
-  if (options.json) print_json({{"keys", std::move(list)}});
+  Json plans = list_plans(*store);
+  if (options.json) print_json({{"keys", std::move(list)}, {"plans", std::move(plans)}});
   return after_reading(*store, kDone);
 }
 
@@ -145,6 +181,8 @@ int run_stats(const Session&, const Options& options) {
   table.add({"records", format_count(records)});
   table.add({"ranges", format_count(ranges)});
   for (const auto& [origin, count] : origins) table.add({"origin " + origin, format_count(count)});
+  const size_t plans = plans_in(*store).size();
+  table.add({"plans", format_count(static_cast<int64_t>(plans))});
   table.add({"bad rows", format_count(counters.bad_rows)});
   table.add({"file", format_bytes(bytes)});
   table.print();
@@ -153,6 +191,7 @@ int run_stats(const Session&, const Options& options) {
                 {"records", records},
                 {"ranges", ranges},
                 {"origins", origins},
+                {"plans", plans},
                 {"bad_rows", counters.bad_rows},
                 {"foreign_rows", counters.foreign_rows},
                 {"file_bytes", bytes}});
@@ -284,9 +323,9 @@ void add_cache(CLI::App& app, Session& session) {
     int (*run)(const Session&, const Options&);
   };
   for (const Part& part :
-       {Part{"ls", "One line for every key", "  seqtile cache ls --cache tuning.db", run_ls},
+       {Part{"ls", "One line for every key and every plan", "  seqtile cache ls --cache tuning.db", run_ls},
         Part{"show", "Every record of an operation", "  seqtile cache show linear", run_show},
-        Part{"stats", "Counts of keys, records, ranges and origins", "  seqtile cache stats", run_stats},
+        Part{"stats", "Counts of keys, records, ranges, origins and plans", "  seqtile cache stats", run_stats},
         Part{
             "check", "Verify every row; with --artifacts also every binary, and that no decision lacks its own",
             "  seqtile cache check --cache tuning.db\n  seqtile cache check --cache tuning.db --artifacts artifacts.db",

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "autotune/plan/alternatives.h"
 #include "autotune/plan/graph_json.h"
@@ -15,12 +16,13 @@
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
 #include "tools/cli/plan_answer.h"
+#include "tools/cli/plan_cache.h"
 
 namespace seqtile::cli {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 plan::SolveOptions solve_options(const PlanOptions& options) {
@@ -34,8 +36,8 @@ int run_solve(const Session&, const PlanOptions& options) {
   if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` makes one");
   const auto start = std::chrono::steady_clock::now();
   const plan::Solution solution = plan::solve(*file.problem, solve_options(options));
-  const double seconds = seconds_since(start);
-  return print_solution(solution, seconds, options, Json(solution.choices));
+  const double ms = ms_since(start);
+  return print_solution(solution, ms, options, Json(solution.choices));
 }
 
 plan::Graph read_graph(const PlanOptions& options) {
@@ -46,11 +48,19 @@ plan::Graph read_graph(const PlanOptions& options) {
 
 /// `name` of the graph is for messages.
 int solve_graph(const Session& session, plan::Graph graph, const std::string& name, const PlanOptions& options) {
+  const PriceSources sources = read_sources(session.registry, options.pricing);
+  std::optional<PlanCache> cache;
+  if (!options.pricing.records.cache.empty()) cache.emplace(graph, sources, options);
+  if (const auto kept = cache ? cache->find(graph) : std::nullopt) {
+    fmt::print(stderr, "plan: from the cache, {}\n", options.pricing.records.cache);
+    return print_plan(kept->priced, kept->solution, kept->ms, options);
+  }
   const auto start = std::chrono::steady_clock::now();
-  const Priced priced = price(session.registry, std::move(graph), name, options.pricing);
-  const plan::Solution solution = plan::solve(priced.problem, solve_options(options));
-  const double seconds = seconds_since(start);
-  return print_plan(priced, solution, seconds, options);
+  Priced priced = price(sources, std::move(graph), name, options.pricing);
+  plan::Solution solution = plan::solve(priced.problem, solve_options(options));
+  const KeptPlan plan{std::move(priced), std::move(solution), ms_since(start)};
+  if (cache && plan.solution.is_feasible) cache->keep(plan);
+  return print_plan(plan.priced, plan.solution, plan.ms, options);
 }
 
 int run_graph(const Session& session, const PlanOptions& options) {
@@ -70,7 +80,10 @@ int run_explain(const Session& session, const PlanOptions& options) {
   if (found == graph.nodes.end())
     bad_input(fmt::format("{}: there is no node {}; `seqtile plan graph` lists them", options.file, options.node));
   const auto node = static_cast<size_t>(found - graph.nodes.begin());
-  const Priced priced = price(session.registry, std::move(graph), options.file, options.pricing);
+  if (!options.pricing.is_calibrated() && !options.pricing.records.cache.empty())
+    bad_input("--cache: no plan is kept here, and measured times are for --costs calibrated");
+  const PriceSources sources = read_sources(session.registry, options.pricing);
+  const Priced priced = price(sources, std::move(graph), options.file, options.pricing);
   const auto alternatives = plan::alternatives_of(priced.problem, static_cast<int>(node));
   std::vector<size_t> order(alternatives.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -19,6 +19,8 @@ struct PlanOptions {
   bool json = false;
 };
 
+/// "2x4". What sending costs is one unit a message and one an element, until it is measured. Errors: bad input.
+plan::Mesh parse_mesh(const std::string& text);
 /// The graph of --model, written to --output where that is given. Errors: bad input, with the flag.
 plan::Graph graph_of_model(const PlanOptions& options);
 /// Errors: bad input where --devices are not as many as the mesh has.

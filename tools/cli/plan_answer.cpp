@@ -18,14 +18,14 @@ std::string exactness(const plan::Solution& solution) {
                      solution.lower_bound);
 }
 
-Json solution_json(const plan::Solution& solution, double seconds, Json plan) {
+Json solution_json(const plan::Solution& solution, double ms, Json plan) {
   return {{"objective", solution.objective},
           {"lower_bound", solution.lower_bound},
           {"gap", solution.gap()},
           {"exact", solution.is_exact()},
           {"width", solution.width},
           {"memory", solution.memory},
-          {"ms", seconds * 1e3},
+          {"ms", ms},
           {"plan", std::move(plan)}};
 }
 
@@ -90,7 +90,7 @@ Json operators_json(const Priced& priced, const plan::Choices& choices) {
 }
 
 /// The plan alone on standard output, for other programs; what there is to say goes to standard error.
-int print_format(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
+int print_format(const Priced& priced, const plan::Solution& solution, double ms, const PlanOptions& options) {
   if (!priced.unknown.empty()) warn(warning_of(priced));
   if (!solution.is_feasible) {
     warn(no_plan(solution, options));
@@ -100,7 +100,7 @@ int print_format(const Priced& priced, const plan::Solution& solution, double se
   if (options.format == "dtensor") print_text(plan_dtensor(priced, solution));
   if (options.format == "html") print_text(plan_page(priced, solution));
   if (options.format != "json") return kDone;
-  Json json = solution_json(solution, seconds, strategies_by_node(priced, solution.choices));
+  Json json = solution_json(solution, ms, strategies_by_node(priced, solution.choices));
   json["operators"] = operators_json(priced, solution.choices);
   if (options.pricing.is_calibrated()) json["parts"] = parts_json(parts_of(priced, solution));
   print_json(json);
@@ -109,7 +109,7 @@ int print_format(const Priced& priced, const plan::Solution& solution, double se
 
 }  // namespace
 
-int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan,
+int print_solution(const plan::Solution& solution, double ms, const PlanOptions& options, Json plan,
                    const Json& more) {
   if (!solution.is_feasible) {
     print_line(no_plan(solution, options));
@@ -120,16 +120,16 @@ int print_solution(const plan::Solution& solution, double seconds, const PlanOpt
     return kNo;
   }
   print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,
-                         exactness(solution), solution.width, format_bytes(solution.memory), seconds * 1e3));
+                         exactness(solution), solution.width, format_bytes(solution.memory), ms));
   if (!options.json) return kDone;
-  Json json = solution_json(solution, seconds, std::move(plan));
+  Json json = solution_json(solution, ms, std::move(plan));
   json.update(more);
   print_json(json);
   return kDone;
 }
 
-int print_plan(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options) {
-  if (options.format != "table") return print_format(priced, solution, seconds, options);
+int print_plan(const Priced& priced, const plan::Solution& solution, double ms, const PlanOptions& options) {
+  if (options.format != "table") return print_format(priced, solution, ms, options);
   Json more = Json::object();
   if (solution.is_feasible) print_table(priced, solution.choices);
   if (solution.is_feasible && options.pricing.is_calibrated()) {
@@ -138,7 +138,7 @@ int print_plan(const Priced& priced, const plan::Solution& solution, double seco
     more["parts"] = parts_json(parts);
   }
   if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
-  return print_solution(solution, seconds, options, strategies_by_node(priced, solution.choices), more);
+  return print_solution(solution, ms, options, strategies_by_node(priced, solution.choices), more);
 }
 
 }  // namespace seqtile::cli

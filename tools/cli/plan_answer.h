@@ -8,11 +8,11 @@
 
 namespace seqtile::cli {
 
-// Both return the exit code: kNo where no plan keeps the budget.
+// Both return the exit code: kNo where no plan keeps the budget. `ms`: what planning has taken.
 /// `plan`: the choices, as the JSON object has them; `more`: its fields beside those of the solution.
-int print_solution(const plan::Solution& solution, double seconds, const PlanOptions& options, Json plan,
+int print_solution(const plan::Solution& solution, double ms, const PlanOptions& options, Json plan,
                    const Json& more = Json::object());
 /// In the form that --format asks for.
-int print_plan(const Priced& priced, const plan::Solution& solution, double seconds, const PlanOptions& options);
+int print_plan(const Priced& priced, const plan::Solution& solution, double ms, const PlanOptions& options);
 
 }  // namespace seqtile::cli

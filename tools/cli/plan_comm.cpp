@@ -57,13 +57,18 @@ void add_comm_flags(CLI::App& command, PlanOptions& options) {
   command.add_option("--batch", options.batch, "Sequences of each device (default: 1)")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  command.add_option("--calibration", options.pricing.calibration, "JSON of links and device (docs/plan_format.md)")
-      ->type_name("FILE");
+  CLI::Option& calibration = *command.add_option("--calibration", options.pricing.calibration,
+                                                 "JSON of links and device (docs/plan_format.md)");
+  calibration.type_name("FILE");
+  options.pricing.records.device.clear();
+  command
+      .add_option("--device", options.pricing.records.device, "Whose the calibration is (default: cpu, this machine)")
+      ->type_name("NAME")
+      ->needs(&calibration);
 }
 
 int run_comm(const Session&, const PlanOptions& options) {
-  const plan::Calibration calibration =
-      options.pricing.calibration.empty() ? plan::Calibration{} : plan::read_calibration(options.pricing.calibration);
+  const plan::Calibration calibration = calibration_of(options.pricing.calibration, options.pricing.records);
   const plan::Graph graph = graph_of_model(options);
   plan::Mesh mesh = graph.mesh;
   plan::apply(calibration, mesh);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kMostDevices = 1 << 20;
 
-/// "2x4". What sending costs is one unit a message and one an element, until it is measured.
+}  // namespace
+
 plan::Mesh parse_mesh(const std::string& text) {
   const auto refuse = [&] {
     bad_input(fmt::format("--mesh {}: 1 to {} sizes with x between them, as in 2x4, and at most {} devices in all",
@@ -36,8 +37,6 @@ plan::Mesh parse_mesh(const std::string& text) {
   }
   return mesh;
 }
-
-}  // namespace
 
 void check_devices(const plan::Graph& graph, const PlanOptions& options) {
   const int devices = graph.mesh.devices(graph.mesh.all());

@@ -8,13 +8,12 @@
 #include <algorithm>
 
 #include "autotune/plan/calibrated_problem.h"
-#include "autotune/plan/calibration.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/plan_costs.h"
+#include "autotune/tuner.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
-#include "tools/cli/recorded_kernels.h"
 
 namespace seqtile::cli {
 namespace {
@@ -31,17 +30,30 @@ bool makes_strategies(const plan::Graph& graph, const std::string& name, const P
       fmt::format("{}: node {} has no \"strategies\"; --strategies own makes those of all nodes", name, first->name));
 }
 
-Priced price_calibrated(const autotune::Registry& registry, plan::Graph graph, const PricingOptions& options) {
-  if (options.strategies == "file")
+/// Flags that would do nothing.
+void check_options(const PricingOptions& options) {
+  const Options& records = options.records;
+  if (!records.device.empty() && records.cache.empty() && options.calibration.empty())
+    bad_input("--device requires --cache or --calibration, of which it says whose they are");
+  if (options.is_calibrated() && options.strategies == "file")
     bad_input("--strategies file has no prices in seconds: --costs calibrated makes strategies of its own");
-  const plan::Calibration calibration =
-      options.calibration.empty() ? plan::Calibration{} : plan::read_calibration(options.calibration);
+  if (!options.is_calibrated() &&
+      !(options.calibration.empty() && records.device.empty() && records.threads.empty()))
+    bad_input("--calibration, --device and --threads are for --costs calibrated");
+}
+
+/// Without --device they are this machine's.
+Options with_device(Options records) {
+  if (records.device.empty()) records.device = "cpu";
+  return records;
+}
+
+Priced price_calibrated(const PriceSources& sources, plan::Graph graph, const PricingOptions& options) {
   Priced priced{std::move(graph), {}, {}};
-  plan::apply(calibration, priced.graph.mesh);
-  plan::CalibratedCosts costs = plan::costs_of(calibration, priced.graph.is_training);
+  plan::apply(sources.calibration, priced.graph.mesh);
+  plan::CalibratedCosts costs = plan::costs_of(sources.calibration, priced.graph.is_training);
   costs.cuts_parameters = options.has_budget;
-  if (!options.records.cache.empty())
-    costs.kernel_time = recorded_kernel_times(registry, options.records, std::move(costs.kernel_time));
+  if (sources.records) costs.kernel_time = recorded_kernel_times(sources.records, std::move(costs.kernel_time));
   plan::ReshardTables paths(priced.graph.mesh);
   plan::CalibratedStrategies strategies = plan::generate_calibrated_strategies(priced.graph, costs, paths);
   priced.problem = plan::calibrated_problem(priced.graph, strategies, costs, paths);
@@ -61,12 +73,14 @@ void add_pricing_options(CLI::App& command, PricingOptions& options) {
                      "JSON of links and device for --costs calibrated (docs/plan_format.md)");
   CLI::Option& cache = *command.add_option(
       "--cache", options.records.cache,
-      "With --costs calibrated: tuning.db with measured times (default: a roofline for all operators)");
+      "tuning.db: a plan is kept there and found again; with --costs calibrated also measured times (default: a "
+      "roofline for all operators)");
   cache.type_name("FILE");
-  command.add_option("--device", options.records.device, "With --cache: whose times they are")
-      ->type_name("NAME")
-      ->capture_default_str()
-      ->needs(&cache);
+  options.records.device.clear();
+  command
+      .add_option("--device", options.records.device,
+                  "Whose the calibration and the times in --cache are (default: cpu, this machine)")
+      ->type_name("NAME");
   command.add_option("--threads", options.records.threads, "With --cache: threads of one launch (default: all cores)")
       ->type_name("N")
       ->needs(&cache);
@@ -79,11 +93,27 @@ void add_strategies_choice(CLI::App& command, PricingOptions& options) {
       ->check(CLI::IsMember({"file", "own"}));
 }
 
-Priced price(const autotune::Registry& registry, plan::Graph graph, const std::string& name,
-             const PricingOptions& options) {
-  if (options.is_calibrated()) return price_calibrated(registry, std::move(graph), options);
-  if (!options.calibration.empty() || !options.records.cache.empty())
-    bad_input("--calibration and --cache are for --costs calibrated");
+plan::Calibration calibration_of(const std::string& file, const Options& given) {
+  if (file.empty()) return {};
+  const plan::Calibration calibration = plan::read_calibration(file);
+  if (!calibration.measured) return calibration;
+  const Options records = with_device(given);
+  const auto device = open_device_of(records, one_thread_count(records));
+  plan::check_machine(calibration, autotune::machine_of(device->info()), file);
+  return calibration;
+}
+
+PriceSources read_sources(const autotune::Registry& registry, const PricingOptions& options) {
+  check_options(options);
+  if (!options.is_calibrated()) return {};
+  PriceSources sources{calibration_of(options.calibration, options.records)};
+  if (!options.records.cache.empty())
+    sources.records = std::make_shared<RecordedKernels>(registry, with_device(options.records));
+  return sources;
+}
+
+Priced price(const PriceSources& sources, plan::Graph graph, const std::string& name, const PricingOptions& options) {
+  if (options.is_calibrated()) return price_calibrated(sources, std::move(graph), options);
   const bool makes = makes_strategies(graph, name, options);
   Priced priced{std::move(graph), {}, {}};
   if (makes) priced.unknown = plan::generate_compat_strategies(priced.graph);

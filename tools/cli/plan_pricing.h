@@ -4,16 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "autotune/plan/calibration.h"
 #include "autotune/plan/graph.h"
 #include "autotune/plan/solver.h"
 #include "tools/cli/options.h"
+#include "tools/cli/recorded_kernels.h"
 
 namespace seqtile::cli {
 
 struct PricingOptions {
   std::string costs = "compat";  ///< or "calibrated"
   std::string calibration;       ///< a file; empty: defaults
-  Options records;               ///< calibrated: --cache, --device and --threads; without --cache no records are read
+  Options records;               ///< --cache, and, of calibrated prices, --device (empty: this machine) and --threads
   bool has_budget = false;       ///< calibrated: parameters may be kept in parts
   std::string strategies;        ///< compat: "file" or "own"; empty: the file's where it has them
 
@@ -30,9 +32,19 @@ struct Priced {
   std::vector<std::string> unknown;  ///< operators
 };
 
-/// `name` of the graph is for messages. Errors: bad input (options that do not go together, strategies of some nodes).
-Priced price(const autotune::Registry& registry, plan::Graph graph, const std::string& name,
-             const PricingOptions& options);
+/// What prices are made of beside the graph, read once.
+struct PriceSources {
+  plan::Calibration calibration = {};
+  std::shared_ptr<RecordedKernels> records = nullptr;  ///< null where there is no --cache, or the prices are compat
+};
+/// Errors: bad input (options that do not go together, a calibration of another machine), and those of the files.
+PriceSources read_sources(const autotune::Registry& registry, const PricingOptions& options);
+/// Of a file, empty: the defaults. Errors: as plan::read_calibration(), and where it was measured on another machine
+/// than `records` name.
+plan::Calibration calibration_of(const std::string& file, const Options& records);
+
+/// `name` of the graph is for messages. Errors: bad input (strategies of some nodes, a calibration of another mesh).
+Priced price(const PriceSources& sources, plan::Graph graph, const std::string& name, const PricingOptions& options);
 
 /// What a plan's sum is made of. Of calibrated costs in seconds.
 struct CostParts {

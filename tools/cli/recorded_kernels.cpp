@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/recorded_kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
-#include <optional>
 
 #include "autotune/tuner.h"
+#include "jit/base/hash.h"
+#include "jit/compiler.h"
 #include "jit/error.h"
-#include "tools/cli/time_curve.h"
 
 namespace seqtile::cli {
 namespace {
@@ -38,57 +39,91 @@ std::optional<Launches> launches_of(const plan::KernelCall& call) {
   return std::nullopt;
 }
 
-class Records {
- public:
-  Records(const autotune::Registry& registry, const Options& options)
-      : registry_(registry),
-        threads_(one_thread_count(options)),
-        device_(open_device_of(options, threads_)),
-        store_(open_store_of(options, StoreUse::read_existing)) {}
+/// "linear {"dtype":...}".
+std::string name_of(const autotune::Workload& workload) { return workload.operation + " " + workload.json(); }
 
-  std::optional<double> seconds(const plan::KernelCall& call) {
-    std::optional<Launches> launches = launches_of(call);
-    if (!launches) return std::nullopt;
-    launches->workload.threads = threads_;
-    const TimeCurve& curve = curve_of(launches->workload);
-    if (curve.empty()) return std::nullopt;
-    return 1e-6 * curve.at(launches->length).tuned_us * static_cast<double>(launches->count);
-  }
+/// Errors: invalid_argument on another text.
+autotune::Workload parse_workload(const std::string& name) {
+  const size_t space = std::min(name.find(' '), name.size());
+  const autotune::Fields all = autotune::Fields::parse(name.substr(std::min(space + 1, name.size())));
+  const auto dtype = parse_dtype(all.get_string("dtype"));
+  if (!dtype) throw Error(ErrorCode::invalid_argument, name + ": no such type");
+  autotune::Workload workload{name.substr(0, space), *dtype, static_cast<int>(all.get_int("threads")), {}};
+  for (const auto& [field, value] : all.values())
+    if (field != "dtype" && field != "threads") workload.fields.set(field, value);
+  return workload;
+}
 
- private:
-  const TimeCurve& curve_of(const autotune::Workload& given) {
-    const auto [place, is_new] = curves_.try_emplace(given.operation + given.json());
-    if (is_new) place->second = read(given);
-    return place->second;
-  }
-
-  /// Of fields that the operation does not take there are no records.
-  TimeCurve read(const autotune::Workload& given) {
-    const autotune::OpDef& op = registry_.find(given.operation);
-    try {
-      const auto key = autotune::make_key(op, op.normalize(given), device_->info(), autotune::TuneOptions{}.policy);
-      std::vector<cache::Record> records = store_->records(key);
-      std::erase_if(records, [](const auto& record) { return record.origin == cache::Origin::modelled; });
-      return TimeCurve(records);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::invalid_argument) throw;
-      return {};
-    }
-  }
-
-  const autotune::Registry& registry_;
-  const int threads_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<cache::TuningStore> store_;
-  std::map<std::string, TimeCurve> curves_;  ///< by operation and fields
-};
+/// Of what prices are made of.
+std::string hash_of(const std::vector<cache::Record>& records) {
+  constexpr size_t kDigits = 16;
+  if (records.empty()) return "";
+  std::string text;
+  for (const cache::Record& record : records)
+    text += fmt::format("{}..{} {} {};", record.lo, record.hi, record.median_us, record.config_json);
+  return sha256_hex(text).substr(0, kDigits);
+}
 
 }  // namespace
 
-plan::KernelTimes recorded_kernel_times(const autotune::Registry& registry, const Options& options,
-                                        plan::KernelTimes otherwise) {
-  const auto records = std::make_shared<Records>(registry, options);
-  return [records, otherwise = std::move(otherwise)](const plan::KernelCall& call) {
+RecordedKernels::RecordedKernels(const autotune::Registry& registry, const Options& options)
+    : registry_(registry),
+      threads_(one_thread_count(options)),
+      device_(open_device_of(options, threads_)),
+      store_(open_store_of(options, StoreUse::read_existing)) {}
+
+std::optional<double> RecordedKernels::seconds(const plan::KernelCall& call) {
+  std::optional<Launches> launches = launches_of(call);
+  if (!launches) return std::nullopt;
+  launches->workload.threads = threads_;
+  const TimeCurve& curve = kernel_of(launches->workload).curve;
+  if (curve.empty()) return std::nullopt;
+  return 1e-6 * curve.at(launches->length).tuned_us * static_cast<double>(launches->count);
+}
+
+const RecordedKernels::Kernel& RecordedKernels::kernel_of(const autotune::Workload& workload) {
+  const auto [place, is_new] = kernels_.try_emplace(name_of(workload));
+  if (is_new) place->second = read(workload);
+  return place->second;
+}
+
+/// Of fields that the operation does not take there are no records.
+RecordedKernels::Kernel RecordedKernels::read(const autotune::Workload& workload) {
+  const autotune::OpDef& op = registry_.find(workload.operation);
+  try {
+    const auto key =
+        autotune::make_key(op, op.normalize(workload), device_->info(), autotune::TuneOptions{}.policy);
+    std::vector<cache::Record> records = store_->records(key);
+    std::erase_if(records, [](const auto& record) { return record.origin == cache::Origin::modelled; });
+    return {TimeCurve(records), hash_of(records)};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    return {};
+  }
+}
+
+std::map<std::string, std::string> RecordedKernels::used() const {
+  std::map<std::string, std::string> hashes;
+  for (const auto& [name, kernel] : kernels_) hashes[name] = kernel.hash;
+  return hashes;
+}
+
+bool RecordedKernels::still_has(const std::map<std::string, std::string>& used) {
+  return std::ranges::all_of(used, [&](const auto& kernel) {
+    return kernel_of(parse_workload(kernel.first)).hash == kernel.second;
+  });
+}
+
+std::string RecordedKernels::environment() const {
+  autotune::Fields fields = autotune::machine_of(device_->info());
+  fields.set("threads", int64_t{threads_});
+  fields.set("policy", autotune::TuneOptions{}.policy);
+  fields.set("toolchain", std::string(toolchain_version()));
+  return fields.json();
+}
+
+plan::KernelTimes recorded_kernel_times(std::shared_ptr<RecordedKernels> records, plan::KernelTimes otherwise) {
+  return [records = std::move(records), otherwise = std::move(otherwise)](const plan::KernelCall& call) {
     if (const auto seconds = records->seconds(call)) return plan::KernelTime{*seconds, true};
     return otherwise(call);
   };
