@@ -167,6 +167,87 @@ class Comm(Plan):
             self.assert_line(self.plan("comm", *self.FLAGS, "--calibration", "machine.json"), message)
 
 
+class Calibrate(Plan):
+    """One short run for all tests: this machine, two axes of two ranks."""
+    STORES = ["--cache", "tuning.db", "--artifacts", "artifacts.db"]
+    measured, progress = None, ""
+
+    def setUp(self):
+        super().setUp()
+        if Calibrate.measured is None:
+            done = self.plan("calibrate", "--mesh", "2x2", "-o", "machine.json", *self.STORES)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            with open(self.path("machine.json"), encoding="utf-8") as file:
+                Calibrate.measured, Calibrate.progress = json.load(file), done.stderr
+        self.write("machine.json", json.dumps(self.measured))
+        self.write("small.json", json.dumps(SMALL))
+
+    def test_links_and_device_are_measured(self):
+        found = self.measured
+        self.assertEqual([found[name] for name in ("ranks", "fabric", "dtype")], [[2, 2], "threads", "f32"])
+        for name in "alpha", "beta", "residual":
+            self.assertEqual(len(found[name]), 2)
+            self.assertEqual(found[name][0], found[name][1])  # the same two ranks
+        self.assertGreater(found["alpha"][0] + 1e6 * found["beta"][0], 0)
+        self.assertLess(found["alpha"][0] + 1e6 * found["beta"][0], 1)
+        self.assertGreater(found["peak_flops"], 1e7)
+        self.assertGreater(found["bandwidth"], 1e6)
+        self.assertLess(found["launch_s"], 1e-2)
+        self.assertEqual(found["machine"]["device_kind"], "cpu")
+        self.assertIn("model", found["machine"])
+        self.assertRegex(self.progress, r"2 ranks, all-gather of 4\.1 kB a rank: .*s, by the fit")
+        self.assertIn("4 ranks at once, each: ", self.progress)
+
+    def test_processes_and_other_types_are_measured(self):
+        flags = ["calibrate", "--ranks", "3", "--fabric", "processes", "--threads", "1", "--dtype", "bf16"]
+        text = self.good(*flags, *self.STORES)
+        found = json.loads(text)
+        self.assertEqual([found[name] for name in ("ranks", "fabric", "dtype")], [[3], "processes", "bf16"])
+        self.assertEqual(text.count("\n"), len(found) + 2)  # a line a field
+        self.write("three.json", text)
+        self.good("model", "--model", "model.json", "--mesh", "4", "--length", "64", *CALIBRATED, "--calibration",
+                  "three.json")
+
+    def test_any_mesh_of_as_many_axes_takes_it(self):
+        for mesh in "2x2", "8x4":
+            for command in ["model", "--length", "64", *CALIBRATED], ["comm", "--length", "64"]:
+                self.good(*command, "--model", "model.json", "--mesh", mesh, "--calibration", "machine.json")
+        self.good("explain", "small.json", "y", *CALIBRATED, "--calibration", "machine.json")
+
+    def test_another_machine_is_refused(self):
+        takers = [["graph", "small.json", *CALIBRATED], ["model", *FLAGS, *CALIBRATED], ["comm", *FLAGS],
+                  ["explain", "small.json", "y", *CALIBRATED]]
+        for command in takers:
+            self.good(*command, "--calibration", "machine.json", "--device", "cpu")
+            done = self.plan(*command, "--calibration", "machine.json", "--device", "h200")
+            self.assert_line(done, r"machine.json: measured on cpu, model .*; the plan is for cuda, sm 90; run `seqtile "
+                                   r"plan calibrate` there, or name the machine of the file with --device")
+        other = dict(self.measured, machine=dict(self.measured["machine"], cores="4096"))
+        self.write("machine.json", json.dumps(other))
+        for command in takers:
+            self.assert_line(self.plan(*command, "--calibration", "machine.json"),
+                             "measured on cpu, cores 4096, model .*; the plan is for cpu, cores [0-9]+, model")
+        del other["machine"]
+        self.write("machine.json", json.dumps(other))
+        self.assert_line(self.plan(*takers[0], "--calibration", "machine.json"), 'is there without "machine"')
+
+    def test_bad_input_is_one_line(self):
+        for flags, message in ((["--ranks", "1"], "one rank sends nothing"),
+                               (["--ranks", "17"], "--ranks 17: not a number of ranks from 1 to 16"),
+                               (["--ranks", "two"], "--ranks two"),
+                               (["--ranks", "2", "--mesh", "2"], "excludes"),
+                               (["--mesh", "2x1"], "an axis of one rank sends nothing"),
+                               (["--mesh", "4x8"], "32 ranks, a fabric has at most 16"),
+                               (["--mesh", "2y2"], "--mesh 2y2: 1 to 3 sizes"),
+                               (["--fabric", "sim:sm_80"], "--fabric sim:sm_80: calibrate measures CPU ranks"),
+                               (["--fabric", "wires"], "--fabric wires"),
+                               (["--dtype", "f64"], "--dtype f64: unknown"),
+                               (["--threads", "0"], "--threads 0"),
+                               (["--threads", "1,2"], "this command takes one")):
+            self.assert_line(self.plan("calibrate", *flags, "-o", "none.json", *self.STORES), message)
+        self.assertFalse(os.path.exists(self.path("none.json")))
+
+
 class Kept(Plan):
     """Plans that are kept in a file and found again."""
     LINKS = {"alpha": [2e-5, 5e-6], "beta": [8e-11, 5e-12]}

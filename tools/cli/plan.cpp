@@ -210,6 +210,10 @@ void add_plan(CLI::App& app, Session& session) {
              "  seqtile plan comm --model config.json --mesh 2x4\n"
              "  seqtile plan comm --model config.json --mesh 2x4 --calibration machine.json --batch 8 --length 2048",
              run_comm, add_comm_flags},
+        Part{"calibrate", "Measure the links and devices of this machine for --calibration",
+             "  seqtile plan calibrate --ranks 2 -o machine.json\n"
+             "  seqtile plan calibrate --mesh 2x2 --fabric processes --dtype bf16 -o machine.json",
+             run_calibrate, add_calibrate_flags},
         Part{"explain", "Say what the plan would cost with each of a node's strategies",
              "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {
     auto options = std::make_shared<PlanOptions>();

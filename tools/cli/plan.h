@@ -30,6 +30,10 @@ void check_devices(const plan::Graph& graph, const PlanOptions& options);
 void add_comm_flags(CLI::App& command, PlanOptions& options);
 int run_comm(const Session& session, const PlanOptions& options);
 
+// `seqtile plan calibrate`. Errors: bad input; io where the output cannot be written.
+void add_calibrate_flags(CLI::App& command, PlanOptions& options);
+int run_calibrate(const Session& session, const PlanOptions& options);
+
 // A plan as a text. Requires: the solution is feasible.
 /// A graph of Graphviz: operators with their strategies, and what each change of layout costs.
 std::string plan_dot(const Priced& priced, const plan::Solution& solution);
