@@ -64,7 +64,8 @@ plan::LinkFit measure_links(const Session& session, const CalibrationSetup& setu
   }
   if (fit.residual > kBadResidual)
     warn(fmt::format("{} ranks: with alpha {:.3g} s and beta {:.3g} s the model is {:.0f} % off the times measured "
-                     "(root mean square); measure again where nothing else runs",
+                     "(root mean square): other programs, or caches that the large sizes leave; the lines above show "
+                     "which, and where nothing else runs another run may fit",
                      ranks, fit.alpha, fit.beta, 100 * fit.residual));
   return fit;
 }
