@@ -296,10 +296,12 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   Solution solution;
   solution.width = searcher.width();
   Leanest leanest;
-  if (has_budget) leanest = searcher.leanest(free);
-  solution.smallest_budget = leanest.point.memory;
-  solution.smallest_budget_bound = leanest.bound;
-  solution.is_feasible = leanest.bound <= options.memory_budget;
+  if (has_budget) {
+    leanest = searcher.leanest(free);
+    solution.smallest_budget = leanest.point.memory;
+    solution.smallest_budget_bound = leanest.bound;
+    solution.is_feasible = leanest.bound <= options.memory_budget;
+  }
   if (solution.is_feasible && (point.memory > options.memory_budget || !searcher.is_exact())) {
     BranchSearch search(all, searcher, options.memory_budget);
     search.run();

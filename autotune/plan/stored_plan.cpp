@@ -10,6 +10,7 @@
 
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/json_reader.h"
+#include "autotune/plan/live_spans.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::plan {
@@ -76,7 +77,8 @@ Ordered operator_json(const Planned& plan, size_t i) {
           {"communication", strategy.communication},
           {"cost", plan.problem.costs[i][choice]},
           {"memory", plan.problem.memory[i][choice]},
-          {"activations", strategy.memory},
+          {"activation", strategy.activation},
+          {"gradient", strategy.gradient},
           {"kernels", strategy.kernels},
           {"measured", strategy.measured},
           {"merge", node.merges}};
@@ -94,13 +96,15 @@ void read_operator(const Reader& json, size_t i, Planned& plan) {
     strategy.parameters[name] = parse_layout(json["parameters"][name.c_str()]);
   strategy.compute = json["compute"].number();
   strategy.communication = json["communication"].number();
-  strategy.memory = json["activations"].number();
+  strategy.memory = json["memory"].number();
+  strategy.activation = json["activation"].number();
+  strategy.gradient = json["gradient"].number();
   strategy.kernels = static_cast<int>(json["kernels"].integer(0, 1 << 20));
   strategy.measured = static_cast<int>(json["measured"].integer(0, 1 << 20));
+  plan.problem.memory.push_back({strategy.memory});
   node.merges = json["merge"].as<bool>("true or false");
   node.strategies = {std::move(strategy)};
   plan.problem.costs.push_back({json["cost"].number()});
-  plan.problem.memory.push_back({json["memory"].number()});
   plan.problem.follows.push_back(-1);
   plan.solution.choices.push_back(0);
 }
@@ -135,7 +139,6 @@ std::string plan_text(const Planned& plan) {
   }
   const Ordered json{{"memory", plan.solution.memory},
                      {"width", plan.solution.width},
-                     {"smallest_budget", plan.solution.smallest_budget},
                      {"unknown", plan.unknown},
                      {"operators", std::move(operators)},
                      {"changes", std::move(changes)}};
@@ -152,6 +155,7 @@ Planned parse_plan(const std::string& text, Graph graph) {
     places[plan.graph.nodes[i].name] = static_cast<int>(i);
     read_operator(root["operators"].at(i), i, plan);
   }
+  add_live_spans(plan.graph, plan.problem);
   root["changes"].each([&](const Reader& change) {
     if (change.size() != 3) change.refuse("producer, consumer and cost are wanted");
     const auto producer = places.find(change.at(0).text()), consumer = places.find(change.at(1).text());
@@ -161,7 +165,6 @@ Planned parse_plan(const std::string& text, Graph graph) {
   root["unknown"].each([&](const Reader& name) { plan.unknown.push_back(name.text()); });
   plan.solution.memory = root["memory"].number();
   plan.solution.width = static_cast<int>(root["width"].integer(0, 1 << 20));
-  plan.solution.smallest_budget = root["smallest_budget"].number();
   return plan;
 }
 

@@ -19,8 +19,9 @@ namespace {
 
 constexpr int kRounds = 11;
 constexpr int64_t kColumns = 1024;  ///< of every tensor
-constexpr int64_t kLeastGather = 4 << 10, kMostGather = 16 << 20, kGatherStep = 4;  ///< bytes of a rank
-constexpr int64_t kMostGathered = 64 << 20;                                         ///< bytes of all ranks
+constexpr int64_t kShortGather = 4 << 10, kLeastGather = 256 << 10, kMostGather = 16 << 20;  ///< bytes of a rank
+constexpr int64_t kGatherStep = 4;
+constexpr int64_t kMostGathered = 64 << 20;  ///< bytes of all ranks
 constexpr int64_t kRoundBytes = 4 << 20;  ///< that a round of small calls moves, so that it is longer than a meeting
 constexpr int kMostCalls = 256;
 constexpr int64_t kProductRows[] = {256, 512, 1024};
@@ -71,9 +72,9 @@ std::unique_ptr<Engine> open_engine(const Session& session, const CalibrationSet
                       fabric);
 }
 
-/// Bytes of a rank, rising.
+/// Bytes of a rank, rising: what activations and weights have, and once what has to be there in no time.
 std::vector<int64_t> gather_sizes(int ranks) {
-  std::vector<int64_t> sizes;
+  std::vector<int64_t> sizes{kShortGather};
   for (int64_t bytes = kLeastGather; bytes <= std::min(kMostGather, kMostGathered / ranks); bytes *= kGatherStep)
     sizes.push_back(bytes);
   return sizes;
