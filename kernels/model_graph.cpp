@@ -22,21 +22,30 @@ class GraphMaker {
     graph_.is_training = options.is_training;
   }
 
-  plan::Graph run(int64_t layers) {
-    int x = embedding();
+  plan::Graph run(int64_t layers, bool is_block) {
+    int x = is_block ? hidden_states() : embedding();
     for (int64_t layer = 0; layer < layers; ++layer) x = decoder_layer(x, layer);
     x = norm("model.norm", x);
-    if (!graph_.is_training) {
-      x = function("_operator.getitem", "last_token", {x}, {batch_, 1, model_.hidden_size});
-      last().arguments.emplace_back("(slice(None, None, None), slice(-1, None, None))");
-      last().merges = true;
-    }
-    add("output", "output", "output", {linear("lm_head", x, model_.vocab_size, false)}, {});
+    if (!is_block) x = head(x);
+    add("output", "output", "output", {x}, {});
     last().results.clear();
     return std::move(graph_);
   }
 
  private:
+  int hidden_states() {
+    return add("hidden_states", "placeholder", "hidden_states", {}, {batch_, length_, model_.hidden_size});
+  }
+
+  int head(int x) {
+    if (!graph_.is_training) {
+      x = function("_operator.getitem", "last_token", {x}, {batch_, 1, model_.hidden_size});
+      last().arguments.emplace_back("(slice(None, None, None), slice(-1, None, None))");
+      last().merges = true;
+    }
+    return linear("lm_head", x, model_.vocab_size, false);
+  }
+
   plan::Node& last() { return graph_.nodes.back(); }
   const Shape& shape_of(int node) const { return graph_.nodes[static_cast<size_t>(node)].results.front().shape; }
 
@@ -162,13 +171,13 @@ plan::Graph model_graph(const Model& model, const ModelGraphOptions& options) {
   const double widest = std::max(
       static_cast<double>(options.length) *
           static_cast<double>(std::max({2 * model.intermediate_size, model.hidden_size, model.heads * model.head_dim})),
-      static_cast<double>(logit_rows) * static_cast<double>(model.vocab_size));
+      options.is_block ? 0 : static_cast<double>(logit_rows) * static_cast<double>(model.vocab_size));
   if (static_cast<double>(options.batch) * widest > static_cast<double>(plan::kMostElements))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("batch {} of length {}: a tensor would have {:.3g} elements, at most 2^40 are planned; "
                             "plan fewer sequences or shorter ones",
                             options.batch, options.length, static_cast<double>(options.batch) * widest));
-  return GraphMaker(model, options).run(layers);
+  return GraphMaker(model, options).run(layers, options.is_block);
 }
 
 }  // namespace seqtile::kernels

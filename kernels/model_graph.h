@@ -17,6 +17,8 @@ struct ModelGraphOptions {
   int64_t layers = 0;             ///< 0: the model's
   /// True: logits of all tokens, and a backward pass. False: of each sequence's last token.
   bool is_training = true;
+  /// The layers and the norm behind them alone: from hidden states to hidden states of all tokens.
+  bool is_block = false;
 };
 
 /// Without strategies. Errors: invalid_argument for fewer than one sequence, token or layer, for more layers than the

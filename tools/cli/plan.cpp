@@ -214,6 +214,11 @@ void add_plan(CLI::App& app, Session& session) {
              "  seqtile plan calibrate --ranks 2 -o machine.json\n"
              "  seqtile plan calibrate --mesh 2x2 --fabric processes --dtype bf16 -o machine.json",
              run_calibrate, add_calibrate_flags},
+        Part{"run", "Run plans of a few decoder layers on ranks, and compare their times with what was predicted",
+             "  seqtile plan run --calibration machine.json\n"
+             "  seqtile plan run --calibration machine.json --cache tuning.db --operators\n"
+             "  seqtile plan run --model config.json --layers 2 --length 512 --ranks 2",
+             run_run, add_run_flags},
         Part{"explain", "Say what the plan would cost with each of a node's strategies",
              "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {
     auto options = std::make_shared<PlanOptions>();

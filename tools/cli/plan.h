@@ -8,6 +8,19 @@
 
 namespace seqtile::cli {
 
+/// Of a decoder layer.
+struct BlockSizes {
+  int64_t hidden = 1024, heads = 16, kv_heads = 4, intermediate = 2816;
+};
+
+/// Of `seqtile plan run`.
+struct RunOptions {
+  BlockSizes sizes;
+  std::string dtype = "f32";
+  int ranks = 2, rounds = 11;
+  bool operators = false;
+};
+
 struct PlanOptions {
   std::string file, node;
   double budget = 0;  ///< bytes; 0: none
@@ -16,6 +29,7 @@ struct PlanOptions {
   int64_t devices = 0;  ///< 0: as many as the mesh has
   std::string model, mesh, length, phase = "training", out;
   int64_t batch = 1, layers = 0;  ///< 0: the model's
+  RunOptions run;
   bool json = false;
 };
 
@@ -33,6 +47,11 @@ int run_comm(const Session& session, const PlanOptions& options);
 // `seqtile plan calibrate`. Errors: bad input; io where the output cannot be written.
 void add_calibrate_flags(CLI::App& command, PlanOptions& options);
 int run_calibrate(const Session& session, const PlanOptions& options);
+
+// `seqtile plan run`: kNo where plans are not as fast, one against the other, as was predicted. Errors: bad input, and
+// as race_plans().
+void add_run_flags(CLI::App& command, PlanOptions& options);
+int run_run(const Session& session, const PlanOptions& options);
 
 // A plan as a text. Requires: the solution is feasible.
 /// A graph of Graphviz: operators with their strategies, and what each change of layout costs.

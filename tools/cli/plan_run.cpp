@@ -1,0 +1,301 @@
+// tools/cli/plan_run.cpp -- `seqtile plan run`: plans of a few decoder layers, predicted and measured.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "autotune/plan/plan_costs.h"
+#include "autotune/plan/restriction.h"
+#include "autotune/plan/solver.h"
+#include "autotune/tuning/stats.h"
+#include "kernels/model_graph.h"
+#include "kernels/model_plans.h"
+#include "tools/cli/errors.h"
+#include "tools/cli/output.h"
+#include "tools/cli/plan.h"
+#include "tools/cli/plan_race.h"
+
+namespace seqtile::cli {
+namespace {
+
+/// Predictions that are closer than this say nothing of the order.
+constexpr double kClear = 1.10;
+/// Between results of two plans, which are of order 1: their sums are taken in another order.
+double tolerance_of(DType dtype) { return dtype == DType::f32 ? 1e-3 : 0.15; }
+
+struct Contestant {
+  std::string name;
+  plan::Choices choices;
+  double predicted = 0;
+};
+
+kernels::Model model_of(const PlanOptions& options) {
+  kernels::Model model;
+  if (!options.model.empty()) {
+    check_is_file("--model", options.model, "give a Hugging Face config.json");
+    model = kernels::load_model(options.model);
+  } else {
+    const BlockSizes& sizes = options.run.sizes;
+    if (sizes.hidden % sizes.heads != 0 || sizes.heads % sizes.kv_heads != 0)
+      bad_input(fmt::format("--hidden {} --heads {} --kv-heads {}: heads must divide the hidden size, and KV heads "
+                            "the heads",
+                            sizes.hidden, sizes.heads, sizes.kv_heads));
+    const int64_t head_dim = sizes.hidden / sizes.heads;
+    model = {.type = "llama",
+             .hidden_size = sizes.hidden,
+             .intermediate_size = sizes.intermediate,
+             .layers = std::max<int64_t>(options.layers, 1),
+             .heads = sizes.heads,
+             .kv_heads = sizes.kv_heads,
+             .head_dim = head_dim,
+             .activation = "silu",
+             .norm_eps = 1e-5,
+             .rope = {.heads = sizes.heads, .kv_heads = sizes.kv_heads, .head_dim = head_dim}};
+  }
+  model.dtype = parse_dtype_flag(options.run.dtype);
+  return model;
+}
+
+Priced price_block(const Session& session, const kernels::Model& model, const PlanOptions& options) {
+  plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
+  PricingOptions pricing = options.pricing;
+  pricing.costs = "calibrated";
+  pricing.records.threads = "1";
+  return price(session.registry,
+               kernels::model_graph(model, {.mesh = mesh,
+                                            .length = parse_length("--length", options.length),
+                                            .layers = options.layers,
+                                            .is_training = false,
+                                            .is_block = true}),
+               options.model, pricing);
+}
+
+std::vector<Contestant> named_plans(const Priced& priced) {
+  std::vector<Contestant> plans;
+  for (const kernels::ModelPlan plan : kernels::kModelPlans) {
+    const plan::Allowed allowed = kernels::allowed_strategies(priced.graph, plan);
+    const plan::Solution solution = plan::solve(plan::restricted(priced.problem, allowed));
+    plans.push_back({std::string(kernels::plan_name(plan)), plan::unrestricted(allowed, solution.choices),
+                     solution.objective});
+  }
+  return plans;
+}
+
+/// The planner's own plan is one of those where it costs as much.
+bool costs_less(const Contestant& plan, double than) { return plan.predicted < than * (1 - 1e-9); }
+
+// --- what came out
+
+struct Pair {
+  size_t faster, slower;  ///< as predicted
+};
+
+struct Verdict {
+  std::vector<Pair> clear, wrong;  ///< pairs that are predicted clearly apart; those of them that are not so
+  std::vector<size_t> different;   ///< plans with other results
+};
+
+double measured(const PlanTimes& times) { return autotune::median(times.seconds); }
+
+Verdict judge(const std::vector<Contestant>& plans, const std::vector<PlanTimes>& times, DType dtype) {
+  Verdict verdict;
+  for (size_t a = 0; a < plans.size(); ++a) {
+    if (!times[a].refusal.empty()) continue;
+    if (!(times[a].difference <= tolerance_of(dtype))) verdict.different.push_back(a);
+    for (size_t b = 0; b < plans.size(); ++b) {
+      if (!times[b].refusal.empty() || plans[b].predicted < kClear * plans[a].predicted) continue;
+      verdict.clear.push_back({a, b});
+      if (measured(times[a]) >= measured(times[b])) verdict.wrong.push_back({a, b});
+    }
+  }
+  return verdict;
+}
+
+void print_times(const std::vector<Contestant>& plans, const std::vector<PlanTimes>& times) {
+  Table table({"plan", "predicted", "measured", "p20", "p80", "measured / predicted", "difference"});
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto us = [&](double q) { return format_us(1e6 * autotune::quantile(times[i].seconds, q)); };
+    if (!times[i].refusal.empty()) table.add({plans[i].name, format_us(1e6 * plans[i].predicted), "", "", "", "", ""});
+    else
+      table.add({plans[i].name, format_us(1e6 * plans[i].predicted), us(0.5), us(0.2), us(0.8),
+                 fmt::format("{:.2f}", measured(times[i]) / plans[i].predicted),
+                 fmt::format("{:.1e}", times[i].difference)});
+  }
+  table.print();
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (!times[i].refusal.empty()) print_line(fmt::format("{} is not run: {}", plans[i].name, times[i].refusal));
+}
+
+void print_verdict(const std::vector<Contestant>& plans, const std::vector<PlanTimes>& times, const Verdict& verdict) {
+  for (const size_t i : verdict.different)
+    print_line(fmt::format("wrong: {} differs from {} by {:.3g}", plans[i].name, plans.front().name,
+                           times[i].difference));
+  for (const auto& [faster, slower] : verdict.wrong)
+    print_line(fmt::format("wrong: {} should be {:.0f} % slower than {}, and takes {} against {}", plans[slower].name,
+                           100 * (plans[slower].predicted / plans[faster].predicted - 1), plans[faster].name,
+                           format_us(1e6 * measured(times[slower])), format_us(1e6 * measured(times[faster]))));
+  print_line(fmt::format("{} of plans predicted at least {:.0f} % apart, {} in the order that was predicted",
+                         format_counted(std::ssize(verdict.clear), "pair"), 100 * (kClear - 1),
+                         verdict.clear.size() - verdict.wrong.size()));
+}
+
+// --- operators
+
+/// An operator of all layers together.
+struct OperatorTime {
+  std::string name, strategy;
+  double predicted = 0, measured = 0;
+};
+
+/// "self_attn_q_proj" of "model_layers_1_self_attn_q_proj".
+std::string name_in_layer(const std::string& name) {
+  constexpr std::string_view kLayers = "model_layers_";
+  if (!name.starts_with(kLayers)) return name;
+  return name.substr(name.find('_', kLayers.size()) + 1);
+}
+
+std::string name_of(const StepTime& step, const plan::Graph& graph) {
+  std::string names;
+  for (const int node : step.nodes)
+    names += (names.empty() ? "" : ", ") + name_in_layer(graph.nodes[static_cast<size_t>(node)].name);
+  return step.is_change ? step.operation + " before " + names : names;
+}
+
+std::vector<OperatorTime> operator_times(const Priced& priced, const Contestant& plan, const PlanTimes& times) {
+  std::vector<plan::OperatorCost> costs = plan::operator_costs(priced.graph, priced.problem, plan.choices);
+  std::vector<OperatorTime> result;
+  for (const StepTime& step : times.steps) {
+    const auto leader = static_cast<size_t>(step.nodes.front());
+    const plan::Strategy& strategy = priced.graph.nodes[leader].strategies[static_cast<size_t>(plan.choices[leader])];
+    const std::string name = name_of(step, priced.graph);
+    auto at = std::ranges::find(result, name, &OperatorTime::name);
+    if (at == result.end())
+      at = result.insert(at, {name, step.is_change ? "change of layout" : strategy.name});
+    for (const int node : step.nodes) {
+      plan::OperatorCost& cost = costs[static_cast<size_t>(node)];
+      at->predicted += step.is_change ? std::exchange(cost.reshard, 0) : cost.compute + cost.communication;
+    }
+    at->measured += autotune::median(step.seconds);
+  }
+  return result;
+}
+
+void print_operators(const Contestant& plan, const std::vector<OperatorTime>& operators) {
+  print_line("");
+  Table table({plan.name, "strategy", "predicted", "measured", "measured / predicted"});
+  for (const OperatorTime& each : operators)
+    table.add({each.name, each.strategy, format_us(1e6 * each.predicted), format_us(1e6 * each.measured),
+               fmt::format("{:.2f}", each.measured / each.predicted)});
+  table.print();
+}
+
+Json operators_json(const std::vector<OperatorTime>& operators) {
+  Json rows = Json::array();
+  for (const OperatorTime& each : operators)
+    rows.push_back({{"name", each.name},
+                    {"strategy", each.strategy},
+                    {"predicted_s", each.predicted},
+                    {"measured_s", each.measured}});
+  return rows;
+}
+
+Json plan_json(const Contestant& plan, const PlanTimes& times) {
+  if (!times.refusal.empty())
+    return {{"name", plan.name}, {"predicted_s", plan.predicted}, {"refusal", times.refusal}};
+  return {{"name", plan.name},
+          {"predicted_s", plan.predicted},
+          {"measured_s", measured(times)},
+          {"p20_s", autotune::quantile(times.seconds, 0.2)},
+          {"p80_s", autotune::quantile(times.seconds, 0.8)},
+          {"difference", times.difference}};
+}
+
+Json pairs_json(const std::vector<Contestant>& plans, const std::vector<Pair>& pairs) {
+  Json rows = Json::array();
+  for (const auto& [faster, slower] : pairs) rows.push_back({plans[faster].name, plans[slower].name});
+  return rows;
+}
+
+void check_ranks(int ranks) {
+  if (ranks > cores_available())
+    warn(fmt::format("{} ranks on {}: they share cores, and times say little", ranks,
+                     format_counted(cores_available(), "core")));
+}
+
+}  // namespace
+
+void add_run_flags(CLI::App& command, PlanOptions& options) {
+  RunOptions& run = options.run;
+  options.length = "1024";
+  options.layers = 2;
+  const auto positive = [&](const char* flag, auto& value, const char* text) {
+    return command.add_option(flag, value, text)->type_name("N")->check(CLI::PositiveNumber)->capture_default_str();
+  };
+  CLI::Option* model = command.add_option("--model", options.model, "A Hugging Face config.json (default: the sizes)");
+  model->type_name("FILE");
+  positive("--hidden", run.sizes.hidden, "Hidden size")->excludes(model);
+  positive("--heads", run.sizes.heads, "Attention heads")->excludes(model);
+  positive("--kv-heads", run.sizes.kv_heads, "Heads of keys and values")->excludes(model);
+  positive("--intermediate", run.sizes.intermediate, "Columns between gate and down projection")->excludes(model);
+  positive("--layers", options.layers, "Decoder layers");
+  command.add_option("--length", options.length, "Tokens of the sequence")->type_name("N")->capture_default_str();
+  command.add_option("--dtype", run.dtype, "f32, bf16 or f16")->capture_default_str();
+  command.add_option("--ranks", run.ranks, "Ranks: threads with one core each")
+      ->type_name("N")
+      ->check(CLI::Range(2, channel::kMaxRanks))
+      ->capture_default_str();
+  positive("--rounds", run.rounds, "Times that each plan is run");
+  command.add_flag("--operators", run.operators, "Time each operator too, by itself");
+  command.add_option("--calibration", options.pricing.calibration, "JSON of links and device (docs/plan_format.md)")
+      ->type_name("FILE");
+  command.add_option("--cache", options.pricing.records.cache,
+                     "tuning.db: its times are predictions, its configurations are run (default: a roofline)")
+      ->type_name("FILE");
+}
+
+int run_run(const Session& session, const PlanOptions& options) {
+  const kernels::Model model = model_of(options);
+  const Priced priced = price_block(session, model, options);
+  std::vector<Contestant> plans = named_plans(priced);
+  const plan::Solution best = plan::solve(priced.problem);
+  const double least = std::ranges::min_element(plans, {}, &Contestant::predicted)->predicted;
+  const Contestant own{"the planner's own", best.choices, best.objective};
+  SEQTILE_ASSERT(own.predicted <= least * (1 + 1e-9));  // the best of all plans, these among them
+  if (costs_less(own, least)) plans.push_back(own);
+  check_ranks(options.run.ranks);
+  std::vector<plan::Choices> choices;
+  for (const Contestant& plan : plans) choices.push_back(plan.choices);
+  const std::vector<PlanTimes> times =
+      race_plans(session, model, priced.graph, choices,
+                 {options.run.ranks, options.run.rounds, options.run.operators, options.pricing.records.cache});
+  const Verdict verdict = judge(plans, times, model.dtype);
+
+  print_times(plans, times);
+  Json json = Json::array();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Json& row = json.emplace_back(plan_json(plans[i], times[i]));
+    if (!options.run.operators || !times[i].refusal.empty()) continue;
+    const std::vector<OperatorTime> operators = operator_times(priced, plans[i], times[i]);
+    print_operators(plans[i], operators);
+    row["operators"] = operators_json(operators);
+  }
+  const CostParts parts = parts_of(priced, best);
+  print_line(fmt::format("kernel times of the planner's own plan: {} of {} measured, the others by a roofline",
+                         parts.measured, parts.kernels));
+  print_verdict(plans, times, verdict);
+  const bool is_good = verdict.wrong.empty() && verdict.different.empty();
+  if (options.json)
+    print_json({{"ranks", options.run.ranks},
+                {"rounds", options.run.rounds},
+                {"plans", std::move(json)},
+                {"best_s", own.predicted},
+                {"clear_pairs", pairs_json(plans, verdict.clear)},
+                {"wrong_pairs", pairs_json(plans, verdict.wrong)},
+                {"same_results", verdict.different.empty()}});
+  return is_good ? kDone : kNo;
+}
+
+}  // namespace seqtile::cli
