@@ -16,7 +16,7 @@
 namespace seqtile::plan {
 namespace {
 
-enum AttentionFactor { kBatch, kHeads, kQueries, kHeadsOfQueries, kExchanged, kGathered };
+enum AttentionFactor { kBatch, kHeads, kQueries, kHeadsOfQueries, kGathered, kExchanged };
 
 /// Where q, k, v and the result have them.
 struct Dims {
@@ -42,8 +42,8 @@ Rule attention_rule(Dims dims) {
            {"heads", {h, h, h}, h, {}, true},
            {"queries", {l, kNoDim, kNoDim}, l},
            {"heads of queries", {h, kNoDim, kNoDim}, h, {}, true},
-           {"length exchanged for heads", {l, l, l}, l, {}, false, l},
-           {"length with gathered keys", {l, l, l}, l, {}, false, l}}};
+           {"length with gathered keys", {l, l, l}, l, {}, false, l},
+           {"length exchanged for heads", {l, l, l}, l, {}, false, l}}};
 }
 
 /// How many keys a query sees, where that is said: "window=4096".
@@ -136,12 +136,12 @@ bool rule_attention(RuleView& node) {
     Work work;
     double seconds() const { return work.forward + work.backward + work.communication; }
   };
-  std::map<std::vector<uint32_t>, Best> best;  // of each set of layouts
+  std::map<std::vector<uint32_t>, Best> best;  // of each set of layouts, and way to communicate
   for (const Cut& cut : node.cuts(rule)) {
     if (!fits_heads(node, cut, dims.heads)) continue;
     const Best one{cut, attention_work(node, cut, dims)};
     const std::vector<uint32_t> layouts = {node.operand(rule, cut, 0).bits(), node.operand(rule, cut, 1).bits(),
-                                           node.result(rule, cut).bits()};
+                                           node.result(rule, cut).bits(), cut.axes[kExchanged]};
     const auto [place, is_new] = best.try_emplace(layouts, one);
     if (!is_new && one.seconds() < place->second.seconds()) place->second = one;
   }

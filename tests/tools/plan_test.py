@@ -361,6 +361,62 @@ class Kept(Plan):
         self.assertEqual([plan["manifest"]["phase"] for plan in listed["plans"]], ["training", "prefill"])
         self.assertEqual(cache("stats")[1]["plans"], 2)
         self.assertEqual(cache("check")[1]["rows"], 2)
+class Run(Plan):
+    SIZES = ["--hidden", "64", "--heads", "4", "--kv-heads", "2", "--intermediate", "96", "--length", "33",
+             "--rounds", "3"]
+
+    def plan(self, *arguments):
+        environment = {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+        return subprocess.run([self.program, "plan", *arguments], cwd=self.folder, capture_output=True, text=True,
+                              timeout=120, env=environment)
+
+    def run_plans(self, *arguments):
+        """The answer, whatever the order of times: those of so small sizes on a machine that is shared say nothing."""
+        done = self.plan("run", *arguments, "--json")
+        self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)
+        answer = json.loads(done.stdout.rstrip("\n").split("\n")[-1])
+        self.assertEqual(done.returncode == 0, not answer["wrong_pairs"], done.stdout)
+        self.assertTrue(answer["same_results"], done.stdout)
+        return answer, done.stdout
+
+    def test_four_plans_compute_the_same_and_are_priced(self):
+        self.write("machine.json", json.dumps({"alpha": [1e-6], "beta": [1e-10], "peak_flops": 1e11,
+                                               "bandwidth": 1e10, "launch_s": 1e-6}))
+        answer, text = self.run_plans(*self.SIZES, "--calibration", "machine.json", "--operators")
+        plans = {plan["name"]: plan for plan in answer["plans"]}
+        self.assertEqual(list(plans)[:4], ["replicated", "tensor parallel", "tensor and sequence parallel",
+                                           "context parallel"])
+        for name, plan in plans.items():
+            self.assertGreaterEqual(plan["predicted_s"], answer["best_s"] * (1 - 1e-9), name)
+            if "refusal" in plan:
+                continue
+            self.assertLess(plan["difference"], 1e-5, name)
+            self.assertTrue(0 < plan["p20_s"] <= plan["measured_s"] <= plan["p80_s"], name)
+            of_operators = sum(each["predicted_s"] for each in plan["operators"])
+            self.assertAlmostEqual(of_operators / plan["predicted_s"], 1, places=9, msg=name)
+        strategies = {each["name"]: each["strategy"] for each in plans["context parallel"]["operators"]}
+        self.assertEqual(strategies["self_attn_attention"], "S0 length with gathered keys")
+        changes = [each["name"] for each in plans["tensor parallel"]["operators"]
+                   if each["strategy"] == "change of layout"]
+        self.assertEqual(changes, ["all_reduce before add_attention", "all_reduce before add_mlp"])
+        self.assertIn("pairs of plans predicted at least 10 % apart", text)
+
+    def test_a_config_json_in_bf16(self):
+        answer, _ = self.run_plans("--model", "model.json", "--layers", "1", "--length", "20", "--rounds", "1",
+                                   "--dtype", "bf16")
+        self.assertGreaterEqual(len(answer["plans"]), 4)
+
+    def test_bad_input_is_one_line(self):
+        for flags, pattern in (
+                (["--hidden", "60", "--heads", "8"], "--hidden 60 --heads 8 --kv-heads 4: heads must divide"),
+                (["--ranks", "3", *self.SIZES], "tensor parallel over 3 ranks: .*; ranks must divide heads"),
+                (["--ranks", "1"], "--ranks"), (["--length", "0"], "--length 0"), (["--dtype", "f8"], "--dtype f8"),
+                (["--length", "2"], "length 2 on 2 ranks: give each rank two rows at least"),
+                (["--model", "model.json", "--hidden", "64"], "--hidden"),
+                (["--model", "model.json", "--layers", "7", "--length", "20"], "layers 7 must be in 1..3"),
+                (["--model", "absent.json"], "absent.json"), (["--calibration", "absent.json"], "absent.json"),
+                (["--cache", "absent.db"], "absent.db")):
+            self.assert_line(self.plan("run", *flags), pattern)
 
 
 class PageReader(html.parser.HTMLParser):

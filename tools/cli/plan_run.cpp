@@ -170,10 +170,11 @@ std::vector<OperatorTime> operator_times(const Priced& priced, const Contestant&
   for (const StepTime& step : times.steps) {
     const auto leader = static_cast<size_t>(step.nodes.front());
     const plan::Strategy& strategy = priced.graph.nodes[leader].strategies[static_cast<size_t>(plan.choices[leader])];
-    const std::string name = name_of(step, priced.graph);
-    auto at = std::ranges::find(result, name, &OperatorTime::name);
-    if (at == result.end())
-      at = result.insert(at, {name, step.is_change ? "change of layout" : strategy.name});
+    const OperatorTime added{name_of(step, priced.graph), step.is_change ? "change of layout" : strategy.name};
+    auto at = std::ranges::find_if(result, [&](const OperatorTime& other) {
+      return other.name == added.name && other.strategy == added.strategy;
+    });
+    if (at == result.end()) at = result.insert(at, added);
     for (const int node : step.nodes) {
       plan::OperatorCost& cost = costs[static_cast<size_t>(node)];
       at->predicted += step.is_change ? std::exchange(cost.reshard, 0) : cost.compute + cost.communication;
