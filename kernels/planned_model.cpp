@@ -472,8 +472,16 @@ class PlannedModelMaker {
     return numbers(values);
   }
 
+  /// Rank 0 goes first, so that the others find in the store what it had to compile.
+  void compile() {
+    if (made_.rank_ > 0) fabric_.all_gather("");
+    for (const PlannedStep& step : made_.steps_) engine_.prepare(step.workload);
+    if (made_.rank_ == 0) fabric_.all_gather("");
+  }
+
   /// The same steps on every rank, so that collective preparation meets.
   void prepare() {
+    compile();
     std::vector<autotune::Workload> sent;
     for (const PlannedStep& step : made_.steps_)
       if (step.communicates) sent.push_back(step.workload);

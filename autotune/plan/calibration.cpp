@@ -134,7 +134,9 @@ void apply(const Calibration& calibration, Mesh& mesh) {
 }
 
 CalibratedCosts costs_of(const Calibration& calibration, bool trains) {
-  return {roofline(calibration.device), calibration.device.launch_s, trains, calibration.state_bytes};
+  CalibratedCosts costs{roofline(calibration.device), calibration.device.launch_s, trains, calibration.state_bytes};
+  costs.overlap_slowdown = calibration.overlap_slowdown;
+  return costs;
 }
 
 }  // namespace seqtile::plan

@@ -14,7 +14,8 @@ namespace seqtile::plan {
 ///   linear     rows, columns, sum: y[m, n] = x[m, k] w[n, k]; a backward pass is two of these
 ///   matmul     batch, rows, columns, sum
 ///   conv       batch, input channels, output channels, taps, places of the result
-///   attention  batch, heads, groups of keys, length of the queries, of the keys that a query sees, head dimension
+///   attention  batch, heads, groups of keys, length of the queries, of the keys that a query sees, head dimension;
+///              window_attention where there are keys that a query does not see
 ///   rms_norm, layer_norm, batch_norm, softmax, silu_and_mul and other gates, embedding   rows, columns of the result
 ///   pool, elementwise                                                                    elements of the result
 /// The backward pass of all but linears, products and convolutions is a call of its own: "softmax_backward".

@@ -30,6 +30,11 @@ std::string name_of(const Rule& rule, const Cut& cut) {
 
 }  // namespace
 
+double CalibratedCosts::fused(double communication, double compute) const {
+  const double both = std::min(communication, compute);
+  return communication - both + std::min(overlap_slowdown - 1, 1.0) * both + launch_s;
+}
+
 RuleView::RuleView(const Graph& graph, Node& node, const CalibratedCosts& costs, ReshardTables& paths,
                    const std::vector<char>& has_gradient)
     : NodeView(graph, node), costs_(costs), paths_(paths), has_gradient_(has_gradient) {

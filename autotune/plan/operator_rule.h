@@ -34,6 +34,12 @@ struct CalibratedCosts {
   /// Each way in which a row of devices has copies of parameters is there with parts of them too, gathered for each
   /// pass: slower, for plans that must keep a budget.
   bool cuts_parameters = false;
+  /// How many times as long computation and communication within one kernel each take while both are under way.
+  double overlap_slowdown = 1;
+
+  /// What a kernel that computes for `compute` seconds takes longer where it also communicates: all of it where a
+  /// device sends with the cores that compute.
+  double fused(double communication, double compute) const;
 };
 
 /// In place of a dimension: none, so that there are partial sums; none, and the tensor is as if nothing were cut.

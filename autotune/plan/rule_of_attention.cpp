@@ -58,8 +58,10 @@ int64_t window_of(const Node& node) {
 struct LocalAttention {
   int64_t batch, heads, groups, queries, keys, head_dim, window;
 
+  bool has_window() const { return window < keys; }
+
   KernelCall call(const char* operation, const RuleView& node, double passes) const {
-    const int64_t seen = std::min(keys, window), read = window < keys ? std::min(keys, queries + window) : keys;
+    const int64_t seen = std::min(keys, window), read = has_window() ? std::min(keys, queries + window) : keys;
     const double of_batch = static_cast<double>(batch * head_dim),
                  queries_and_result = 2 * static_cast<double>(queries * heads) * of_batch,
                  keys_and_values = 2 * static_cast<double>(read * groups) * of_batch;
@@ -90,8 +92,11 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
                        q[3],
                        window_of(node.node())};
   Work work;
-  work.forward = node.time(local.call("attention", node, 1), work);
-  if (node.has_any_gradient()) work.backward = node.time(local.call("attention_backward", node, 2.5), work);
+  const bool has_window = local.has_window();
+  work.forward = node.time(local.call(has_window ? "window_attention" : "attention", node, 1), work);
+  if (node.has_any_gradient())
+    work.backward =
+        node.time(local.call(has_window ? "window_attention_backward" : "attention_backward", node, 2.5), work);
   const AxisSet fused = cut.axes[kExchanged] | cut.axes[kGathered];
   if (!fused) return work;
   const int axis = first_axis(fused), n = mesh.devices(fused);
@@ -105,9 +110,8 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
     forward = 2 * collective_seconds(mesh, Collective::all_gather, axis, keys);
     backward = 2 * forward;  // gathered again, and their gradients summed and scattered
   }
-  const double launch = node.costs().launch_s;
-  work.communication = std::max(0.0, forward - work.forward) + launch;
-  if (node.has_any_gradient()) work.communication += std::max(0.0, backward - work.backward) + launch;
+  work.communication = node.costs().fused(forward, work.forward);
+  if (node.has_any_gradient()) work.communication += node.costs().fused(backward, work.backward);
   return work;
 }
 

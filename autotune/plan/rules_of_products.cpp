@@ -91,9 +91,9 @@ Work linear_work(const RuleView& node, const Cut& cut, int64_t columns, int64_t 
   // Backward the sums of one side are the gathers of the other; gathered rows are not kept, but gathered again.
   const bool has_gradient = has_weight_gradient || has_input_gradient;
   const double step = collective_seconds(mesh, Collective::all_gather, axis, bytes),
-               back = (gathers ? has_weight_gradient + has_input_gradient : 1) * step, launch = node.costs().launch_s;
-  work.communication = std::max(0.0, step - work.forward) + launch;
-  if (has_gradient) work.communication += std::max(0.0, back - work.backward) + launch;
+               back = (gathers ? has_weight_gradient + has_input_gradient : 1) * step;
+  work.communication = node.costs().fused(step, work.forward);
+  if (has_gradient) work.communication += node.costs().fused(back, work.backward);
   return work;
 }
 

@@ -411,10 +411,10 @@ class Run(Plan):
                 (["--hidden", "60", "--heads", "8"], "--hidden 60 --heads 8 --kv-heads 4: heads must divide"),
                 (["--ranks", "3", *self.SIZES], "tensor parallel over 3 ranks: .*; ranks must divide heads"),
                 (["--ranks", "1"], "--ranks"), (["--length", "0"], "--length 0"), (["--dtype", "f8"], "--dtype f8"),
-                (["--length", "2"], "length 2 on 2 ranks: give each rank two rows at least"),
+                (["--length", "2"], "--length 2: give each of 2 ranks two tokens at least"),
                 (["--model", "model.json", "--hidden", "64"], "--hidden"),
                 (["--model", "model.json", "--layers", "7", "--length", "20"], "layers 7 must be in 1..3"),
-                (["--model", "absent.json"], "absent.json"), (["--calibration", "absent.json"], "absent.json"),
+                (["--model", "absent.json"], "absent.json"),
                 (["--cache", "absent.db"], "absent.db")):
             self.assert_line(self.plan("run", *flags), pattern)
 

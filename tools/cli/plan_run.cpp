@@ -60,13 +60,16 @@ kernels::Model model_of(const PlanOptions& options) {
 }
 
 Priced price_block(const Session& session, const kernels::Model& model, const PlanOptions& options) {
-  plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
+  const int64_t length = parse_length("--length", options.length);
+  if (length < 2 * options.run.ranks)
+    bad_input(fmt::format("--length {}: give each of {} ranks two tokens at least", length, options.run.ranks));
+  const plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
   pricing.records.threads = "1";
   return price(session.registry,
                kernels::model_graph(model, {.mesh = mesh,
-                                            .length = parse_length("--length", options.length),
+                                            .length = length,
                                             .layers = options.layers,
                                             .is_training = false,
                                             .is_block = true}),

@@ -17,14 +17,15 @@ namespace {
 /// A call as launches of a registered operation.
 struct Launches {
   autotune::Workload workload;
-  int64_t length = 0, count = 1;
+  int64_t length = 0;
+  double count = 1;  ///< less than 1 where a part of one is all the work
 };
 
 std::optional<Launches> launches_of(const plan::KernelCall& call) {
   const auto dtype = parse_dtype(call.dtype);
   if (!dtype) return std::nullopt;
   const auto& sizes = call.sizes;
-  const auto launches = [&](std::string operation, autotune::Fields fields, int64_t length, int64_t count) {
+  const auto launches = [&](std::string operation, autotune::Fields fields, int64_t length, double count) {
     return Launches{{std::move(operation), *dtype, 1, std::move(fields)}, length, count};
   };
   if (call.operation == "linear") return launches("linear", {{"n", sizes[1]}, {"k", sizes[2]}}, sizes[0], 1);
@@ -33,9 +34,11 @@ std::optional<Launches> launches_of(const plan::KernelCall& call) {
   if (std::ranges::find(kRows, call.operation) != std::end(kRows))
     return launches(std::string(call.operation), {{"n", sizes[1]}}, sizes[0], 1);
   const bool is_backward = call.operation == "attention_backward";
-  if ((is_backward || call.operation == "attention") && sizes[3] == sizes[4])
+  // Ranks that share a sequence's queries share its work, also under a causal mask, where rows are cut for it.
+  if ((is_backward || call.operation == "attention") && sizes[3] <= sizes[4])
     return launches(is_backward ? "attention_backward" : "attention_forward",
-                    {{"heads", sizes[1]}, {"kv_heads", sizes[2]}, {"head_dim", sizes[5]}}, sizes[3], sizes[0]);
+                    {{"heads", sizes[1]}, {"kv_heads", sizes[2]}, {"head_dim", sizes[5]}}, sizes[4],
+                    static_cast<double>(sizes[0]) * static_cast<double>(sizes[3]) / static_cast<double>(sizes[4]));
   return std::nullopt;
 }
 
@@ -78,7 +81,7 @@ std::optional<double> RecordedKernels::seconds(const plan::KernelCall& call) {
   launches->workload.threads = threads_;
   const TimeCurve& curve = kernel_of(launches->workload).curve;
   if (curve.empty()) return std::nullopt;
-  return 1e-6 * curve.at(launches->length).tuned_us * static_cast<double>(launches->count);
+  return 1e-6 * curve.at(launches->length).tuned_us * launches->count;
 }
 
 const RecordedKernels::Kernel& RecordedKernels::kernel_of(const autotune::Workload& workload) {
