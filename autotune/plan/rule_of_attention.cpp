@@ -79,6 +79,13 @@ double part_bytes(const LocalAttention& local, int64_t length, int64_t heads, co
   return static_cast<double>(local.batch * length * heads * local.head_dim) * node.element_bytes();
 }
 
+/// How many times the average's work the last device has, whose queries see most keys under a causal mask, where
+/// `devices` share them in order. The attention of decoder layers is causal; a window leaves all the same.
+double most_work(const RuleView& node, const LocalAttention& local, int devices) {
+  const bool is_causal = operator_name(node.node()) == "attention" && !local.has_window();
+  return is_causal ? 2 - 1.0 / devices : 1;
+}
+
 Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
   const Mesh& mesh = node.mesh();
   const Shape &q = node.input_shape(0), &k = node.input_shape(1);
@@ -97,6 +104,9 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
   if (node.has_any_gradient())
     work.backward =
         node.time(local.call(has_window ? "window_attention_backward" : "attention_backward", node, 2.5), work);
+  const double most = most_work(node, local, devices(kQueries));  // what gathers keys cuts the rows so that it is 1
+  work.forward *= most;
+  work.backward *= most;
   const AxisSet fused = cut.axes[kExchanged] | cut.axes[kGathered];
   if (!fused) return work;
   const int axis = first_axis(fused), n = mesh.devices(fused);

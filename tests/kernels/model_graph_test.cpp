@@ -88,6 +88,20 @@ TEST_CASE("model graph: shapes of a layer, and what training and prefill end wit
     for (const int input : prefill.nodes[i].inputs) CHECK(input < static_cast<int>(i));
 }
 
+TEST_CASE("model graph: a block is the layers and the norm behind them", "[kernels][plan]") {
+  const Graph block =
+      graph_of(example("llama-3-8b"), {.length = 40, .layers = 2, .is_training = false, .is_block = true});
+  using Shape = std::vector<int64_t>;
+  CHECK(block.nodes.front().op == "placeholder");
+  CHECK(block.nodes.front().results[0].shape == Shape{1, 40, 4096});
+  CHECK(block.nodes.front().results[0].dtype == "bf16");
+  REQUIRE(block.nodes.back().inputs.size() == 1);
+  const Node& last = block.nodes[static_cast<size_t>(block.nodes.back().inputs[0])];
+  CHECK(last.name == "model_norm");
+  CHECK(last.results[0].shape == Shape{1, 40, 4096});
+  CHECK(num_parameters(block) == 2 * 218'112'000 + 4096);
+}
+
 TEST_CASE("model graph: layers repeat the first ones", "[kernels][plan]") {
   const Graph graph = graph_of(example("llama-3-70b"), {.length = 4096});
   const std::vector<int> repeats = plan::repeated_nodes(graph, 10);

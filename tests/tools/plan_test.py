@@ -401,6 +401,20 @@ class Run(Plan):
         self.assertEqual(changes, ["all_reduce before add_attention", "all_reduce before add_mlp"])
         self.assertIn("pairs of plans predicted at least 10 % apart", text)
 
+    def test_recorded_attention_prices_ranks_that_share_its_queries(self):
+        environment = {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+        tuned = subprocess.run([self.program, "tune", "attention_forward", "--set", "heads=4", "--set", "kv_heads=2",
+                                "--set", "head_dim=16", "--threads", "1", "--length", "33", "--budget", "2s", "--cache",
+                                "t.db"], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        self.assertIn(tuned.returncode, (0, 1), tuned.stderr)
+        self.write("free.json", json.dumps({"alpha": [0], "beta": [0], "launch_s": 0}))
+        answer, text = self.run_plans(*self.SIZES, "--calibration", "free.json", "--cache", "t.db", "--operators")
+        replicated, context = ([each["predicted_s"] for each in plan["operators"]
+                                if each["name"] == "self_attn_attention"] for plan in
+                               (answer["plans"][0], answer["plans"][3]))
+        self.assertGreater(replicated[0], 1e-6)  # by the roofline's default device it would be less
+        self.assertAlmostEqual(context[0] / replicated[0], 17 / 33)
+
     def test_a_config_json_in_bf16(self):
         answer, _ = self.run_plans("--model", "model.json", "--layers", "1", "--length", "20", "--rounds", "1",
                                    "--dtype", "bf16")
