@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -23,12 +21,9 @@
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
-#include "kernels/tensor_values.h"
 
 namespace seqtile::kernels {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 /// What a rank has of a tensor [1, length, ...].
 enum class Share { whole, rows, columns, sums };
@@ -81,28 +76,6 @@ bool is_norm(const plan::Node& node) { return plan::operator_name(node) == "RMSN
 
 }  // namespace
 
-ModelTensor::ModelTensor(DType dtype, int64_t rows, int64_t columns) {
-  const auto bytes = static_cast<size_t>(rows * columns * dtype_bytes(dtype));
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, (bytes / kPage + 1) * kPage)));
-  if (!memory_) throw Error(ErrorCode::out_of_resources, fmt::format("no memory for {} bytes of a tensor", bytes));
-  tensor_ = make_tensor(memory_.get(), dtype, {rows, columns});
-}
-
-void ModelTensor::Free::operator()(std::byte* memory) const { std::free(memory); }
-
-ModelWeights random_weights(const plan::Graph& graph, DType dtype, uint64_t seed) {
-  ModelWeights weights;
-  for (const plan::Node& node : graph.nodes)
-    for (const auto& [name, shape] : node.parameters) {
-      const bool is_row = shape.size() == 1;
-      ModelTensor tensor(dtype, is_row ? 1 : shape[0], shape.back());
-      const double deviation = is_row ? 0.1 : 1 / std::sqrt(static_cast<double>(shape.back()));
-      fill_normal(tensor.tensor(), is_row ? 1 : 0, deviation, seed++);
-      weights.emplace(node.target + "." + name, std::move(tensor));
-    }
-  return weights;
-}
-
 /// Walks the graph once: values and steps; then the channel, which needs to know them all.
 class PlannedModelMaker {
  public:
@@ -145,8 +118,8 @@ class PlannedModelMaker {
                           graph_.nodes.front().op == "placeholder" && shape_of(0).size() == 3 && shape_of(0)[0] == 1;
     if (!is_block)
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} ranks run a graph of decoder layers, of one sequence, over a mesh of one axis with as "
-                              "many devices; make it with is_block",
+                  fmt::format("{} ranks run a graph of decoder layers, of one sequence, over a mesh of one axis with "
+                              "as many devices; make it with is_block",
                               ranks_));
     made_.length_ = shape_of(0)[1];
     if (made_.length_ < 2 * ranks_)

@@ -9,7 +9,6 @@
 // Rows are cut evenly and in order; but where a plan gathers keys, and rows change their layout nowhere, zigzag
 // (seqpar/row_layout.h), so that the causal mask leaves all ranks the same work.
 #pragma once
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,29 +18,10 @@
 #include "autotune/plan/problem.h"
 #include "jit/channel.h"
 #include "kernels/model.h"
+#include "kernels/model_weights.h"
 #include "kernels/seqpar/row_layout.h"
 
 namespace seqtile::kernels {
-
-/// Page-aligned memory of a dense tensor.
-class ModelTensor {
- public:
-  ModelTensor() = default;
-  ModelTensor(DType dtype, int64_t rows, int64_t columns);
-  const Tensor& tensor() const { return tensor_; }  ///< [rows, columns]
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte, Free> memory_;
-  Tensor tensor_{};
-};
-
-/// Whole parameters by name, "model.layers.0.mlp.down_proj.weight"; of a norm one row.
-using ModelWeights = std::map<std::string, ModelTensor>;
-/// Made-up ones of all nodes that have some: products keep the size of what they multiply.
-ModelWeights random_weights(const plan::Graph& graph, DType dtype, uint64_t seed);
 
 struct PlannedStep {
   std::vector<int> nodes;   ///< operators that it computes; of a change the one that wants it

@@ -27,7 +27,8 @@ TEST_CASE("plan prices: a fused kernel takes the longer of computing and communi
           "[plan]") {
   constexpr int kDevices = 4;
   constexpr double kBytes = 2, kRows = 1024, kIn = 512, kOut = 2048;
-  for (const auto& [beta, slowdown] : {std::pair(1e-12, 1.0), {1e-8, 1.0}, {1e-10, 1.25}, {1e-10, 2.0}, {1e-8, 3.0}}) {
+  for (const auto& [beta, slowdown] :
+       {std::pair(1e-12, 1.0), {1e-8, 1.0}, {1e-10, 1.25}, {1e-10, 2.0}, {1e-8, 3.0}}) {
     const Mesh mesh{1, {kDevices}, {1e-6}, {beta}};
     GraphMaker maker(mesh, "bf16", 2);
     const int x = maker.norm("norm", maker.placeholder("x", {1, 1024, 512}));
