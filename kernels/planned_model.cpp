@@ -15,6 +15,7 @@
 #include "jit/error.h"
 #include "kernels/attention_forward.h"
 #include "kernels/linear.h"
+#include "kernels/plan_shares.h"
 #include "kernels/rms_norm.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
@@ -24,14 +25,6 @@
 
 namespace seqtile::kernels {
 namespace {
-
-/// What a rank has of a tensor [1, length, ...].
-enum class Share { whole, rows, columns, sums };
-
-const char* share_name(Share share) {
-  static constexpr const char* kShareNames[] = {"whole", "cut by rows", "cut by columns", "partial sums"};
-  return kShareNames[static_cast<size_t>(share)];
-}
 
 struct Value {
   Share share = Share::whole;
@@ -71,102 +64,32 @@ Call packed(const typename Op::Args& args, int64_t length) {
   }
 }
 
-bool is_linear(const plan::Node& node) { return plan::operator_name(node) == "Linear"; }
-bool is_norm(const plan::Node& node) { return plan::operator_name(node) == "RMSNorm"; }
-
 }  // namespace
 
 /// Walks the graph once: values and steps; then the channel, which needs to know them all.
-class PlannedModelMaker {
+class PlannedModelMaker : PlanShares {
  public:
   PlannedModelMaker(Engine& engine, Fabric& fabric, const Model& model, const plan::Graph& graph,
                     const plan::Choices& choices, const ModelWeights& weights, PlannedModel& made)
-      : engine_(engine),
+      : PlanShares(graph, choices, fabric.rank(), fabric.world_size()),
+        engine_(engine),
         fabric_(fabric),
         model_(model),
-        graph_(graph),
-        choices_(choices),
         weights_(weights),
         made_(made),
-        ranks_(fabric.world_size()),
         values_(graph.nodes.size()) {}
 
   void run() {
-    made_.rank_ = fabric_.rank();
+    made_.rank_ = rank_;
     made_.world_size_ = ranks_;
-    check_graph();
-    made_.layout_ = row_layout();
+    made_.length_ = length_;
+    made_.layout_ = layout_;
     for (int node = 0; node < static_cast<int>(graph_.nodes.size()); ++node) add(node);
     prepare();
   }
 
  private:
-  const plan::Node& node_at(int node) const { return graph_.nodes[static_cast<size_t>(node)]; }
-  const plan::Strategy& strategy_of(int node) const {
-    return node_at(node).strategies[static_cast<size_t>(choices_[static_cast<size_t>(node)])];
-  }
-  const plan::Shape& shape_of(int node) const { return node_at(node).results.front().shape; }
   Value& value_of(int node) { return values_[static_cast<size_t>(node)]; }
-
-  [[noreturn]] void refuse(int node, const std::string& what) const {
-    throw Error(ErrorCode::unsupported, fmt::format("{} ({}): {}; it can be planned, but not run",
-                                                    node_at(node).name, strategy_of(node).name, what));
-  }
-
-  void check_graph() {
-    const bool is_block = graph_.mesh.num_axes == 1 && graph_.mesh.shape[0] == ranks_ && !graph_.nodes.empty() &&
-                          graph_.nodes.front().op == "placeholder" && shape_of(0).size() == 3 && shape_of(0)[0] == 1;
-    if (!is_block)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} ranks run a graph of decoder layers, of one sequence, over a mesh of one axis with "
-                              "as many devices; make it with is_block",
-                              ranks_));
-    made_.length_ = shape_of(0)[1];
-    if (made_.length_ < 2 * ranks_)
-      throw Error(ErrorCode::invalid_argument, fmt::format("length {} on {} ranks: give each rank two rows at least",
-                                                           made_.length_, ranks_));
-  }
-
-  // --- shares
-
-  Share share_of(int node, plan::Layout layout) const {
-    if (layout.partial()) return Share::sums;
-    if (layout.axes_of(1)) return Share::rows;
-    if (layout.axes_of(2)) return Share::columns;
-    if (layout.cutting()) refuse(node, "no kernel for this cut");
-    return Share::whole;
-  }
-  Share result_share(int node) const { return share_of(node, strategy_of(node).results.front()); }
-  Share operand_share(int node, size_t operand) const {
-    return share_of(node, strategy_of(node).operands[operand].front().with_partial(0));
-  }
-
-  seqpar::RowLayout row_layout() const {
-    bool gathers_keys = false, changes = false;
-    for (int node = 0; node < static_cast<int>(graph_.nodes.size()); ++node) {
-      gathers_keys = gathers_keys || strategy_of(node).name.ends_with("with gathered keys");
-      for (size_t i = 0; i < node_at(node).inputs.size(); ++i) {
-        const Share from = result_share(node_at(node).inputs[i]), wanted = operand_share(node, i);
-        changes = changes || (from != wanted && (from == Share::rows || wanted == Share::rows));
-        if (!is_linear(node_at(node))) continue;
-        const Share left = result_share(node);
-        changes = changes || (left != wanted && (left == Share::rows || wanted == Share::rows));
-      }
-    }
-    return gathers_keys && !changes ? seqpar::RowLayout::zigzag : seqpar::RowLayout::contiguous;
-  }
-
-  int64_t own_rows(Share share) const {
-    return share == Share::rows ? seqpar::num_rows(made_.layout_, made_.rank_, made_.length_, ranks_) : made_.length_;
-  }
-  int64_t own_part(int node, int64_t size) const {
-    if (size % ranks_ != 0) refuse(node, fmt::format("{} ranks would have uneven parts of {}", ranks_, size));
-    return size / ranks_;
-  }
-  int64_t heads_of(int node, Share share) const {
-    const int64_t heads = shape_of(node)[2];
-    return share == Share::columns ? own_part(node, heads) : heads;
-  }
 
   Tensor allocate(int64_t rows, int64_t columns, DType dtype) {
     return made_.memory_.emplace_back(dtype, rows, columns).tensor();
@@ -187,7 +110,7 @@ class PlannedModelMaker {
     step.workload = op.workload();
     step.operation = step.workload.operation;
     step.communicates = step.workload.fields.contains("world_size");
-    const Call call = packed<Op>(args, made_.length_);
+    const Call call = packed<Op>(args, length_);
     step.tensors.assign(call.tensors().begin(), call.tensors().end());
     step.length = call.length;
   }
@@ -233,7 +156,7 @@ class PlannedModelMaker {
             .fabric = fabric_.kind()};
   }
 
-  int64_t first_row() const { return made_.rank_ * made_.length_ / ranks_; }
+  int64_t first_row() const { return rank_ * length_ / ranks_; }
 
   // --- operators
 
@@ -355,16 +278,16 @@ class PlannedModelMaker {
     if (operand_share(node, 0) == Share::columns) {
       const int64_t part = own_part(node, k);
       const Tensor own = allocate(n, part, model_.dtype);
-      copy_rows(whole, 0, made_.rank_ * part, own);
+      copy_rows(whole, 0, rank_ * part, own);
       return own;
     }
     if (result_share(node) != Share::columns) return whole;
     const int64_t part = own_part(node, n);
-    if (!is_gated(node)) return rows_of(whole, made_.rank_ * part, part);
+    if (!is_gated(node)) return rows_of(whole, rank_ * part, part);
     const int64_t half = own_part(node, n / 2);
     const Tensor own = allocate(2 * half, k, model_.dtype);
-    copy_rows(whole, made_.rank_ * half, 0, rows_of(own, 0, half));
-    copy_rows(whole, n / 2 + made_.rank_ * half, 0, rows_of(own, half, half));
+    copy_rows(whole, rank_ * half, 0, rows_of(own, 0, half));
+    copy_rows(whole, n / 2 + rank_ * half, 0, rows_of(own, half, half));
     return own;
   }
 
@@ -396,14 +319,14 @@ class PlannedModelMaker {
                           .heads = heads,
                           .kv_heads = kv_heads,
                           .head_dim = head_dim,
-                          .layout = made_.layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
+                          .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
                           .scale = model_.attention_scale,
                           .dtype = model_.dtype,
                           .fabric = fabric_.kind()},
                       {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
     }
-    const Tensor q_start = numbers({0, static_cast<int32_t>(made_.length_)}), kv_start = numbers({0}),
-                 kv_length = numbers({static_cast<int32_t>(made_.length_)});
+    const Tensor q_start = numbers({0, static_cast<int32_t>(length_)}), kv_start = numbers({0}),
+                 kv_length = numbers({static_cast<int32_t>(length_)});
     add_step({node},
              AttentionForward{.heads = heads,
                               .kv_heads = kv_heads,
@@ -411,8 +334,8 @@ class PlannedModelMaker {
                               .scale = model_.attention_scale,
                               .dtype = model_.dtype},
              {as_heads(q.tensor, head_dim), as_heads(k.tensor, head_dim), as_heads(v.tensor, head_dim), q_start,
-              kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(made_.length_, heads, DType::f32),
-              made_.length_});
+              kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(length_, heads, DType::f32),
+              length_});
   }
 
   /// In place.
@@ -440,16 +363,16 @@ class PlannedModelMaker {
   }
   Tensor positions(Share share) {
     std::vector<int32_t> values(static_cast<size_t>(own_rows(share)));
-    if (share == Share::rows) seqpar::fill_positions(made_.layout_, made_.rank_, made_.length_, ranks_, values);
+    if (share == Share::rows) seqpar::fill_positions(layout_, rank_, length_, ranks_, values);
     else std::iota(values.begin(), values.end(), 0);
     return numbers(values);
   }
 
   /// Rank 0 goes first, so that the others find in the store what it had to compile.
   void compile() {
-    if (made_.rank_ > 0) fabric_.all_gather("");
+    if (rank_ > 0) fabric_.all_gather("");
     for (const PlannedStep& step : made_.steps_) engine_.prepare(step.workload);
-    if (made_.rank_ == 0) fabric_.all_gather("");
+    if (rank_ == 0) fabric_.all_gather("");
   }
 
   /// The same steps on every rank, so that collective preparation meets.
@@ -459,7 +382,7 @@ class PlannedModelMaker {
     for (const PlannedStep& step : made_.steps_)
       if (step.communicates) sent.push_back(step.workload);
     if (!sent.empty())
-      made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, made_.length_));
+      made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, length_));
     std::map<std::string, const PlannedStep*> first;  // of equal operations
     for (PlannedStep& step : made_.steps_) {
       const auto [place, is_new] = first.try_emplace(step.operation + step.workload.json(), &step);
@@ -480,11 +403,8 @@ class PlannedModelMaker {
   Engine& engine_;
   Fabric& fabric_;
   const Model& model_;
-  const plan::Graph& graph_;
-  const plan::Choices& choices_;
   const ModelWeights& weights_;
   PlannedModel& made_;
-  const int ranks_;
   std::vector<Value> values_;  ///< by node
   std::map<std::pair<int, Share>, Value> changed_;
 };

@@ -23,8 +23,7 @@ Strategy strategy_of(const Planned& planned, const std::string& node, const std:
 
 }  // namespace
 
-TEST_CASE("plan prices: a fused kernel takes the longer of computing and communicating, what overlap costs, and a launch",
-          "[plan]") {
+TEST_CASE("plan prices: a fused kernel takes the longer of two, what overlap costs, and a launch", "[plan]") {
   constexpr int kDevices = 4;
   constexpr double kBytes = 2, kRows = 1024, kIn = 512, kOut = 2048;
   for (const auto& [beta, slowdown] :

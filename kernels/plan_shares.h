@@ -1,0 +1,54 @@
+// kernels/plan_shares.h -- what a rank has of every tensor of a planned graph of decoder layers.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "autotune/plan/graph.h"
+#include "autotune/plan/node_view.h"
+#include "autotune/plan/problem.h"
+#include "kernels/seqpar/row_layout.h"
+
+namespace seqtile::kernels {
+
+/// Of a tensor [1, length, ...]; columns are its third dimension: heads, or what they are made of.
+enum class Share { whole, rows, columns, sums };
+const char* share_name(Share share);
+
+bool is_linear(const plan::Node& node);
+bool is_norm(const plan::Node& node);
+
+/// A plan over a mesh of one axis, as one rank sees it.
+class PlanShares {
+ public:
+  /// Errors: invalid_argument where the graph is not a block (model_graph.h) of one sequence over so many devices, or
+  /// a rank would have fewer than two rows.
+  PlanShares(const plan::Graph& graph, const plan::Choices& choices, int rank, int ranks);
+
+ protected:
+  const plan::Node& node_at(int node) const { return graph_.nodes[static_cast<size_t>(node)]; }
+  const plan::Shape& shape_of(int node) const { return node_at(node).results.front().shape; }
+  const plan::Strategy& strategy_of(int node) const;
+  Share result_share(int node) const;
+  Share operand_share(int node, size_t operand) const;
+  int64_t own_rows(Share share) const;
+  /// Requires equal parts: unsupported else, as by refuse().
+  int64_t own_part(int node, int64_t size) const;
+  int64_t heads_of(int node, Share share) const;
+  /// Unsupported: the line names the node, its strategy and `what` there is no kernel for.
+  [[noreturn]] void refuse(int node, const std::string& what) const;
+
+  const plan::Graph& graph_;
+  const plan::Choices& choices_;
+  const int rank_, ranks_;
+  int64_t length_ = 0;
+  seqpar::RowLayout layout_ = seqpar::RowLayout::contiguous;
+
+ private:
+  Share share_of(int node, plan::Layout layout) const;
+  bool changes_rows(Share from, Share to) const { return from != to && (from == Share::rows || to == Share::rows); }
+  /// Zigzag where keys are gathered and nothing else needs rows in order.
+  seqpar::RowLayout row_layout() const;
+};
+
+}  // namespace seqtile::kernels
