@@ -154,7 +154,7 @@ std::vector<PlanTimes> of_all_ranks(std::vector<std::vector<PlanTimes>> by_rank)
 std::vector<PlanTimes> race_plans(const Session& session, const kernels::Model& model, const plan::Graph& graph,
                                   std::span<const plan::Choices> plans, const RaceOptions& options) {
   const kernels::ModelWeights weights = kernels::random_weights(graph, model.dtype, kSeed);
-  const plan::Shape& shape = graph.nodes.front().results.front().shape;
+  const std::vector<int64_t>& shape = graph.nodes.front().results.front().shape;
   const ModelTensor x(model.dtype, shape[1], shape[2]);
   kernels::fill_normal(x.tensor(), 0, 1, kSeed + weights.size());
   std::vector<std::vector<PlanTimes>> by_rank(static_cast<size_t>(options.ranks));

@@ -39,7 +39,7 @@ TEST_CASE("plan prices: a fused kernel takes the longer of two, what overlap cos
       return device.launch_s +
              std::max(2 * m * n * k / device.peak_flops, kBytes * (m * n + n * k + m * k) / device.bandwidth);
     };
-    const auto gather = [&](double whole) { return 3 * 1e-6 + 3.0 / 4 * whole * kBytes * beta; };
+    const auto gather = [&, beta = beta](double whole) { return 3 * 1e-6 + 3.0 / 4 * whole * kBytes * beta; };
     const double share = std::min(slowdown - 1, 1.0);  // of the shorter one, which is seen all the same
     const auto fused = [&, share = share](double compute, double communication) {
       return std::max(compute, communication) + share * std::min(compute, communication) + device.launch_s;
