@@ -67,7 +67,7 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
   pricing.records.threads = "1";
-  return price(session.registry,
+  return price(read_sources(session.registry, pricing),
                kernels::model_graph(model, {.mesh = mesh,
                                             .length = length,
                                             .layers = options.layers,
