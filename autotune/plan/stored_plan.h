@@ -12,7 +12,7 @@
 namespace seqtile::plan {
 
 /// Raise it where the same graph and prices may give another plan, or the text has another form.
-inline constexpr int kPlannerVersion = 1;
+inline constexpr int kPlannerVersion = 2;
 
 /// SHA-256 of all that plans depend on: mesh, phase, nodes and, where there are some, their strategies.
 std::string graph_hash(const Graph& graph);
