@@ -66,6 +66,7 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
   const plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
+  pricing.records.device.clear();
   pricing.records.threads = "1";
   return price(read_sources(session.registry, pricing),
                kernels::model_graph(model, {.mesh = mesh,
