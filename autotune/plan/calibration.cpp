@@ -96,6 +96,7 @@ std::string calibration_json(const Calibration& calibration) {
                        {"peak_flops", calibration.device.peak_flops},
                        {"bandwidth", calibration.device.bandwidth},
                        {"launch_s", calibration.device.launch_s},
+                       {"overlap_slowdown", calibration.overlap_slowdown},
                        {"machine", Json::parse(measured.machine.json())},
                        {"fabric", measured.fabric},
                        {"ranks", measured.ranks},

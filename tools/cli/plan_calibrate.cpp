@@ -83,6 +83,7 @@ plan::Calibration measure(const Session& session, const CalibrationSetup& setup,
   }
   const DeviceMeasurement device = measure_device(session, setup, ranks);
   calibration.device = device.facts;
+  calibration.overlap_slowdown = 2;  // a rank on CPUs sends with the cores that compute
   measured.machine = device.machine;
   note(fmt::format("{} ranks at once, each: {:.1f} GFLOP/s of products, {:.1f} GB/s of memory, {} a kernel of one row",
                    ranks, 1e-9 * device.facts.peak_flops, 1e-9 * device.facts.bandwidth,
