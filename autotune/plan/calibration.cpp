@@ -89,20 +89,27 @@ Calibration parse_calibration(const std::string& text, const std::string& name) 
 
 Calibration read_calibration(const std::string& path) { return parse_calibration(read_text(path), path); }
 
+std::string prices_json(const Calibration& calibration) {
+  return Json{{"alpha", calibration.alpha},
+              {"beta", calibration.beta},
+              {"peak_flops", calibration.device.peak_flops},
+              {"bandwidth", calibration.device.bandwidth},
+              {"launch_s", calibration.device.launch_s},
+              {"state_bytes", calibration.state_bytes},
+              {"overlap_slowdown", calibration.overlap_slowdown}}
+      .dump();
+}
+
 std::string calibration_json(const Calibration& calibration) {
   const Measured& measured = *calibration.measured;
-  const Json fields = {{"alpha", calibration.alpha},
-                       {"beta", calibration.beta},
-                       {"peak_flops", calibration.device.peak_flops},
-                       {"bandwidth", calibration.device.bandwidth},
-                       {"launch_s", calibration.device.launch_s},
-                       {"overlap_slowdown", calibration.overlap_slowdown},
-                       {"machine", Json::parse(measured.machine.json())},
-                       {"fabric", measured.fabric},
-                       {"ranks", measured.ranks},
-                       {"threads", measured.threads},
-                       {"dtype", measured.dtype},
-                       {"residual", measured.residual}};
+  Json fields = Json::parse(prices_json(calibration));
+  fields.erase("state_bytes");  // the optimiser's, not the machine's
+  fields.update({{"machine", Json::parse(measured.machine.json())},
+                 {"fabric", measured.fabric},
+                 {"ranks", measured.ranks},
+                 {"threads", measured.threads},
+                 {"dtype", measured.dtype},
+                 {"residual", measured.residual}});
   std::string text = "{";
   for (const std::string_view field : kFields)
     if (const auto value = fields.find(field); value != fields.end())

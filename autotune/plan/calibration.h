@@ -34,6 +34,8 @@ struct Calibration {
 Calibration read_calibration(const std::string& path);
 Calibration parse_calibration(const std::string& text, const std::string& name);
 
+/// All numbers that decide prices, as a JSON object: what calibration_json() has but for what was measured where.
+std::string prices_json(const Calibration& calibration);
 /// The JSON of what was measured, one field a line. Requires: `measured` is there.
 std::string calibration_json(const Calibration& calibration);
 /// Errors: invalid_argument where the calibration was measured on another machine; `name` of it is for the message.

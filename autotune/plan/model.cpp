@@ -3,6 +3,7 @@
 #include "autotune/plan/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -31,13 +32,15 @@ void add_nodes(const Problem& problem, ProblemModel& result) {
     const auto variable = static_cast<size_t>(place->second);
     for (size_t i = 0; i < problem.costs[n].size(); ++i) {
       result.model.unaries[variable][i] += problem.costs[n][i];
-      result.memory[variable][i] += problem.memory[n][i];
+      result.memory[variable][i] += std::ceil(problem.memory[n][i]);
     }
     result.variable_of.push_back(place->second);
   }
   result.num_steps = problem.num_steps;
-  for (const Live& live : problem.live)
+  for (const Live& live : problem.live) {
     result.live.push_back({result.variable_of[static_cast<size_t>(live.node)], live.begin, live.end, live.bytes});
+    for (double& bytes : result.live.back().bytes) bytes = std::ceil(bytes);
+  }
 }
 
 /// Edges between the same variables are one table; one within a variable is a part of its costs.

@@ -7,7 +7,7 @@
 namespace seqtile::plan {
 
 /// Nodes that follow are one variable with their leader. Strategies that another one beats whatever the neighbours do
-/// are left out.
+/// are left out. Sizes are whole bytes, rounded up, so that every sum of them is exact.
 struct ProblemModel {
   Model model;
   /// As of a problem, of a variable.

@@ -221,7 +221,9 @@ void RuleView::add(const Rule& rule, const Cut& cut, const Work& work, const Hel
     strategy.memory *= 1 + costs_.state_bytes / element_bytes();
     strategy.gradient = held.bytes;
   }
-  if (work.keeps_result && !is_view(node())) strategy.activation = result_bytes(rule, cut);
+  // A buffer of the model is there all the time, as its parameters are.
+  if (work.keeps_result && !is_view(node()))
+    (node().op == "get_attr" ? strategy.memory : strategy.activation) += result_bytes(rule, cut);
   strategy.kernels = work.kernels;
   strategy.measured = work.measured;
   for (size_t i = 0; i < node().inputs.size(); ++i)

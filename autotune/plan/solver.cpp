@@ -41,7 +41,11 @@ class Searcher {
   const MemoryCuts& cuts() const { return cuts_; }
   int width() const { return elimination_.width(); }
   bool is_exact() const { return elimination_.is_exact(); }
-  bool may_search() const { return num_searches_ < options_.most_searches; }
+  bool may_search() const {
+    constexpr int kFewSearches = 50;
+    return num_searches_ < options_.most_searches &&
+           (num_searches_ < kFewSearches || num_searches_ * elimination_.num_entries() < options_.most_entries);
+  }
 
   /// The best point where memory has a price at each cut, and the bound of cost + price memory. Infinite `excluded` are
   /// ruled out.
@@ -72,13 +76,23 @@ class Searcher {
         sum += weights[cut] *= std::pow(kGrowth, bytes[cut] / std::ranges::max(bytes));
       for (double& weight : weights) weight /= sum;
     }
-    const double at_peak = least(cuts_.at(result.point.peak), excluded).second;
-    result.bound = std::min(std::max(result.bound, at_peak), result.point.memory);  // the same sum in another order
+    result.bound = std::max(result.bound, least(cuts_.at(result.point.peak), excluded).second);
+    result.bound = whole(result.bound);
     return result;
+  }
+  /// At each cut by itself: dear, where there are many.
+  double least_at_any_cut(const Values& excluded) const {
+    double bound = 0;
+    for (size_t cut = 0; cut < cuts_.count(); ++cut)
+      bound = std::max(bound, least(cuts_.at(cut), excluded).second);
+    return whole(bound);
   }
   Point leanest_at(size_t cut, const Values& excluded) const { return least(cuts_.at(cut), excluded).first; }
 
  private:
+  /// What a plan holds are whole bytes; weights are not exact.
+  static double whole(double bound) { return std::ceil(bound * (1 - 1e-12)); }
+
   /// Of the strategies with the least of such sizes, and their sum.
   std::pair<Point, double> least(const Values& sizes, const Values& excluded) const {
     std::vector<int> assignment;
@@ -128,8 +142,11 @@ class BranchSearch {
     if (open_.empty() || is_closed(open_.top().first.bound)) lower_bound_ = best_.cost;
   }
 
-  /// Infinite cost: none was found.
+  /// Infinite cost: none was found; where none is possible, that was proven.
   const Point& best() const { return best_; }
+  bool is_proven_impossible() const { return open_.empty() && best_.cost == kInfinite; }
+  /// Of all that were seen the one that holds the least.
+  const Point& leanest() const { return leanest_; }
   double lower_bound() const { return lower_bound_; }
 
  private:
@@ -156,6 +173,7 @@ class BranchSearch {
   }
 
   void offer(const Point& point) {
+    if (point.memory < leanest_.memory) leanest_ = point;
     if (point.memory <= budget_ && point.cost < best_.cost) best_ = point;
   }
 
@@ -198,6 +216,10 @@ class BranchSearch {
     };
     result.within = searcher_.leanest_at(cut, excluded);
     offer(result.within);
+    if (bytes(result.within)[cut] > budget_) {
+      result.bound = kInfinite;
+      return;
+    }
     double best_price = price;
     while (searcher_.may_search()) {
       const double above = bytes(result.above)[cut], within = bytes(result.within)[cut];
@@ -273,7 +295,7 @@ class BranchSearch {
   const ProblemModel& all_;
   Searcher& searcher_;
   const double budget_;
-  Point best_;
+  Point best_, leanest_;
   double lower_bound_ = -kInfinite;
   std::priority_queue<Branch, std::vector<Branch>, IsLater> open_;
 };
@@ -298,8 +320,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   Leanest leanest;
   if (has_budget) {
     leanest = searcher.leanest(free);
-    solution.smallest_budget = leanest.point.memory;
-    solution.smallest_budget_bound = leanest.bound;
+    if (leanest.bound <= options.memory_budget && leanest.point.memory > options.memory_budget)
+      leanest.bound = std::max(leanest.bound, searcher.least_at_any_cut(free));
     solution.is_feasible = leanest.bound <= options.memory_budget;
   }
   if (solution.is_feasible && (point.memory > options.memory_budget || !searcher.is_exact())) {
@@ -308,6 +330,12 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
     point = search.best();
     bound = std::max(bound, search.lower_bound());
     solution.is_feasible = point.cost < kInfinite;
+    if (search.leanest().memory < leanest.point.memory) leanest.point = search.leanest();
+    if (search.is_proven_impossible()) leanest.bound = std::max(leanest.bound, std::floor(options.memory_budget) + 1);
+  }
+  if (has_budget) {
+    solution.smallest_budget = leanest.point.memory;
+    solution.smallest_budget_bound = leanest.bound;
   }
   if (!solution.is_feasible) point = leanest.point;
   solution.choices = all.choices(point.assignment);

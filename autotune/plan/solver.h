@@ -10,7 +10,9 @@ namespace seqtile::plan {
 struct SolveOptions {
   double memory_budget = std::numeric_limits<double>::infinity();  ///< bytes of a device
   int64_t table_limit = int64_t{1} << 22;                          ///< entries; larger ones are not made
-  int most_searches = 2000;  ///< eliminations that may be spent to close the gap of a budget
+  // To close the gap of a budget:
+  int most_searches = 2000;                    ///< eliminations
+  int64_t most_entries = int64_t{1'000'000'000};  ///< that all of them together may take minima over; 50 may always be
 };
 
 struct Solution {

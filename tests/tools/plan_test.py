@@ -304,7 +304,7 @@ class Kept(Plan):
         for flags in others:
             self.assertTrue(self.run_plan(*self.graph, *flags)[1], flags)
         for name, value in (("alpha", [2e-5, 6e-6]), ("peak_flops", 1e12), ("bandwidth", 1e11), ("launch_s", 1e-5),
-                            ("state_bytes", 12)):
+                            ("state_bytes", 12), ("overlap_slowdown", 1.9)):
             self.write("links.json", json.dumps({**self.LINKS, name: value}))
             self.assertFalse(self.run_plan(*self.graph, *self.seconds)[1], name)
         self.write("links.json", json.dumps(self.LINKS, indent=1))  # the same numbers
@@ -416,11 +416,13 @@ class Run(Plan):
         self.assertAlmostEqual(context[0] / replicated[0], 17 / 33)
 
     def test_a_config_json_in_bf16(self):
-        answer, _ = self.run_plans("--model", "model.json", "--layers", "1", "--length", "20", "--rounds", "1",
-                                   "--dtype", "bf16")
+        self.write("none.json", "{}")
+        answer, _ = self.run_plans("--model", "model.json", "--calibration", "none.json", "--layers", "1", "--length",
+                                   "20", "--rounds", "1", "--dtype", "bf16")
         self.assertGreaterEqual(len(answer["plans"]), 4)
 
     def test_bad_input_is_one_line(self):
+        self.write("none.json", "{}")
         for flags, pattern in (
                 (["--hidden", "60", "--heads", "8"], "--hidden 60 --heads 8 --kv-heads 4: heads must divide"),
                 (["--ranks", "3", *self.SIZES], "tensor parallel over 3 ranks: .*; ranks must divide heads"),
@@ -430,7 +432,8 @@ class Run(Plan):
                 (["--model", "model.json", "--layers", "7", "--length", "20"], "layers 7 must be in 1..3"),
                 (["--model", "absent.json"], "absent.json"),
                 (["--cache", "absent.db"], "absent.db")):
-            self.assert_line(self.plan("run", *flags), pattern)
+            self.assert_line(self.plan("run", "--calibration", "none.json", *flags), pattern)
+        self.assert_line(self.plan("run"), "needs --calibration FILE, .*seqtile plan calibrate --ranks 2 -o FILE")
 
 
 class PageReader(html.parser.HTMLParser):

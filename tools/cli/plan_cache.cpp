@@ -32,11 +32,7 @@ Json manifest_of(const plan::Graph& graph, const PriceSources& sources, const Pl
   if (options.budget > 0) json["budget"] = options.budget;
   if (!options.pricing.strategies.empty()) json["strategies"] = options.pricing.strategies;
   if (!is_calibrated) return json;
-  const plan::DeviceFacts& device = sources.calibration.device;
-  json["peak_flops"] = device.peak_flops;
-  json["bandwidth"] = device.bandwidth;
-  json["launch_s"] = device.launch_s;
-  json["state_bytes"] = sources.calibration.state_bytes;
+  json["prices"] = Json::parse(plan::prices_json(sources.calibration));
   if (sources.records) json["records"] = Json::parse(sources.records->environment());
   return json;
 }

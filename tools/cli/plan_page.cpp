@@ -137,8 +137,8 @@ class Page {
       add("<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#e4e4e4\"/><text x=\"0\" "
           "y=\"{3:.1f}\" fill=\"#606060\">{4}</text>\n",
           x(0), x(steps), y(share * most), y(share * most) + 4, format_bytes(share * most));
-    add("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#606060\">parameters, and the state of an optimiser where it is known: the lower area</text>\n</svg>\n", x(0),
-        kTop + kHeight + 16);
+    add("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#606060\">what is held all the time: the lower area</text>\n</svg>\n",
+        x(0), kTop + kHeight + 16);
   }
 
   void write_operators() {

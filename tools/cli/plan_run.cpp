@@ -64,6 +64,10 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
   if (length < 2 * options.run.ranks)
     bad_input(fmt::format("--length {}: give each of {} ranks two tokens at least", length, options.run.ranks));
   const plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
+  if (options.pricing.calibration.empty())
+    bad_input(fmt::format("plan run needs --calibration FILE, what this machine takes; `seqtile plan calibrate --ranks {} "
+                          "-o FILE` measures it",
+                          options.run.ranks));
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
   pricing.records.device.clear();

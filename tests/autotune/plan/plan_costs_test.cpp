@@ -168,6 +168,25 @@ TEST_CASE("plan costs: members of a tuple, transposes and reshapes are held as w
     for (const Strategy& strategy : planned.graph.nodes[view].strategies) CHECK(strategy.held() == 0);
 }
 
+TEST_CASE("plan costs: a buffer of integers is held all the time", "[plan]") {
+  GraphMaker maker({1, {2}, {1e-6}, {1e-9}}, "f32", 4);
+  maker.placeholder("x", {8, 32});
+  Graph graph = maker.output(maker.function("last", "relu", {0}, {8, 32}));
+  Node buffer;
+  buffer.name = "mask", buffer.op = "get_attr", buffer.target = "mask";
+  buffer.results = {{{64, 1024}, "i64", 8}};
+  graph.nodes.insert(graph.nodes.begin(), buffer);
+  for (Node& node : graph.nodes)
+    for (int& input : node.inputs) ++input;
+  for (const bool trains : {true, false}) {
+    graph.is_training = trains;
+    const Planned planned = make_plan(graph, {});
+    CHECK(planned.solution.memory >= 64 * 1024 * 8 / 2);
+    for (const double bytes : memory_timeline(planned.graph, planned.problem, planned.solution.choices).bytes)
+      CHECK(bytes >= 64 * 1024 * 8 / 2);
+  }
+}
+
 TEST_CASE("plan costs: along an axis of one device there is no choice", "[plan]") {
   const auto names = [](const Mesh& mesh) {
     GraphMaker maker(mesh, "f32", 4);
