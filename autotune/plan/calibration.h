@@ -24,8 +24,8 @@ struct Calibration {
   std::vector<double> alpha, beta;  ///< by mesh axis, seconds and seconds per byte; empty: the defaults
   DeviceFacts device;
   double state_bytes = CalibratedCosts{}.state_bytes;
-  /// How many times as long kernels and links each take while both are busy, within a kernel and beside it. 1: not at all longer; from 2 on overlap
-  /// saves nothing. Products on GPUs were seen at 1.1 to 1.8.
+  /// How many times as long kernels and links each take while both are busy, within a kernel and beside it. 1: not at
+  /// all longer; from 2 on overlap saves nothing. Products on GPUs were seen at 1.1 to 1.8.
   double overlap_slowdown = 1.2;
   std::optional<Measured> measured;  ///< nothing where a person wrote it
 };
