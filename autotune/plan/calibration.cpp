@@ -37,8 +37,8 @@ autotune::Fields read_machine(const Reader& json) {
   return machine;
 }
 
-/// All of these are there, or none is.
-std::optional<Measured> read_measured(const Reader& root) {
+/// All of these are there, or none is. Links were measured on each of `num_axes` axes.
+std::optional<Measured> read_measured(const Reader& root, size_t num_axes) {
   if (!root.has("machine")) {
     for (const char* field : {"fabric", "ranks", "threads", "dtype", "residual"})
       if (root.has(field)) root.refuse(fmt::format("\"{}\" is there without \"machine\"", field));
@@ -49,6 +49,12 @@ std::optional<Measured> read_measured(const Reader& root) {
   measured.threads = static_cast<int>(root["threads"].integer(1, 1 << 20));
   measured.dtype = root["dtype"].text();
   root["residual"].each([&](const Reader& value) { measured.residual.push_back(at_least(value, 0, true)); });
+  const auto check_axes = [&](const char* field, size_t count) {
+    if (count != num_axes)
+      root[field].refuse(fmt::format("{} mesh axes, \"alpha\" has {}; give one number for each axis", count, num_axes));
+  };
+  check_axes("ranks", measured.ranks.size());
+  check_axes("residual", measured.residual.size());
   return measured;
 }
 
@@ -83,7 +89,7 @@ Calibration parse_calibration(const std::string& text, const std::string& name) 
   read("launch_s", calibration.device.launch_s, true);
   read("state_bytes", calibration.state_bytes, true);
   if (root.has("overlap_slowdown")) calibration.overlap_slowdown = at_least(root["overlap_slowdown"], 1, true);
-  calibration.measured = read_measured(root);
+  calibration.measured = read_measured(root, calibration.alpha.size());
   return calibration;
 }
 

@@ -24,6 +24,17 @@ TEST_CASE("plan calibration: what is given is taken, the rest are defaults", "[p
   CHECK(mesh.beta[0] < 1e-9);
 }
 
+namespace {
+
+/// Of two axes but for these.
+std::string measured(const std::string& ranks, const std::string& residual) {
+  return R"({"alpha": [1, 1], "beta": [1, 1], "machine": {"model": "a"}, "fabric": "threads", "threads": 1,)"
+         R"( "dtype": "f32", "ranks": )" +
+         ranks + R"(, "residual": )" + residual + "}";
+}
+
+}  // namespace
+
 TEST_CASE("plan calibration: each thing that is wrong is named with its place", "[plan]") {
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
            {"{", "m.json: no JSON"},
@@ -41,7 +52,9 @@ TEST_CASE("plan calibration: each thing that is wrong is named with its place", 
            {R"({"machine": {"cores": 2}})", "m.json.machine.cores: a string is wanted"},
            {R"({"machine": {"model": "a"}})", "m.json: \"fabric\" is missing"},
            {R"({"fabric": "threads"})", "\"fabric\" is there without \"machine\""},
-           {R"({"machine": {"model": "a"}, "fabric": "threads", "ranks": [1]})", "m.json.ranks[0]: 1 is not in 2.."}}) {
+           {R"({"machine": {"model": "a"}, "fabric": "threads", "ranks": [1]})", "m.json.ranks[0]: 1 is not in 2.."},
+           {measured("[2]", "[0.1, 0.1]"), "m.json.ranks: 1 mesh axes, \"alpha\" has 2; give one number for each axis"},
+           {measured("[2, 4]", "[]"), "m.json.residual: 0 mesh axes, \"alpha\" has 2"}}) {
     INFO(text);
     CHECK_THROWS_WITH(parse_calibration(text, "m.json"), Catch::Contains(why));
   }
