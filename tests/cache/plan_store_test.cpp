@@ -131,6 +131,16 @@ TEST_CASE("plan store: a file of the schema before serves its records, and gets 
   CHECK(run_sql(path, "SELECT count(*) FROM v_plans") == std::vector<std::string>{"1"});
 }
 
+TEST_CASE("plan store: a view for people of the plans' name stays as it is, and plans go beside it", "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_before(path);
+  run_sql(path, "CREATE VIEW v_plans AS SELECT 'mine'");
+  REQUIRE(writer(path)->publish(sample_plan()));
+  CHECK(reader(path)->find(sample_plan().manifest_json));
+  CHECK(run_sql(path, "SELECT * FROM v_plans") == std::vector<std::string>{"mine"});
+}
+
 TEST_CASE("plan store: somebody else's table of plans is not written over", "[cache][fault]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");
