@@ -249,10 +249,14 @@ std::string why_not_storable(const TrialRow& trial) {
 }
 
 std::string why_not_storable(const StoredPlan& plan) {
-  constexpr size_t kMost = kMaxPlanBytes;
+  constexpr size_t kMost = kMaxPlanTextBytes;
+  const size_t bytes = plan.manifest_json.size() + plan.records_json.size() + plan.plan_json.size();
+  if (bytes > kMost)
+    return fmt::format("manifest, records and plan have {} bytes together, at most {} are stored", bytes, kMost);
   return first_of({why_not_text("manifest", plan.manifest_json), why_not_text("records", plan.records_json, kMost),
-                   why_not_text("plan", plan.plan_json, kMost), why_not_number("objective", plan.objective),
-                   why_not_number("lower_bound", plan.lower_bound), why_not_number("ms", plan.ms)});
+                   why_not_text("plan", plan.plan_json, kMost),
+                   why_not_number("objective", plan.objective), why_not_number("lower_bound", plan.lower_bound),
+                   why_not_number("ms", plan.ms)});
 }
 
 }  // namespace seqtile::cache

@@ -14,8 +14,10 @@
 
 namespace seqtile::cache {
 
-/// Of a plan; SQLite refuses larger texts.
+/// Of a plan's row: SQLite refuses larger ones.
 inline constexpr int kMaxPlanBytes = 16 << 20;
+/// Of its texts together, which leaves room for its hash, its numbers and its sum.
+inline constexpr int kMaxPlanTextBytes = kMaxPlanBytes - 1024;
 
 /// Microseconds since 1970.
 int64_t unix_time_us();

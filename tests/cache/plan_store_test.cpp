@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/plan_store.h"
 
+#include "cache/row_codec.h"
 #include "tests/cache/support.h"
 
 using namespace seqtile;
@@ -103,12 +104,21 @@ TEST_CASE("plan store: what cannot be stored is refused, and nothing is written"
   infinite.objective = std::numeric_limits<double>::infinity();
   control.plan_json += '\n';
   huge.plan_json = std::string((16 << 20) + 1, 'x');
-  for (const StoredPlan& plan : {infinite, control, huge}) CHECK_FALSE(writer(path)->publish(plan));
+  StoredPlan together = sample_plan();
+  together.records_json = std::string(8 << 20, 'x');
+  together.plan_json.assign(kMaxPlanTextBytes - together.records_json.size() - together.manifest_json.size(), 'x');
+  const StoredPlan largest = together;
+  together.plan_json += 'x';
+  CHECK(why_not_storable(together) == "manifest, records and plan have 16776193 bytes together, at most 16776192 are "
+                                      "stored");
+  for (const StoredPlan& plan : {infinite, control, huge, together}) CHECK_FALSE(writer(path)->publish(plan));
   CHECK(reader(path)->all().empty());
   StoredPlan large = sample_plan();
   large.plan_json = std::string(3 << 20, 'x');
   CHECK(writer(path)->publish(large));
   CHECK(same(*reader(path)->find(large.manifest_json), large));
+  REQUIRE(writer(path)->publish(largest));
+  CHECK(same(*reader(path)->find(largest.manifest_json), largest));
   CHECK(TuningStore::open(path, OpenMode::read_only)->check().ok());
 }
 
