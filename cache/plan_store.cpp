@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/plan_store.h"
 
+#include <fmt/format.h>
+
+#include <atomic>
+
 #include "cache/database_file.h"
 #include "cache/row_codec.h"
 #include "cache/schema_version.h"
@@ -30,22 +34,32 @@ class SqlitePlanStore final : public PlanStore {
       is_damaged = read_plan(statement, 0, plan) != RowState::good;
       if (!is_damaged && plan.manifest_json == manifest_json) found = std::move(plan);
     });
+    bad_rows_ += is_damaged;
     if (is_damaged) file_.report("a damaged or hand-edited plan ignored; `seqtile cache check` names it");
     return found;
   }
 
   std::vector<StoredPlan> all() override {
     std::vector<StoredPlan> plans;
+    int64_t damaged = 0;
     file_.read([&](Connection& connection) {
       if (!is_current(connection, kTuningSchema)) return;
       Statement statement = connection.prepare(kSelectAllPlans);
       while (statement.step()) {
+        std::string hash;
         StoredPlan plan;
-        if (read_plan(statement, 1, plan) == RowState::good) plans.push_back(std::move(plan));
+        if (read_hashed_plan(statement, hash, plan) == RowState::good) plans.push_back(std::move(plan));
+        else ++damaged;
       }
     });
+    bad_rows_ += damaged;
+    if (damaged > 0)
+      file_.report(
+          fmt::format("{} damaged or hand-edited plans ignored; `seqtile cache check` names them", damaged));
     return plans;
   }
+
+  int64_t bad_rows() const override { return bad_rows_; }
 
   bool publish(const StoredPlan& given) override {
     if (const std::string reason = why_not_storable(given); !reason.empty()) {
@@ -64,6 +78,7 @@ class SqlitePlanStore final : public PlanStore {
 
  private:
   DatabaseFile file_;
+  std::atomic<int64_t> bad_rows_{0};
 };
 
 }  // namespace

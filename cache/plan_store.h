@@ -32,6 +32,8 @@ class PlanStore {
   virtual std::optional<StoredPlan> find(const std::string& manifest_json) = 0;
   /// Every valid plan, in the order in which they were made.
   virtual std::vector<StoredPlan> all() = 0;
+  /// Damaged rows that find() and all() have met.
+  virtual int64_t bad_rows() const = 0;
   /// Inserts or replaces the plan of its manifest; when it returns true the row is durable.
   virtual bool publish(const StoredPlan& plan) = 0;
 };

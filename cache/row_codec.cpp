@@ -226,6 +226,12 @@ RowState read_plan(Statement& statement, int column, StoredPlan& plan) {
   return reader.finish();
 }
 
+RowState read_hashed_plan(Statement& statement, std::string& hash, StoredPlan& plan) {
+  const bool is_typed = statement.read(0, hash);
+  const RowState state = read_plan(statement, 1, plan);
+  return is_typed && hash == sha256_hex(plan.manifest_json) ? state : RowState::damaged;
+}
+
 std::string why_not_storable(const TuningKey& key) {
   return first_of({why_not_text("device_kind", key.device_kind), why_not_text("device_name", key.device_name),
                    why_not_text("env_json", key.env_json), why_not_text("operation", key.operation),

@@ -46,6 +46,8 @@ RowState read_workload(Statement& statement, int column, TuningKey& key);
 RowState read_record(Statement& statement, int column, const KeyHashes& hashes, Record& record);
 RowState read_trial(Statement& statement, int column, const KeyHashes& hashes, TrialRow& trial);
 RowState read_plan(Statement& statement, int column, StoredPlan& plan);
+/// Of a row that begins with `hash`, which must be its manifest's.
+RowState read_hashed_plan(Statement& statement, std::string& hash, StoredPlan& plan);
 
 /// Empty when the key, record, trial or plan can be stored, else what is wrong with which value.
 std::string why_not_storable(const TuningKey& key);

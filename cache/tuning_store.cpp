@@ -226,10 +226,8 @@ void SqliteTuningStore::scan_plans(Connection& connection, Tally& tally) {
   while (statement.step()) {
     std::string hash;
     StoredPlan plan;
-    const bool is_typed = statement.read(0, hash);
-    const RowState state = read_plan(statement, 1, plan);
-    const bool is_echoed = is_typed && hash == sha256_hex(plan.manifest_json);
-    tally.take(is_echoed ? state : RowState::damaged, fmt::format("plan {}", one_line(hash)));
+    const RowState state = read_hashed_plan(statement, hash, plan);
+    tally.take(state, fmt::format("plan {}", one_line(hash)));
   }
 }
 

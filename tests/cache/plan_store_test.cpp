@@ -87,7 +87,12 @@ TEST_CASE("plan store: an edited plan is a miss that `check` names, and is repla
     REQUIRE(writer(path)->publish(sample_plan()));
     run_sql(path, "UPDATE plan SET " + column);
     CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
-    CHECK(reader(path)->all().empty());
+    const auto store = reader(path);
+    CHECK(store->bad_rows() == 0);
+    CHECK(store->all().empty());
+    CHECK(store->bad_rows() == 1);
+    CHECK_FALSE(store->find(sample_plan().manifest_json));
+    CHECK(store->bad_rows() == 2);
     const CheckReport report = TuningStore::open(path, OpenMode::read_only)->check();
     CHECK(report.bad_rows == 1);
     REQUIRE(report.problems.size() == 1);

@@ -361,6 +361,10 @@ class Kept(Plan):
         self.assertEqual([plan["manifest"]["phase"] for plan in listed["plans"]], ["training", "prefill"])
         self.assertEqual(cache("stats")[1]["plans"], 2)
         self.assertEqual(cache("check")[1]["rows"], 2)
+        self.rows("UPDATE plan SET ms = 1 WHERE manifest LIKE '%prefill%'")
+        text, counts = cache("stats")
+        self.assertEqual([counts["plans"], counts["bad_rows"]], [1, 1])
+        self.assertRegex(text, r"(?m)^bad rows +1$")
 class Run(Plan):
     SIZES = ["--hidden", "64", "--heads", "4", "--kv-heads", "2", "--intermediate", "96", "--length", "33",
              "--rounds", "3"]

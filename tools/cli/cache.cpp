@@ -80,15 +80,23 @@ std::string mesh_of(const Json& manifest) {
   return text;
 }
 
-std::vector<cache::StoredPlan> plans_in(const cache::TuningStore& store) {
+struct PlansFound {
+  std::vector<cache::StoredPlan> plans;
+  int64_t bad_rows = 0;
+};
+
+PlansFound plans_in(const cache::TuningStore& store) {
   if (could_not_read(store)) return {};  // the log has said it
-  return cache::PlanStore::open(store.path(), cache::OpenMode::read_only)->all();
+  const auto plans = cache::PlanStore::open(store.path(), cache::OpenMode::read_only);
+  PlansFound found{plans->all()};
+  found.bad_rows = plans->bad_rows();
+  return found;
 }
 
 Json list_plans(const cache::TuningStore& store) {
   Table table({"  plan", "costs", "mesh", "phase", "objective", "of the best", "graph"});
   Json list = Json::array();
-  for (const cache::StoredPlan& plan : plans_in(store)) {
+  for (const cache::StoredPlan& plan : plans_in(store).plans) {
     const Json manifest = Json::parse(plan.manifest_json);
     const std::string bound = plan.is_exact ? "it is" : fmt::format("at least {:.6g}", plan.lower_bound);
     table.add({fmt::format("  {}", list.size() + 1), manifest["costs"].get<std::string>(), mesh_of(manifest),
@@ -181,9 +189,10 @@ int run_stats(const Session&, const Options& options) {
   table.add({"records", format_count(records)});
   table.add({"ranges", format_count(ranges)});
   for (const auto& [origin, count] : origins) table.add({"origin " + origin, format_count(count)});
-  const size_t plans = plans_in(*store).size();
-  table.add({"plans", format_count(static_cast<int64_t>(plans))});
-  table.add({"bad rows", format_count(counters.bad_rows)});
+  const auto [plans, bad_plans] = plans_in(*store);
+  const int64_t bad_rows = counters.bad_rows + bad_plans;
+  table.add({"plans", format_count(std::ssize(plans))});
+  table.add({"bad rows", format_count(bad_rows)});
   table.add({"file", format_bytes(bytes)});
   table.print();
   if (options.json)
@@ -191,8 +200,8 @@ int run_stats(const Session&, const Options& options) {
                 {"records", records},
                 {"ranges", ranges},
                 {"origins", origins},
-                {"plans", plans},
-                {"bad_rows", counters.bad_rows},
+                {"plans", plans.size()},
+                {"bad_rows", bad_rows},
                 {"foreign_rows", counters.foreign_rows},
                 {"file_bytes", bytes}});
   return after_reading(*store, kDone);
