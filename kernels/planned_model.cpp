@@ -13,6 +13,7 @@
 
 #include "autotune/plan/node_view.h"
 #include "jit/error.h"
+#include "jit/fabric/agreement.h"
 #include "kernels/attention_forward.h"
 #include "kernels/linear.h"
 #include "kernels/plan_shares.h"
@@ -368,11 +369,15 @@ class PlannedModelMaker : PlanShares {
     return numbers(values);
   }
 
-  /// Rank 0 goes first, so that the others find in the store what it had to compile.
+  /// Rank 0 goes first, so that the others find in the store what it had to compile. What fails on one rank is thrown
+  /// on all, so that they stay in step.
   void compile() {
     if (rank_ > 0) fabric_.all_gather("");
-    for (const PlannedStep& step : made_.steps_) engine_.prepare(step.workload);
+    const auto problem = fabric::problem_in([&] {
+      for (const PlannedStep& step : made_.steps_) engine_.prepare(step.workload);
+    });
     if (rank_ == 0) fabric_.all_gather("");
+    fabric::agree(fabric_, "a planned model", {}, problem);
   }
 
   /// The same steps on every rank, so that collective preparation meets.

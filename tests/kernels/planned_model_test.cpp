@@ -336,4 +336,32 @@ TEST_CASE("planned model: what cannot be shared or run is one line", "[kernels][
   CHECK_THAT(refusal(block(2), priced(block(2), 2, 3, {}), 2), Contains("length 3 on 2 ranks"));
 }
 
+TEST_CASE("planned model: what one rank cannot compile is thrown on all, which then make another", "[kernels][plan]") {
+  const Home home;
+  const Model model = block(2);
+  const PlannedBlock planned = priced(model, 2, kLength, {});
+  const ModelWeights weights = random_weights(planned.graph, DType::f32, 1);
+  const plan::Choices choices = named(planned, ModelPlan::tensor);
+  autotune::Registry fewer;
+  for (const auto& op : home.registry.ops())
+    if (op->name != "silu_and_mul") fewer.add(*op);
+  for (int lacking = 0; lacking < 2; ++lacking)
+    check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
+      const auto make = [&](const autotune::Registry& registry) {
+        const auto engine = Engine::open(home.options(), registry, fabric);
+        PlannedModel(*engine, fabric, model, planned.graph, choices, weights);
+      };
+      std::string problem;
+      try {
+        make(fabric.rank() == lacking ? fewer : home.registry);
+      } catch (const Error& error) {
+        problem = error.what();
+      }
+      if (!problem.starts_with("rank " + std::to_string(lacking) + ": ") ||
+          problem.find("silu_and_mul") == std::string::npos)
+        throw Error(ErrorCode::wrong_result, "another problem: " + problem);
+      make(home.registry);
+    }));
+}
+
 }  // namespace seqtile::testing

@@ -43,7 +43,7 @@ class Runner {
       models_.emplace_back();
       try {
         models_.back() = std::make_unique<PlannedModel>(engine_, fabric_, model, graph, choices, weights);
-      } catch (const Error& error) {  // of all ranks alike, before any of them meets another
+      } catch (const Error& error) {  // of all ranks alike
         if (error.code() != ErrorCode::unsupported || plan == 0) throw;
         times_[plan].refusal = error.what();
         continue;
