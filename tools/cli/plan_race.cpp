@@ -158,11 +158,8 @@ std::vector<PlanTimes> race_plans(const Session& session, const kernels::Model& 
   const ModelTensor x(model.dtype, shape[1], shape[2]);
   kernels::fill_normal(x.tensor(), 0, 1, kSeed + weights.size());
   std::vector<std::vector<PlanTimes>> by_rank(static_cast<size_t>(options.ranks));
-  Options stores;
-  stores.cache = options.cache;
   on_every_rank({options.ranks, "threads", nullptr}, 1, [&](Fabric& fabric) {
-    const auto engine = Engine::open(
-        {.threads = 1, .cache = tuning_path(stores), .artifacts = artifacts_path(stores)}, session.registry, fabric);
+    const auto engine = Engine::open({.threads = 1, .cache = options.cache}, session.registry, fabric);
     Runner runner(*engine, fabric, by_rank[static_cast<size_t>(fabric.rank())]);
     runner.enter(model, graph, plans, weights, x.tensor());
     runner.compare();
