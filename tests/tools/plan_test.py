@@ -112,7 +112,9 @@ class Model(Plan):
                              "--mesh " + mesh[0])
         for flags, text in [(["--devices", "8"], "--devices 8: the mesh has 4"),
                             (["--layers", "4"], r"layers 4 must be in 1\.\.3"),
-                            (["--batch", "0"], "--batch"), (["--phase", "decode"], "--phase"),
+                            (["--batch", "0"], "--batch: 0: a whole number above 0 is wanted"),
+                            (["--layers", "-1"], "--layers: -1: a whole number above 0"),
+                            (["--devices", "0.5"], "--devices: 0.5: a whole number above 0"), (["--phase", "decode"], "--phase"),
                             (["--batch", str(1 << 40)], "at most 2\\^40")]:
             self.assert_line(self.plan("model", *FLAGS, *flags), text)
         self.assert_line(self.plan("model", "--model", "model.json", "--mesh", "2", "--length", "0"), "--length 0")

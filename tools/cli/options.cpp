@@ -210,6 +210,14 @@ std::vector<int> thread_counts(const Options& options) {
 int one_thread_count(const Options& options) { return only_one(options, thread_counts(options)); }
 int host_threads(const Options& options) { return only_one(options, host_thread_counts(options)); }
 
+CLI::Validator at_least_one() {
+  const auto complaint = [](const std::string& text) {
+    int64_t number = 0;
+    return parse_number(text, number) && number > 0 ? std::string() : text + ": a whole number above 0 is wanted";
+  };
+  return {complaint, ""};
+}
+
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();

@@ -52,6 +52,8 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
 std::vector<int> thread_counts(const Options& options);
 int one_thread_count(const Options& options);  ///< for commands that serve one
 int host_threads(const Options& options);      ///< --threads or all cores, whatever the device
+/// For counts: CLI::PositiveNumber takes 0.5, and tells its range with 300 digits.
+CLI::Validator at_least_one();
 
 /// Refuses whatever cannot be read as a file: absent, a folder, a pipe, a device. `advice` ends the message.
 void check_is_file(const std::string& flag, const std::string& path, const std::string& advice);

@@ -109,10 +109,10 @@ void add_model_choice(CLI::App& command, PlanOptions& options) {
   command.add_option("--model", options.model, "A Hugging Face config.json")->type_name("FILE")->required();
   command.add_option("--mesh", options.mesh, "Devices of each axis, as in 2x4")->type_name("SIZES")->required();
   command.add_option("--length", options.length, "Tokens of a sequence")->type_name("N")->required();
-  command.add_option("--batch", options.batch, "Sequences (default: 1)")->type_name("N")->check(CLI::PositiveNumber);
+  command.add_option("--batch", options.batch, "Sequences (default: 1)")->type_name("N")->check(at_least_one());
   command.add_option("--layers", options.layers, "Only so many of the model's layers")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   command
       .add_option("--phase", options.phase, "training: logits of all tokens, and gradients; prefill: of the last one")
       ->check(CLI::IsMember({"training", "prefill"}));
@@ -140,7 +140,7 @@ void add_budget(CLI::App& command, PlanOptions& options) {
 void add_devices_count(CLI::App& command, PlanOptions& options) {
   command.add_option("--devices", options.devices, "How many devices there are: the mesh must have as many")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
 }
 
 void add_format(CLI::App& command, PlanOptions& options) {

@@ -56,7 +56,7 @@ void add_comm_flags(CLI::App& command, PlanOptions& options) {
   command.add_option("--length", options.length, "Tokens of a sequence")->type_name("N")->capture_default_str();
   command.add_option("--batch", options.batch, "Sequences of each device (default: 1)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   CLI::Option& calibration = *command.add_option("--calibration", options.pricing.calibration,
                                                  "JSON of links and device (docs/plan_format.md)");
   calibration.type_name("FILE");
