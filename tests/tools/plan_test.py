@@ -249,6 +249,26 @@ class Calibrate(Plan):
             self.assert_line(self.plan("calibrate", *flags, "-o", "none.json", *self.STORES), message)
         self.assertFalse(os.path.exists(self.path("none.json")))
 
+    def test_records_are_those_of_as_many_threads(self):
+        self.good("graph", "small.json", "--cache", "plans.db")  # calibrated prices want a file
+        command = ["graph", "small.json", *CALIBRATED, "--calibration", "machine.json", "--cache", "plans.db"]
+        for threads in 1, 2:
+            self.write("machine.json", json.dumps(dict(self.measured, threads=threads)))
+            self.good(*command)
+            self.assertIn("plan: from the cache", self.plan(*command, "--threads", str(threads)).stderr)
+            self.assert_line(self.plan(*command, "--threads", str(3 - threads)),
+                             f"machine.json: measured on ranks of {threads} threads?, kernel times are wanted of "
+                             f"{3 - threads}; `seqtile plan calibrate --threads {3 - threads}`")
+        self.assert_line(self.plan("run", "--length", "33", "--calibration", "machine.json"), "measured on ranks of 2")
+
+    def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(self):
+        self.write("file", "")
+        for path, reason in (("none/c.json", "No such file"), ("file/c.json", "Not a directory"),
+                             (".", "Is a directory")):
+            done = self.plan("calibrate", "-o", path, *self.STORES)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertRegex(done.stderr, f"^[^\n]*--output {path}: cannot be written: {reason}.*\n$")  # no progress
+
 
 class Kept(Plan):
     """Plans that are kept in a file and found again."""

@@ -42,6 +42,13 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
   return fsync(file.get()) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: of a pipe or device
 }
 
+[[noreturn]] void refuse_to_write(const std::string& flag, const std::string& path, int error) {
+  throw Error(ErrorCode::io,
+              fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free "
+                          "space, or name another file",
+                          flag, path, std::strerror(error)));
+}
+
 struct Column {
   size_t width = 0;
   bool is_numeric = true;
@@ -88,11 +95,19 @@ void write_file(const std::string& flag, const std::string& path, std::string_vi
     if (!error && rename(aside.c_str(), target.c_str()) != 0) error = errno;
     if (error && error != EEXIST) unlink(aside.c_str());
   }
-  if (error)
-    throw Error(ErrorCode::io,
-                fmt::format("{} {}: cannot be written: {}; check the folder, its permissions and the free "
-                            "space, or name another file",
-                            flag, path, std::strerror(error)));
+  if (error) refuse_to_write(flag, path, error);
+}
+
+void check_can_write(const std::string& flag, const std::string& path) {
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) refuse_to_write(flag, path, EISDIR);
+  if (exists && access(path.c_str(), W_OK) != 0) refuse_to_write(flag, path, errno);
+  if ((exists && !S_ISREG(info.st_mode)) || path.starts_with("/dev/")) return;
+  std::error_code unresolved;
+  const std::filesystem::path target = exists ? std::filesystem::canonical(path, unresolved).string() : path;
+  const std::filesystem::path folder = target.parent_path() / ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0) refuse_to_write(flag, path, errno);
 }
 
 bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }

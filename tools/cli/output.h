@@ -32,6 +32,8 @@ void print_text(std::string_view text);    ///< the same, as it is
 /// Makes `path` hold `text`: all of it, or what it held before. A link is followed; a pipe or device is written into.
 /// Errors: io with `flag`, the path and the system's reason.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
+/// Before work that takes long. Errors: as write_file(), where it can be seen before there is a text.
+void check_can_write(const std::string& flag, const std::string& path);
 /// False when some of the output was lost, for example on a full disk; call it when all is printed.
 bool flush_output();
 void print_json(const Json& object);  ///< one line; call it last

@@ -124,7 +124,9 @@ int run_calibrate(const Session& session, const PlanOptions& given) {
   for (const int axis : axes) ranks *= axis;
   records.ranks = std::to_string(ranks);
   apply_ranks(records);
-  const plan::Calibration calibration = measure(session, setup_of(records, ranks), axes, ranks);
+  const CalibrationSetup setup = setup_of(records, ranks);
+  if (!options.out.empty()) check_can_write("--output", options.out);
+  const plan::Calibration calibration = measure(session, setup, axes, ranks);
   const std::string text = plan::calibration_json(calibration);
   if (!options.out.empty()) write_file("--output", options.out, text);
   else if (!options.json) print_text(text);
