@@ -48,6 +48,22 @@ Options with_device(Options records) {
   return records;
 }
 
+/// Without --threads those of the ranks that were measured. On GPUs the host's threads do not count.
+Options with_threads(Options records, const std::optional<plan::Measured>& measured) {
+  if (records.threads.empty() && measured && records.device == "cpu")
+    records.threads = std::to_string(measured->threads);
+  return records;
+}
+
+/// Kernel times of other threads are beside the facts of a rank.
+void check_threads(const plan::Measured& measured, const Options& given, const std::string& file) {
+  const Options records = with_device(given);
+  if (records.threads.empty() || records.device != "cpu" || one_thread_count(records) == measured.threads) return;
+  bad_input(fmt::format("{}: measured on ranks of {}, kernel times are wanted of {}; `seqtile plan calibrate "
+                        "--threads {}` measures such ranks",
+                        file, format_counted(measured.threads, "thread"), records.threads, records.threads));
+}
+
 Priced price_calibrated(const PriceSources& sources, plan::Graph graph, const PricingOptions& options) {
   Priced priced{std::move(graph), {}, {}};
   plan::apply(sources.calibration, priced.graph.mesh);
@@ -81,7 +97,9 @@ void add_pricing_options(CLI::App& command, PricingOptions& options) {
       .add_option("--device", options.records.device,
                   "Whose the calibration and the times in --cache are (default: cpu, this machine)")
       ->type_name("NAME");
-  command.add_option("--threads", options.records.threads, "With --cache: threads of one launch (default: all cores)")
+  command
+      .add_option("--threads", options.records.threads,
+                  "With --cache: threads of one launch (default: those of the calibration's ranks, else all cores)")
       ->type_name("N")
       ->needs(&cache);
 }
@@ -100,6 +118,7 @@ plan::Calibration calibration_of(const std::string& file, const Options& given) 
   const Options records = with_device(given);
   const auto device = open_device_of(records, one_thread_count(records));
   plan::check_machine(calibration, autotune::machine_of(device->info()), file);
+  check_threads(*calibration.measured, given, file);
   return calibration;
 }
 
@@ -108,7 +127,8 @@ PriceSources read_sources(const autotune::Registry& registry, const PricingOptio
   if (!options.is_calibrated()) return {};
   PriceSources sources{calibration_of(options.calibration, options.records)};
   if (!options.records.cache.empty())
-    sources.records = std::make_shared<RecordedKernels>(registry, with_device(options.records));
+    sources.records = std::make_shared<RecordedKernels>(
+        registry, with_threads(with_device(options.records), sources.calibration.measured));
   return sources;
 }
 
