@@ -459,7 +459,7 @@ class Run(Plan):
                 (["--model", "absent.json"], "absent.json"),
                 (["--cache", "absent.db"], "absent.db")):
             self.assert_line(self.plan("run", "--calibration", "none.json", *flags), pattern)
-        self.assert_line(self.plan("run"), "needs --calibration FILE, .*seqtile plan calibrate --ranks 2 -o FILE")
+        self.assert_line(self.plan("run"), "needs --calibration FILE, .*seqtile plan calibrate --ranks 2 --threads 1 -o FILE")
 
 
 class PageReader(html.parser.HTMLParser):

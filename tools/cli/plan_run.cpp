@@ -66,7 +66,7 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
   const plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
   if (options.pricing.calibration.empty())
     bad_input(fmt::format("plan run needs --calibration FILE, what this machine takes; `seqtile plan calibrate --ranks {} "
-                          "-o FILE` measures it",
+                          "--threads 1 -o FILE` measures it",
                           options.run.ranks));
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
@@ -259,7 +259,7 @@ void add_run_flags(CLI::App& command, PlanOptions& options) {
   options.length = "512";
   options.layers = 2;
   const auto positive = [&](const char* flag, auto& value, const char* text) {
-    return command.add_option(flag, value, text)->type_name("N")->check(CLI::PositiveNumber)->capture_default_str();
+    return command.add_option(flag, value, text)->type_name("N")->check(at_least_one())->capture_default_str();
   };
   CLI::Option* model = command.add_option("--model", options.model, "A Hugging Face config.json (default: the sizes)");
   model->type_name("FILE");
