@@ -10,15 +10,32 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// In four parts, which do not wait for each other.
-double least_of(const std::vector<double>& values) {
+/// Of value(0), ..., value(count - 1), in four parts, which do not wait for each other.
+template <class Value>
+double least_of(size_t count, const Value& value) {
   double least[4] = {kInfinite, kInfinite, kInfinite, kInfinite};
   size_t i = 0;
-  for (; i + 4 <= values.size(); i += 4)
-    for (size_t part = 0; part < 4; ++part)
-      least[part] = values[i + part] < least[part] ? values[i + part] : least[part];
-  for (; i < values.size(); ++i) least[0] = std::min(least[0], values[i]);
+  for (; i + 4 <= count; i += 4)
+    for (size_t part = 0; part < 4; ++part) {
+      const double at = value(i + part);
+      least[part] = at < least[part] ? at : least[part];
+    }
+  for (; i < count; ++i) least[0] = std::min(least[0], value(i));
   return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+}
+
+/// The least sum of a value's start and of what the rows have for it; mostly there are one or two rows.
+double least_sum(const std::vector<double>& start, const std::vector<const double*>& rows, std::vector<double>& sums) {
+  const double *begin = start.data(), *first = rows.empty() ? begin : rows[0];
+  if (rows.size() == 1) return least_of(start.size(), [=](size_t i) { return begin[i] + first[i]; });
+  if (rows.size() == 2) {
+    const double* second = rows[1];
+    return least_of(start.size(), [=](size_t i) { return begin[i] + first[i] + second[i]; });
+  }
+  sums = start;
+  for (const double* row : rows)
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += row[i];
+  return least_of(sums.size(), [&](size_t i) { return sums[i]; });
 }
 
 }  // namespace
@@ -149,10 +166,7 @@ void Elimination::minimise(const Part& part, const std::vector<double>& unary) {
   if (!part.has_unary)  // what is ruled out is so in every part
     for (double& value : start) value = value == kInfinite ? kInfinite : 0;
   for (double& least : result.table) {
-    sums = start;
-    for (const double* row : rows)
-      for (size_t value = 0; value < domain; ++value) sums[value] += row[value];
-    least = least_of(sums);
+    least = least_sum(start, rows, sums);
     for (size_t axis = rank; axis-- > 0;) {
       const int size = domains_[static_cast<size_t>(result.scope[axis])];
       const bool wraps = ++at[axis] == size;

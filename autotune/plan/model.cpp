@@ -136,11 +136,13 @@ class Survivors {
   }
 
   std::vector<size_t> run() const {
+    std::vector<size_t> cheapest(costs_.size()), kept;  // cheap ones beat most others
+    std::iota(cheapest.begin(), cheapest.end(), size_t{0});
+    std::ranges::stable_sort(cheapest, {}, [&](size_t value) { return costs_[value]; });
     std::vector<char> is_out(costs_.size());
-    std::vector<size_t> kept;
     for (size_t value = 0; value < costs_.size(); ++value) {
-      for (size_t by = 0; by < costs_.size() && !is_out[value]; ++by)
-        is_out[value] = by != value && !is_out[by] && is_beaten(value, by);
+      is_out[value] = std::ranges::any_of(
+          cheapest, [&](size_t by) { return by != value && !is_out[by] && is_beaten(value, by); });
       if (!is_out[value]) kept.push_back(value);
     }
     return kept;
