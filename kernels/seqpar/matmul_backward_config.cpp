@@ -61,8 +61,13 @@ std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& tar
 std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
   const Shape s(w);
   const linear_wgrad_op::Gradient gradient = s.wgrad(s.depth());
-  return with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
-                   linear_wgrad_op::product(gradient, rows), s.n.size() > 1);
+  std::vector<Tile> tiles = with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
+                                      linear_wgrad_op::product(gradient, rows), s.n.size() > 1);
+  // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
+  constexpr int64_t kMostStages = 3;
+  if (s.accumulate && s.n.size() > 1)
+    std::erase_if(tiles, [](const Tile& tile) { return tile.is_of_gpu() && tile.num_stages > kMostStages; });
+  return tiles;
 }
 
 bool fit_together(const Tile& a, const Tile& b) { return a.num_warps == b.num_warps && a.num_stages == b.num_stages; }
