@@ -4,8 +4,6 @@
 // Programs, in order: those that push this rank's rows to its peers, chunk by chunk, so that the first chunk of every
 // rank is early everywhere; the tiles, own rows first, then those of rank + 1, rank + 2, ...; one that awaits the rest.
 // A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
-// Serial: this rank's rows go to itself too, so that all rows are one matrix, of which few rows of each rank fill a
-// tile.
 #include "kernels/seqpar/allgather_linear.h"
 
 #include "kernels/seqpar/transfer.h"
@@ -19,31 +17,19 @@ GatherOrder gather_order(const autotune::Config& config) {
                                  : GatherOrder::rotate;
 }
 
-namespace {
-
-autotune::Config gather_schedule(autotune::Config config, const char* order, int64_t chunk_rows, int64_t programs) {
-  config.set("chunk_rows", chunk_rows);
-  config.set("push_programs", programs);
-  config.set("order", std::string(order));
-  return config;
-}
-
-}  // namespace
-
 std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const std::vector<int64_t>& programs) {
   std::vector<autotune::Config> configs;
-  for (const int64_t count : programs) {
-    for (const char* order : {"rotate", "interleave"})
-      for (const int64_t chunk_rows : {256, 64})
-        configs.push_back(gather_schedule(tiles, order, chunk_rows, count));
-    configs.push_back(serial_gather(tiles, count));
-  }
+  for (const int64_t count : programs)
+    for (const char* order : {"rotate", "interleave", "serial"})
+      for (const int64_t chunk_rows : {256, 64}) {
+        if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
+        autotune::Config config = tiles;
+        config.set("chunk_rows", chunk_rows);
+        config.set("push_programs", count);
+        config.set("order", std::string(order));
+        configs.push_back(std::move(config));
+      }
   return configs;
-}
-
-// Who waits for all needs no small chunks.
-autotune::Config serial_gather(const autotune::Config& tiles, int64_t programs) {
-  return gather_schedule(tiles, "serial", 256, programs);
 }
 
 GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape,
@@ -56,46 +42,31 @@ GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op
       schedule_(schedule),
       world_size_(world_size),
       v_(std::move(operands)),
-      row_blocks_(b.cdiv(length, (is_serial() ? 1 : int64_t{world_size}) * tile.block_m)) {}
+      row_blocks_(b.cdiv(length, int64_t{world_size} * tile.block_m)) {}
 
-Var GatheredProduct::num_tiles() {
-  return row_blocks_ * ((is_serial() ? 1 : world_size_) * linear_op::column_blocks(s_, t_.block_n));
-}
+Var GatheredProduct::num_tiles() { return row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n)); }
 
 void GatheredProduct::push(Var program) {
-  const int num_receivers = is_serial() ? world_size_ : world_size_ - 1;
-  push_rows(b_, ex_, num_receivers, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
+  push_rows(b_, ex_, world_size_ - 1, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
     return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
   });
 }
 
-void GatheredProduct::compute(Var tile) { is_serial() ? compute_of_all(tile) : compute_of_rank(tile); }
-
-// The tiles of one block of columns follow each other: its weights stay in the cache.
-void GatheredProduct::compute_of_all(Var tile) {
-  linear_op::Operands v = v_;
-  Var row = tile % row_blocks_ * t_.block_m, column = v.choose(b_, s_, tile / row_blocks_, t_.block_n);
-  b_.when(await_rows_of_all(tile), [&] {
-    v.x = ex_.all_rows(0);
-    linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
-  });
-}
-
-/// i1: all chunks of all ranks have come.
+/// i1: all chunks of all peers have come.
 Var GatheredProduct::await_rows_of_all(Var tile) {
   Var good = b_.compare(Compare::eq, tile, tile), none = b_.constant(DType::i64, int64_t{0});
-  return b_.for_loop(0, world_size_, 1, {good}, [&](Var i, std::vector<Var> before) {
+  return b_.for_loop(0, world_size_ - 1, 1, {good}, [&](Var i, std::vector<Var> before) {
     Var source = ex_.peer(i);
     Var come = ex_.await(0, source, none, ex_.num_chunks(0, ex_.rank(), source), tile);
     return std::vector{b_.logical_and(before[0], come)};
   })[0];
 }
 
-void GatheredProduct::compute_of_rank(Var tile) {
-  // Of the tiles of one rank, those of one block of columns follow each other.
+void GatheredProduct::compute(Var tile) {
+  // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
   const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
   Var turn, row_block, column_block;
-  if (schedule_.order == GatherOrder::interleave) {
+  if (schedule_.order != GatherOrder::rotate) {
     turn = tile % world_size_;
     row_block = tile / world_size_ % row_blocks_;
     column_block = tile / (row_blocks_ * world_size_);
@@ -108,8 +79,14 @@ void GatheredProduct::compute_of_rank(Var tile) {
   Var source = (ex_.rank() + turn) % world_size_, rows = ex_.num_rows(source), row = row_block * t_.block_m;
   Var is_own = b_.compare(Compare::eq, turn, 0);
   Var column = v.choose(b_, s_, column_block, t_.block_n);
-  Var first = row / schedule_.chunk_rows, last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
-  Var good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+  Var good;
+  if (schedule_.order == GatherOrder::serial) {
+    good = await_rows_of_all(tile);
+  } else {
+    Var first = row / schedule_.chunk_rows;
+    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
+  }
   b_.when(b_.logical_and(good, row < rows), [&] {
     v.x = b_.select(is_own, b_.slice(v.x, {0, 0}, {rows, s_.k}), ex_.source(0, source, rows));
     const std::vector<Var> sums = linear_op::multiply(b_, s_, t_, v, row, column);
@@ -121,14 +98,14 @@ void GatheredProduct::compute_of_rank(Var tile) {
 }
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows) {
-  return {world_size, identity, {{PhaseShape::Rows::gathered, shape.dtype, shape.k, chunk_rows}}};
+  return {world_size, identity, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
 }
 
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size) {
-  const int64_t ranks = schedule.order == GatherOrder::serial ? 1 : world_size;
-  const int64_t tiles_per_block = ranks * linear_op::column_blocks(shape, tile.block_n);
-  return {tiles_per_block, {{0, ranks * tile.block_m}}, schedule.push_programs + 1};
+  return {world_size * linear_op::column_blocks(shape, tile.block_n),
+          {{0, world_size * tile.block_m}},
+          schedule.push_programs + 1};
 }
 
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,

@@ -10,7 +10,7 @@ namespace seqtile::kernels::seqpar {
 enum class GatherOrder : uint8_t {
   rotate,      ///< rank after rank, own rows first
   interleave,  ///< those of all ranks in turn
-  serial       ///< communicate, then compute: all rows are gathered first, and tiles are those of `linear`
+  serial       ///< the same, and none before all rows of all ranks have come: communicate, then compute
 };
 /// Of a configuration: its parameter "order".
 GatherOrder gather_order(const autotune::Config& config);
@@ -25,8 +25,6 @@ struct GatherSchedule {
 /// The tiles with every order, size of chunks and number of programs that push, the default first. Programs: of
 /// push_programs().
 std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const std::vector<int64_t>& programs);
-/// Tiles of the rows of all ranks, in the serial order.
-autotune::Config serial_gather(const autotune::Config& tiles, int64_t programs);
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
@@ -48,9 +46,6 @@ class GatheredProduct {
   void compute(Var tile);
 
  private:
-  bool is_serial() const { return schedule_.order == GatherOrder::serial && world_size_ > 1; }
-  void compute_of_rank(Var tile);
-  void compute_of_all(Var tile);
   Var await_rows_of_all(Var tile);
   KernelBuilder& b_;
   Exchange& ex_;

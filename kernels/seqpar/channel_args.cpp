@@ -6,7 +6,6 @@
 #include <array>
 #include <cstring>
 
-#include "jit/base/cdiv.h"
 #include "jit/base/channel_block.h"
 #include "jit/fabric/wait.h"
 #include "kernels/tensor_values.h"
@@ -38,16 +37,11 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
   return {first, (staging_bytes(until, capacity) - first) / num_segments(until.phases.back(), shape.world_size)};
 }
 
-/// From the place that stands for a peer's staging to the next peer's. What this rank writes there, its own rows, does
-/// not overlap where the places are so far apart.
+/// From the place that stands for a peer's staging to the next peer's. This rank writes to its own segments there: of
+/// one phase they do not overlap where the places are a segment apart.
 int64_t peer_stride(const ExchangeShape& shape, int64_t capacity) {
-  constexpr int64_t kAlignment = 256;
-  if (shape.phases.size() > 1) return staging_bytes(shape, capacity);
-  const PhaseShape& phase = shape.phases[0];
-  if (phase.rows != PhaseShape::Rows::gathered)
-    return staging_bytes(shape, capacity) / num_segments(phase, shape.world_size);
-  const int64_t bytes = staging_bytes(shape, round_up(capacity, shape.world_size));
-  return round_up(cdiv(bytes, shape.world_size), kAlignment);
+  const bool is_single = shape.phases.size() == 1;
+  return staging_bytes(shape, capacity) / (is_single ? num_segments(shape.phases[0], shape.world_size) : 1);
 }
 
 /// Both parities hold the same, so that every launch computes the same.
@@ -133,10 +127,7 @@ Tensor staged_rows(const Problem& problem, const ExchangeShape& shape, int phase
                    std::optional<DType> as) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
-  if (what.rows == PhaseShape::Rows::gathered)
-    segment = position_of_row(RowLayout::contiguous, source, 0, problem.symbols[0], shape.world_size) * what.columns *
-              dtype_bytes(what.dtype);
+  const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
   const int64_t offset = parity * staging_bytes(shape, problem.symbols[0]) + first + segment;
   const DType dtype = as.value_or(what.dtype);
   return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, dtype,

@@ -22,21 +22,15 @@ namespace {
 constexpr int64_t kSegmentAlignment = 256;
 constexpr int64_t kMixer = -7046029254386353131;  // 2^64 over the golden ratio: neighbours differ in the upper bits
 
-/// A source may send all rows.
-bool sends_all_rows(const PhaseShape& phase) {
+bool has_all_rows(const PhaseShape& phase) {
   return phase.rows == PhaseShape::Rows::all || phase.rows == PhaseShape::Rows::of_root;
-}
-
-/// Rows that a source may send.
-int64_t most_rows_of_source(const ExchangeShape& shape, const PhaseShape& phase, int64_t capacity) {
-  if (phase.rows == PhaseShape::Rows::fixed) return phase.most_rows;
-  if (!sends_all_rows(phase)) return most_rows(shape.layout, capacity, shape.world_size);
-  return phase.most_rows ? std::min(capacity, phase.most_rows) : capacity;
 }
 
 /// Rows that a segment has room for.
 int64_t room(const ExchangeShape& shape, const PhaseShape& phase, int64_t capacity) {
-  return phase.rows == PhaseShape::Rows::gathered ? capacity : most_rows_of_source(shape, phase, capacity);
+  if (phase.rows == PhaseShape::Rows::fixed) return phase.most_rows;
+  if (!has_all_rows(phase)) return most_rows(shape.layout, capacity, shape.world_size);
+  return phase.most_rows ? std::min(capacity, phase.most_rows) : capacity;
 }
 
 int64_t segment_bytes(const PhaseShape& phase, int64_t rows) {
@@ -46,8 +40,7 @@ int64_t segment_bytes(const PhaseShape& phase, int64_t rows) {
 }  // namespace
 
 int64_t num_segments(const PhaseShape& phase, int world_size) {
-  using Rows = PhaseShape::Rows;
-  return phase.rows == Rows::of_root || phase.rows == Rows::shared || phase.rows == Rows::gathered ? 1 : world_size;
+  return phase.rows == PhaseShape::Rows::of_root || phase.rows == PhaseShape::Rows::shared ? 1 : world_size;
 }
 
 int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
@@ -60,7 +53,7 @@ int64_t staging_bytes(const ExchangeShape& shape, int64_t capacity) {
 int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
   int64_t most = 1;
   for (const PhaseShape& phase : shape.phases)
-    most = std::max(most, cdiv(most_rows_of_source(shape, phase, capacity), phase.chunk_rows));
+    most = std::max(most, cdiv(room(shape, phase, capacity), phase.chunk_rows));
   return most * static_cast<int64_t>(shape.phases.size());
 }
 
@@ -97,7 +90,7 @@ Var Exchange::num_rows(Var rank) {
 Var Exchange::segment_rows(int phase, Var owner, Var source) {
   const PhaseShape& shape = shape_of(phase);
   if (shape.rows == PhaseShape::Rows::fixed) return b_.constant(DType::i64, shape.most_rows);
-  if (shape.rows == PhaseShape::Rows::of_source || shape.rows == PhaseShape::Rows::gathered) return num_rows(source);
+  if (shape.rows == PhaseShape::Rows::of_source) return num_rows(source);
   if (shape.rows == PhaseShape::Rows::of_owner || shape.rows == PhaseShape::Rows::shared) return num_rows(owner);
   if (shape.rows == PhaseShape::Rows::all)
     return shape.most_rows ? b_.select(length_ <= shape.most_rows, length_, 0) : length_;
@@ -111,7 +104,7 @@ Var Exchange::num_chunks(int phase, Var owner, Var source) {
 Var Exchange::most_chunks(int phase) {
   const PhaseShape& shape = shape_of(phase);
   if (shape.rows == PhaseShape::Rows::fixed) return b_.constant(DType::i64, cdiv(shape.most_rows, shape.chunk_rows));
-  Var rows = sends_all_rows(shape) ? length_ : most_rows(length_);
+  Var rows = has_all_rows(shape) ? length_ : most_rows(length_);
   return b_.cdiv(rows, shape.chunk_rows);
 }
 
@@ -124,8 +117,7 @@ Var Exchange::most_rows(Var length) {
 Var Exchange::room(const PhaseShape& phase) {
   if (phase.rows == PhaseShape::Rows::fixed) return b_.constant(DType::i64, phase.most_rows);
   Var capacity = word(channel::capacity);
-  if (phase.rows == PhaseShape::Rows::gathered) return capacity;
-  if (!sends_all_rows(phase)) return most_rows(capacity);
+  if (!has_all_rows(phase)) return most_rows(capacity);
   return phase.most_rows ? b_.min(capacity, phase.most_rows) : capacity;
 }
 
@@ -191,7 +183,7 @@ void Exchange::refuse_above(int64_t most_rows) {
   });
 }
 
-// Of the first row of `source`, in the staging of `owner`, or without one from the begin of any rank's.
+// In the staging of `owner`, or without one from the begin of any rank's.
 Var Exchange::segment_address(int phase, std::optional<Var> owner, Var source) {
   const PhaseShape& shape = shape_of(phase);
   const auto bytes = [&](const PhaseShape& p) {
@@ -201,8 +193,6 @@ Var Exchange::segment_address(int phase, std::optional<Var> owner, Var source) {
   if (owner) offset = peer_word(*owner, channel::staging_address) + offset;
   for (int before = 0; before < shape_.first_phase + phase; ++before)
     offset = offset + bytes(shape_.phases[before]) * num_segments(shape_.phases[before], shape_.world_size);
-  if (shape.rows == PhaseShape::Rows::gathered)
-    return offset + first_row(source) * (shape.columns * dtype_bytes(shape.dtype));
   return num_segments(shape, shape_.world_size) > 1 ? offset + source * bytes(shape) : offset;
 }
 
@@ -222,11 +212,6 @@ Var Exchange::target(int phase, Var peer, Var rows, std::optional<DType> as) {
 Var Exchange::source(int phase, Var source, Var rows, std::optional<DType> as) {
   note(Action::read, phase);
   return segment(phase, rank(), source, rows, as);
-}
-
-Var Exchange::all_rows(int phase) {
-  note(Action::read, phase);
-  return segment(phase, rank(), b_.constant(DType::i64, int64_t{0}), length_, {});
 }
 
 // Of the flags of any rank, those of this epoch's parity.

@@ -35,7 +35,6 @@ struct PhaseShape {
     all,        ///< those of all ranks; segments have at most `most_rows`
     of_root,    ///< those of all ranks, which only `root` sends: there is one segment
     shared,     ///< the share of the rank that receives, in one segment: each source writes columns of its own
-    gathered,   ///< of_source, contiguous, in one segment of all ranks' rows: each source writes its own
     fixed       ///< `most_rows`, whatever the length is
   } rows;
   DType dtype;
@@ -98,8 +97,6 @@ class Exchange {
   Var await(int phase, Var source, Var first, Var last, Var tile);
   /// The source's segment of the own staging, likewise. Only where await() returned true.
   Var source(int phase, Var source, Var rows, std::optional<DType> as = {});
-  /// The rows of all ranks, gathered: [length, columns]. Only where await() returned true for every rank.
-  Var all_rows(int phase);
   /// Ends every program. The last one of the launch ends the epoch, and fills the outputs with NaN where the channel is
   /// aborted.
   void leave(const std::vector<Var>& outputs);

@@ -106,20 +106,20 @@ Schema schema_of(const Workload& w) {
   return schema;
 }
 
-/// Tiles for so many rows, of one rank or of all, that are one matrix.
-std::vector<Tile> tiles_for(const Workload& w, int64_t rows, const Target& target) {
+int64_t most_rows_of_rank(const Workload& w, int64_t length) { return cdiv(length, world_size_of(w)); }
+
+/// Tiles for the rows of one rank, of which a call computes those of all.
+std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
+  const int64_t rows = most_rows_of_rank(w, length);
   Shape shape(product_of(w));
   if (!is_gather(w) && dtype_bytes(transport_of(w)) > dtype_bytes(shape.result)) shape.result = transport_of(w);
   return with_room(linear_op::candidates(shape, w.threads, rows, portable(target)), shape);
 }
 
-int64_t most_rows_of_rank(const Workload& w, int64_t length) { return cdiv(length, world_size_of(w)); }
-
-/// A GPU computes whole tiles, those of each rank.
+/// A GPU computes whole tiles, those of each rank; in one shot those of all rows.
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
   const Tile tile = Tile::from(config);
-  const bool is_one_matrix = config.get_string("order", "") == "serial" || reduce_form(config) == ReduceForm::one_shot;
-  if (target.is_gpu() && !is_one_matrix)
+  if (target.is_gpu() && reduce_form(config) != ReduceForm::one_shot)
     length = world_size_of(w) * round_up(most_rows_of_rank(w, length), tile.block_m);
   return linear_op::predict_us(Shape(product_of(w)), tile, w.threads, length, portable(target));
 }
@@ -162,20 +162,9 @@ std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& 
   return reduce_schedules(w, length, tile);
 }
 
-/// Of all ranks' rows, in the serial order: the best few, which may be larger than those of a rank's.
-std::vector<Config> serial_configs(const Workload& w, int64_t length, const Target& target) {
-  constexpr size_t kMostTiles = 4;
-  std::vector<Config> configs;
-  for (const Tile& tile : tiles_for(w, length, target))
-    configs.push_back(serial_gather(tile.config(), push_programs(target, w.threads).front()));
-  std::ranges::stable_sort(configs, {}, [&](const Config& c) { return predict_us(w, c, length, target); });
-  configs.resize(std::min(configs.size(), kMostTiles));
-  return configs;
-}
-
 std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
   return configs_of(
-      w.operation, target, tiles_for(w, most_rows_of_rank(w, length), target),
+      w.operation, target, tiles_for(w, length, target),
       [&](const Config& config) { return predict_us(w, config, length, target); },
       [&](const Tile& tile) { return schedules_of(w, length, tile, target); });
 }
@@ -183,8 +172,6 @@ std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
   autotune::ConfigSpace space;
   for (Config& config : tile_configs(w, length, target)) space.add(std::move(config));
-  if (!is_gather(w)) return space;
-  for (Config& config : serial_configs(w, length, target)) space.add(std::move(config));
   return space;
 }
 
@@ -208,7 +195,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 7;
+  op.version = 6;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;

@@ -101,7 +101,7 @@ Workload workload_of(const char* name, const Op& op) {
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 4;
+  op.version = 3;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -155,7 +155,7 @@ std::vector<linear_wgrad_op::Gradient> Shape::gradients() const {
 ExchangeShape exchange_of(const Shape& s, int64_t identity, int64_t chunk_rows) {
   using Rows = PhaseShape::Rows;
   ExchangeShape shape{s.world_size, identity, {}};
-  shape.phases.push_back({Rows::gathered, s.dtype, s.is_trailing ? s.n[0] : s.k, chunk_rows});
+  shape.phases.push_back({Rows::of_source, s.dtype, s.is_trailing ? s.n[0] : s.k, chunk_rows});
   if (!s.is_trailing) shape.phases.push_back({Rows::of_owner, s.transport, s.k, chunk_rows});
   return shape;
 }

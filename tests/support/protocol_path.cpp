@@ -31,8 +31,7 @@ class Segments {
     const int64_t length = lengths_[static_cast<size_t>(call)];
     const auto share = [&](int rank) { return num_rows(shape_.layout, rank, length, shape_.world_size); };
     switch (moved.rows) {
-      case PhaseShape::Rows::of_source:
-      case PhaseShape::Rows::gathered: return share(source);
+      case PhaseShape::Rows::of_source: return share(source);
       case PhaseShape::Rows::of_owner:
       case PhaseShape::Rows::shared: return share(owner);
       case PhaseShape::Rows::all: return moved.most_rows > 0 && length > moved.most_rows ? 0 : length;
