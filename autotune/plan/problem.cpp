@@ -56,6 +56,8 @@ void check(const Problem& problem) {
     if (problem.memory[node].size() != problem.costs[node].size())
       refuse(fmt::format("node {} has {} costs and {} sizes", node, problem.costs[node].size(),
                          problem.memory[node].size()));
+    if (std::ranges::any_of(problem.memory[node], [](double bytes) { return bytes < 0; }))
+      refuse(fmt::format("a size of node {} is negative", node));
     if (!is_finite(problem.costs[node]) || !is_finite(problem.memory[node]))
       refuse(fmt::format("a cost or size of node {} is not finite", node));
     check_follower(problem, static_cast<int>(node));

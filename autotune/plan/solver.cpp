@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "autotune/plan/memory_cuts.h"
+#include "jit/error.h"
 
 namespace seqtile::plan {
 namespace {
@@ -340,6 +341,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   if (!solution.is_feasible) point = leanest.point;
   solution.choices = all.choices(point.assignment);
   solution.objective = objective(problem, solution.choices);
+  if (!std::isfinite(solution.objective))
+    throw Error(ErrorCode::invalid_argument, "the sum of the costs is not finite; give them in a larger unit");
   solution.memory = memory(problem, solution.choices);
   solution.lower_bound = std::min(bound, solution.objective);
   // The bound is the same sum in another order.

@@ -33,7 +33,7 @@ plan::SolveOptions solve_options(const PlanOptions& options) {
 
 int run_solve(const Session&, const PlanOptions& options) {
   const plan::PlanFile file = plan::read_plan_file(options.file);
-  if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` makes one");
+  if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` plans its nodes");
   const auto start = std::chrono::steady_clock::now();
   const plan::Solution solution = plan::solve(*file.problem, solve_options(options));
   const double ms = ms_since(start);
@@ -217,7 +217,7 @@ void add_plan(CLI::App& app, Session& session) {
         Part{"run", "Run plans of a few decoder layers on ranks, and compare their times with what was predicted",
              "  seqtile plan run --calibration machine.json\n"
              "  seqtile plan run --calibration machine.json --cache tuning.db --operators\n"
-             "  seqtile plan run --model config.json --layers 2 --length 512 --ranks 2",
+             "  seqtile plan run --calibration machine.json --model config.json --layers 2 --length 512",
              run_run, add_run_flags},
         Part{"explain", "Say what the plan would cost with each of a node's strategies",
              "  seqtile plan explain resnet50.json.gz layer1_0_conv2", run_explain, add_explain_flags}}) {

@@ -145,6 +145,10 @@ TEST_CASE("plan solver: arrays that do not fit together are refused", "[plan]") 
   refused("2 costs and 1 sizes for a while", [](Problem& p) { p.live = {{0, 0, 1, {1}}}; });
   refused("steps 0..2, there are 1", [](Problem& p) { p.live = {{0, 0, 2, {1, 1}}}; });
   refused("nodes are 0..2", [](Problem& p) { p.live = {{3, 0, 1, {1, 1}}}; });
+  refused("node 1 is negative", [](Problem& p) { p.memory[1][0] = -1; });
+  refused("sum of the costs is not finite", [](Problem& p) {
+    for (auto& costs : p.costs) costs.assign(2, 1e308);
+  });
   refused("4 are wanted", [](Problem& p) { p.edges[1].cost.pop_back(); });
   refused("follows itself", [](Problem& p) { p.follows = {1, 0, -1}; });
   refused("another number of strategies", [](Problem& p) {
