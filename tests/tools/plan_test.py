@@ -452,6 +452,7 @@ class Run(Plan):
         for flags, pattern in (
                 (["--hidden", "60", "--heads", "8"], "--hidden 60 --heads 8 --kv-heads 4: heads must divide"),
                 (["--ranks", "3", *self.SIZES], "tensor parallel over 3 ranks: .*; ranks must divide heads"),
+                (["--hidden", "1000000000"], "--hidden"), (["--layers", "101"], "--layers"), (["--rounds", "0"], "--rounds"),
                 (["--ranks", "1"], "--ranks"), (["--length", "0"], "--length 0"), (["--dtype", "f8"], "--dtype f8"),
                 (["--length", "2"], "--length 2: give each of 2 ranks two tokens at least"),
                 (["--model", "model.json", "--hidden", "64"], "--hidden"),

@@ -65,14 +65,18 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
     bad_input(fmt::format("--length {}: give each of {} ranks two tokens at least", length, options.run.ranks));
   const plan::Mesh mesh{1, {options.run.ranks}, {1}, {1}};
   if (options.pricing.calibration.empty())
-    bad_input(fmt::format("plan run needs --calibration FILE, what this machine takes; `seqtile plan calibrate --ranks {} "
-                          "--threads 1 -o FILE` measures it",
+    bad_input(fmt::format("plan run needs --calibration FILE, what this machine takes; `seqtile plan calibrate "
+                          "--ranks {} --threads 1 -o FILE` measures it",
                           options.run.ranks));
   PricingOptions pricing = options.pricing;
   pricing.costs = "calibrated";
   pricing.records.device.clear();
   pricing.records.threads = "1";
-  return price(read_sources(session.registry, pricing),
+  const PriceSources sources = read_sources(session.registry, pricing);
+  if (const auto& measured = sources.calibration.measured; measured && measured->dtype != dtype_name(model.dtype))
+    bad_input(fmt::format("{}: measured with products of {}, the plans are of {}; give --dtype {}, or measure with it",
+                          pricing.calibration, measured->dtype, dtype_name(model.dtype), measured->dtype));
+  return price(sources,
                kernels::model_graph(model, {.mesh = mesh,
                                             .length = length,
                                             .layers = options.layers,
@@ -258,23 +262,24 @@ void add_run_flags(CLI::App& command, PlanOptions& options) {
   RunOptions& run = options.run;
   options.length = "512";
   options.layers = 2;
-  const auto positive = [&](const char* flag, auto& value, const char* text) {
-    return command.add_option(flag, value, text)->type_name("N")->check(at_least_one())->capture_default_str();
+  const auto up_to = [&](int64_t most, const char* flag, auto& value, const char* text) {
+    const CLI::Range range(int64_t{1}, most);
+    return command.add_option(flag, value, text)->type_name("N")->check(range)->capture_default_str();
   };
   CLI::Option* model = command.add_option("--model", options.model, "A Hugging Face config.json (default: the sizes)");
   model->type_name("FILE");
-  positive("--hidden", run.sizes.hidden, "Hidden size")->excludes(model);
-  positive("--heads", run.sizes.heads, "Attention heads")->excludes(model);
-  positive("--kv-heads", run.sizes.kv_heads, "Heads of keys and values")->excludes(model);
-  positive("--intermediate", run.sizes.intermediate, "Columns between gate and down projection")->excludes(model);
-  positive("--layers", options.layers, "Decoder layers");
+  up_to(1 << 16, "--hidden", run.sizes.hidden, "Hidden size")->excludes(model);
+  up_to(1 << 10, "--heads", run.sizes.heads, "Attention heads")->excludes(model);
+  up_to(1 << 10, "--kv-heads", run.sizes.kv_heads, "Heads of keys and values")->excludes(model);
+  up_to(1 << 18, "--intermediate", run.sizes.intermediate, "Columns between gate and down projection")->excludes(model);
+  up_to(100, "--layers", options.layers, "Decoder layers");
   command.add_option("--length", options.length, "Tokens of the sequence")->type_name("N")->capture_default_str();
   command.add_option("--dtype", run.dtype, "f32, bf16 or f16")->capture_default_str();
   command.add_option("--ranks", run.ranks, "Ranks: threads with one core each")
       ->type_name("N")
       ->check(CLI::Range(2, channel::kMaxRanks))
       ->capture_default_str();
-  positive("--rounds", run.rounds, "Times that each plan is run");
+  up_to(1000, "--rounds", run.rounds, "Times that each plan is run");
   command.add_flag("--operators", run.operators, "Time each operator too, by itself");
   command.add_option("--calibration", options.pricing.calibration, "JSON of links and device (docs/plan_format.md)")
       ->type_name("FILE");
