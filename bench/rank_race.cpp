@@ -63,7 +63,7 @@ class Track {
         result.seconds.push_back(slowest);
       }
       if (difference > race_.difference_limit) {
-        result.failure = fmt::format("fused and unfused differ by {:.3g}, at most {:.3g} is expected", difference,
+        result.failure = fmt::format("a result differs from the reference by {:.3g}, at most {:.3g} is expected", difference,
                                      race_.difference_limit);
         result.seconds.clear();
       }
@@ -78,9 +78,9 @@ class Track {
     const auto racer = race_.enter({fabric, racers_, barrier_});
     racers_[rank] = racer.get();
     barrier_.arrive_and_wait();
-    racer->run("unfused");
+    racer->make_reference();
     for (const std::string& method : methods_) {
-      if (method != "fused" && method != "fused_f32") continue;  // without waiting there is no result
+      if (!racer->is_checked(method)) continue;  // without waiting there is no result
       racer->poison();
       barrier_.arrive_and_wait();
       racer->run(method);

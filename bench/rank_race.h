@@ -23,9 +23,13 @@ class Racer {
  public:
   virtual ~Racer() = default;
   virtual void run(const std::string& method) = 0;
-  /// Forgets the result of the fused methods: NaN.
+  /// What is to come out, by copies and barriers: no launch that communicates has a part in it.
+  virtual void make_reference() = 0;
+  /// Whether the method leaves a result of its own, which is compared with the reference.
+  virtual bool is_checked(const std::string& method) const { return method == "fused" || method == "fused_f32"; }
+  /// Forgets the result of such methods: NaN.
   virtual void poison() = 0;
-  /// Between the results of the fused method that ran last and of "unfused", over the size of the values.
+  /// Between the results of such a method that ran last and of the reference, over the size of the values.
   virtual double difference() const = 0;
   /// Errors: aborted where a rank has given up.
   virtual void check() const = 0;

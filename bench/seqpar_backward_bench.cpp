@@ -73,6 +73,8 @@ class BackwardRacer : public Racer {
     if (communicates && shape_.is_leading) reduce();
   }
 
+  void make_reference() override { run("unfused"); }
+
   void poison() override {
     fused_.fill_nan();
     fused_dw_.fill_nan();

@@ -80,8 +80,8 @@ class ProductRacer : public Racer {
         w_(shape.dtype, {shape.own_n(), shape.own_k()}),
         gathered_(shape.dtype, {shape.m, shape.own_k()}),
         whole_(shape.dtype, {shape.m, shape.own_n()}),
-        fused_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
-        plain_y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
+        y_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
+        expected_(shape.dtype, {shape.result_rows(rank_), shape.own_n()}),
         plain_(environment.prepare(linear_workload(shape))),
         exchange_(environment, meeting.fabric, exchange_workload(shape), shape.m),
         fused_(environment, meeting.fabric, fused_workload(shape, shape.dtype), shape.m),
@@ -94,14 +94,31 @@ class ProductRacer : public Racer {
     if (method == "fused") return run_fused(fused_, true);
     if (method == "fused_f32") return run_fused(fused_f32_, true);
     if (method == "fused_nowait") return run_fused(fused_, false);
-    if (method == "compute_lower_bound") return run_plain(x_.tensor());
+    if (method == "compute_lower_bound") return run_plain(x_, whole_);
     if (method == "unfused") return run_unfused();
     shape_.gathers() ? gather() : reduce();
   }
 
-  void poison() override { fused_y_.fill_nan(); }
+  void make_reference() override {
+    if (shape_.gathers()) {
+      gather();
+      run_plain(gathered_, expected_);
+    } else {
+      run_plain(x_, whole_);
+      reduce();
+    }
+  }
 
-  double difference() const override { return largest_error(fused_y_, shape_.gathers() ? whole_ : plain_y_); }
+  bool is_checked(const std::string& method) const override {
+    return method == "unfused" || Racer::is_checked(method);
+  }
+
+  void poison() override {
+    y_.fill_nan();
+    gathered_.fill_nan();
+  }
+
+  double difference() const override { return largest_error(y_, expected_); }
 
   void check() const override {
     exchange_.check();
@@ -111,7 +128,7 @@ class ProductRacer : public Racer {
 
  private:
   void run_fused(FusedContestant& fused, bool waits) {
-    fused.run(waits, {own_x(), w_.tensor(), fused_y_.tensor()}, shape_.m);
+    fused.run(waits, {own_x(), w_.tensor(), y_.tensor()}, shape_.m);
   }
 
   Tensor own_x() const {
@@ -121,15 +138,15 @@ class ProductRacer : public Racer {
   void run_unfused() {
     if (shape_.gathers()) {
       exchange_.run(true, {own_x(), gathered_.tensor()}, shape_.m);
-      run_plain(gathered_.tensor());
+      run_plain(gathered_, y_);
     } else {
-      run_plain(x_.tensor());
-      exchange_.run(true, {whole_.tensor(), plain_y_.tensor()}, shape_.m);
+      run_plain(x_, whole_);
+      exchange_.run(true, {whole_.tensor(), y_.tensor()}, shape_.m);
     }
   }
 
-  void run_plain(const Tensor& x) {
-    const Tensor tensors[] = {x, w_.tensor(), whole_.tensor()};
+  void run_plain(const Operand& x, const Operand& y) {
+    const Tensor tensors[] = {x.tensor(), w_.tensor(), y.tensor()};
     plain_.handle(tensors, shape_.m);
   }
 
@@ -148,15 +165,15 @@ class ProductRacer : public Racer {
     const int64_t first = shape_.first_row(rank_) * shape_.n, count = shape_.own_rows(rank_) * shape_.n;
     const int64_t bytes = dtype_bytes(shape_.dtype), at = shape_.kind == Kind::scatter ? 0 : first;
     const auto of = [&](const Operand& operand, int64_t element) { return operand.as<std::byte>() + element * bytes; };
-    add_elements(shape_.dtype, of(racer(0).whole_, first), of(racer(1).whole_, first), of(plain_y_, at), count);
+    add_elements(shape_.dtype, of(racer(0).whole_, first), of(racer(1).whole_, first), of(expected_, at), count);
     meeting_.barrier.arrive_and_wait();  // and have been read
-    if (shape_.kind == Kind::all_reduce) give(plain_y_, &ProductRacer::plain_y_);
+    if (shape_.kind == Kind::all_reduce) give(expected_, &ProductRacer::expected_);
   }
 
   const Shape shape_;
   const Meeting meeting_;
   const int rank_;
-  Operand x_, w_, gathered_, whole_, fused_y_, plain_y_;
+  Operand x_, w_, gathered_, whole_, y_, expected_;
   TunedHandle plain_;
   FusedContestant exchange_, fused_, fused_f32_;
 };
