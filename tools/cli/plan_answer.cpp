@@ -50,8 +50,8 @@ std::string no_plan(const plan::Solution& solution, const PlanOptions& options) 
              is_least = solution.smallest_budget_bound >= solution.smallest_budget;
   std::string text = fmt::format(
       "no plan {} a budget of {} on a device; the smallest that one {} is {} ({:.17g} bytes)",
-      is_proven ? "keeps" : "was found that keeps", format_bytes(options.budget), is_least ? "keeps" : "was found to keep",
-      format_bytes(solution.smallest_budget), solution.smallest_budget);
+      is_proven ? "keeps" : "was found that keeps", format_bytes(options.budget),
+      is_least ? "keeps" : "was found to keep", format_bytes(solution.smallest_budget), solution.smallest_budget);
   if (!is_least) text += fmt::format(", and none keeps less than {:.17g}", solution.smallest_budget_bound);
   return text;
 }

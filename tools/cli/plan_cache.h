@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A plan is found by all that decides it: graph, mesh, prices, options and the planner's version by one hash, then the
-// kernel records in its prices, each by its own. Where any differs the graph is planned again, and the new plan takes the old
-// one's place. Plans that cannot be kept cost a log line.
+// kernel records in its prices, each by its own. Where any differs the graph is planned again, and the new plan takes
+// the old one's place. Plans that cannot be kept cost a log line.
 #pragma once
 #include <optional>
 #include <string>
