@@ -93,7 +93,10 @@ Calibration parse_calibration(const std::string& text, const std::string& name) 
   return calibration;
 }
 
-Calibration read_calibration(const std::string& path) { return parse_calibration(read_text(path), path); }
+Calibration read_calibration(const std::string& path) {
+  constexpr const char* kAdvice = "give a file that `seqtile plan calibrate -o FILE` writes (docs/plan_format.md)";
+  return parse_calibration(read_text({path, "--calibration", kAdvice}), path);
+}
 
 std::string prices_json(const Calibration& calibration) {
   return Json{{"alpha", calibration.alpha},

@@ -30,7 +30,7 @@ struct Calibration {
   std::optional<Measured> measured;  ///< nothing where a person wrote it
 };
 
-/// docs/plan_format.md. Errors: io, invalid_argument (no JSON, not this format): one line with the place.
+/// docs/plan_format.md. Errors: invalid_argument (cannot be read, no JSON, not this format): one line with the place.
 Calibration read_calibration(const std::string& path);
 Calibration parse_calibration(const std::string& text, const std::string& name);
 

@@ -273,6 +273,8 @@ PlanFile parse_plan_file(const std::string& text, const std::string& name) {
   return file;
 }
 
-PlanFile read_plan_file(const std::string& path) { return parse_plan_file(read_text(path), path); }
+PlanFile read_plan_file(const std::string& path) {
+  return parse_plan_file(read_text({path, "file", "give a graph or a problem as JSON (docs/plan_format.md)"}), path);
+}
 
 }  // namespace seqtile::plan

@@ -16,8 +16,7 @@ struct PlanFile {
   std::optional<double> objective;  ///< of the plan that is stored with it
 };
 
-/// Errors: io (cannot be read), invalid_argument (no JSON, not this format): one line that names the file and the
-/// place.
+/// Errors: invalid_argument (cannot be read, no JSON, not this format): one line that names the file and the place.
 PlanFile read_plan_file(const std::string& path);
 /// The same of a text. `name` is for messages.
 PlanFile parse_plan_file(const std::string& text, const std::string& name);

@@ -4,6 +4,9 @@
 
 #include <zlib.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace seqtile::plan {
@@ -21,30 +24,86 @@ std::string excerpt(const Json& json) {
   return json.is_structured() ? std::string("an ") + json.type_name() : json.dump().substr(0, kMost);
 }
 
-std::string read_text(const std::string& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (!file) throw Error(ErrorCode::io, path + ": cannot be opened");
+namespace {
+
+[[noreturn]] void refuse_file(const FileName& file, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument,
+              one_line(fmt::format("{} {}: {}; {}", file.given_as, file.path, why, file.advice)));
+}
+
+/// Pipes and devices are read; what is no file at all is told apart, as zlib opens folders.
+void check_can_read(const FileName& file) {
+  std::error_code error;
+  const auto type = std::filesystem::status(file.path, error).type();
+  if (type == std::filesystem::file_type::not_found) refuse_file(file, "there is no such file");
+  if (type == std::filesystem::file_type::directory) refuse_file(file, "is a folder, not a file");
+}
+
+/// What the parser says, without its ids: "line 3, column 7: unexpected end of input; expected ':'".
+std::string syntax_error(std::string text) {
+  constexpr std::string_view kBegin = "parse error at ";
+  if (const size_t at = text.find(kBegin); at != std::string::npos) text.erase(0, at + kBegin.size());
+  constexpr std::string_view kParsing = "syntax error while parsing ", kLast = "; last read: ", kWanted = "; expected ";
+  if (const size_t at = text.find(kParsing); at != std::string::npos)
+    if (const size_t end = text.find(" - ", at); end != std::string::npos) text.erase(at, end + 3 - at);
+  // What was read last may be as long as the file.
+  constexpr size_t kMostRead = 40;
+  const size_t last = text.find(kLast), cut = last + kLast.size() + kMostRead;
+  if (last == std::string::npos) return text;
+  if (const size_t end = std::min(text.rfind(kWanted), text.size()); end > cut) text.replace(cut, end - cut, "...");
+  return text;
+}
+
+/// A number that no double holds. The parser does not say where it stands.
+std::string overflow_error(const std::string& text, const std::string& what) {
+  const size_t begin = what.find('\''), end = what.rfind('\'');
+  if (begin == std::string::npos || end <= begin + 1) return one_line(what);
+  const std::string number = what.substr(begin + 1, end - begin - 1);
+  // Digits within a string follow a quotation mark, or others of its characters.
+  size_t at = text.find(number);
+  while (at != std::string::npos && at > 0 && std::string_view(":,[ \t\r\n").find(text[at - 1]) == std::string_view::npos)
+    at = text.find(number, at + 1);
+  const std::string before = text.substr(0, std::min(at, text.size()));
+  const size_t start_of_line = before.rfind('\n') + 1;  // of none: 0
+  return fmt::format("line {}, column {}: {} is too large; numbers up to 1.8e308 are wanted",
+                     1 + std::ranges::count(before, '\n'), 1 + before.size() - start_of_line, number.substr(0, 40));
+}
+
+}  // namespace
+
+std::string read_text(const FileName& name) {
+  check_can_read(name);
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(name.path.c_str(), "rb"), gzclose);
+  if (!file) refuse_file(name, fmt::format("cannot be opened: {}", std::strerror(errno)));
   constexpr size_t kMostBytes = size_t{1} << 30;
   std::string text;
   char buffer[1 << 16];
   int count;
   while ((count = gzread(file.get(), buffer, sizeof buffer)) > 0) {
     text.append(buffer, static_cast<size_t>(count));
-    if (text.size() > kMostBytes) throw Error(ErrorCode::invalid_argument, path + ": more than 1 GiB");
+    if (text.size() > kMostBytes) refuse_file(name, "more than 1 GiB");
   }
   int code = Z_OK;
   gzerror(file.get(), &code);
+  if (code == Z_ERRNO) refuse_file(name, fmt::format("cannot be read: {}", std::strerror(errno)));
   if (count < 0 || (code != Z_OK && code != Z_STREAM_END))
-    throw Error(ErrorCode::invalid_argument, path + ": is cut off, or compressed data is damaged");
+    refuse_file(name, "is cut off, or compressed data is damaged");
   return text;
 }
 
 Json parse_json(const std::string& text, const std::string& name) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, one_line(fmt::format("{}: no JSON: {}", name, why)));
+  };
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) refuse("there is nothing in it");
   try {
     return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    refuse(syntax_error(error.what()));
   } catch (const Json::exception& error) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: no JSON: {}", name, one_line(error.what())));
+    refuse(overflow_error(text, error.what()));
   }
+  return {};
 }
 
 }  // namespace seqtile::plan

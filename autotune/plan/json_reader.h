@@ -15,9 +15,15 @@ namespace seqtile::plan {
 
 using Json = nlohmann::json;
 
-/// A file, plain or compressed with gzip. Errors: io (cannot be opened), invalid_argument (damaged, more than 1 GiB).
-std::string read_text(const std::string& path);
-/// Errors: invalid_argument, with `name` and the place.
+/// Where a file's name comes from and what the file should be, for messages: "--calibration", "give ...".
+struct FileName {
+  std::string path;
+  const char *given_as, *advice;
+};
+
+/// A file, plain or compressed with gzip; a pipe too. Errors: invalid_argument (a folder, none, damaged, more than 1 GiB).
+std::string read_text(const FileName& name);
+/// Errors: invalid_argument, with `name`, line, column and what was expected there.
 Json parse_json(const std::string& text, const std::string& name);
 
 /// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use.

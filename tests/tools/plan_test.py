@@ -686,6 +686,16 @@ class BadInput(Plan):
         self.assert_line(self.plan("graph", "small.json", "--cache", "t.db", "--device", "cpu"),
                          "for --costs calibrated")
 
+    def test_files_that_are_none(self):
+        self.write("small.json", json.dumps(SMALL))
+        for path, why in ("absent.json", "there is no such file"), (".", "is a folder, not a file"):
+            for command in ["graph", path], ["solve", path], ["explain", path, "y"]:
+                self.assert_line(self.plan(*command), f"file {re.escape(path)}: {why}; give a graph or a problem as JSON")
+            for command in (["graph", "small.json", *CALIBRATED], ["comm", "--model", "model.json", "--mesh", "2"],
+                            ["explain", "small.json", "y", *CALIBRATED]):
+                self.assert_line(self.plan(*command, "--calibration", path),
+                                 f"--calibration {re.escape(path)}: {why}; give a file that `seqtile plan calibrate")
+
     def test_files_that_are_cut(self):
         text = json.dumps(SMALL)
         for end in range(0, len(text) - 1, 7):

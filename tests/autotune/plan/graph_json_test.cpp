@@ -133,12 +133,36 @@ TEST_CASE("plan graph: values that are a million arrays deep are refused", "[pla
 
 TEST_CASE("plan graph: files that are missing or cut off are refused", "[plan]") {
   const test::TempFolder folder;
-  CHECK_THROWS_WITH(read_plan_file(folder.file("none")), Catch::Contains("cannot be opened"));
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    CHECK_THROWS_WITH(read_plan_file(folder.file(name)),
+                      Catch::StartsWith("file " + folder.file(name) + ": " + why) && Catch::Contains("; give a graph"));
+    CHECK_THROWS_MATCHES(read_plan_file(folder.file(name)), Error, Catch::Predicate<Error>([](const Error& error) {
+      return error.code() == ErrorCode::invalid_argument;
+    }));
+  };
+  refused("none", "there is no such file");
+  refused(".", "is a folder, not a file");
   std::ifstream whole(plan_file("gpt_mlp_384"), std::ios::binary);
   std::stringstream bytes;
   bytes << whole.rdbuf();
   std::ofstream(folder.file("cut.gz"), std::ios::binary) << bytes.str().substr(0, bytes.str().size() / 2);
-  CHECK_THROWS_WITH(read_plan_file(folder.file("cut.gz")), Catch::Contains("cut off"));
+  refused("cut.gz", "is cut off");
+}
+
+TEST_CASE("plan graph: text that is no JSON is refused with its line, its column and what was expected", "[plan]") {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    INFO(text.substr(0, 80));
+    CHECK_THROWS_WITH(parse_plan_file(text, "g.json"), "g.json: no JSON: " + why);
+  };
+  refused("", "there is nothing in it");
+  refused(" \n\t ", "there is nothing in it");
+  refused("{\n \"meta\" 1}", "line 2, column 9: unexpected number literal; expected ':'");
+  refused("{\"nodes\": [", "line 1, column 12: unexpected end of input; expected '[', '{', or a literal");
+  refused("{\"alpha 1e999\": 2,\n \"beta\": [1, -1e999]}",
+          "line 2, column 14: -1e999 is too large; numbers up to 1.8e308 are wanted");
+  const std::string many(1000, 'x');
+  refused("{\"a\": \"" + many, "line 1, column 1008: invalid string: missing closing quote; last read: '\"" +
+                                  many.substr(0, 38) + "...");
 }
 
 }  // namespace seqtile::testing
