@@ -23,6 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kMostLayers = 1000;  ///< the deepest models have some hundred
 constexpr std::array<std::string_view, 5> kTypes = {"llama", "mistral", "qwen2", "gemma2", "phi3"};
 
 /// Typed access to the fields of one JSON object; null counts as absent, as in Hugging Face's own reader.
@@ -48,6 +49,13 @@ class ConfigReader {
   }
   int64_t size(const std::string& name, int64_t hi, int64_t fallback) const {
     return has(name) ? size(name, hi) : fallback;
+  }
+  int64_t count(const std::string& name) const {
+    if (!has(name)) return 0;
+    const Json& value = json_[name];
+    if (!value.is_number_integer() || value.get<int64_t>() < 0)
+      fail(ErrorCode::invalid_argument, name, "must be a whole number of at least 0");
+    return value.get<int64_t>();
   }
   double number(const std::string& name, double fallback) const {
     if (!has(name)) return fallback;
@@ -89,6 +97,14 @@ DType read_dtype(const ConfigReader& config) {
   if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16 && *dtype != DType::f16))
     config.fail(ErrorCode::invalid_argument, field, "must be float32, bfloat16 or float16");
   return *dtype;
+}
+
+/// By any of the names that architectures have for it.
+void refuse_experts(const ConfigReader& config) {
+  for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts"})
+    if (config.count(field) > 1)
+      config.fail(ErrorCode::unsupported, field,
+                  "asks for a mixture of experts, which is not modelled; give the config.json of a dense model");
 }
 
 std::string read_activation(const ConfigReader& config) {
@@ -164,10 +180,11 @@ Model parse_model(std::string_view text, const std::string& name) {
   const ConfigReader config(json, name);
   Model model;
   model.type = read_type(config);
+  refuse_experts(config);
   model.dtype = read_dtype(config);
   model.hidden_size = config.size("hidden_size", kMaxFeatures);
   model.intermediate_size = config.size("intermediate_size", kMaxFeatures);
-  model.layers = config.size("num_hidden_layers", 10000);
+  model.layers = config.size("num_hidden_layers", kMostLayers);
   model.vocab_size = config.size("vocab_size", kMaxFeatures);
   model.max_positions = config.size("max_position_embeddings", int64_t{1} << 30);
   read_heads(config, model);

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/calibration.h"
 
-#include <cmath>
-
 #include "autotune/plan/json_reader.h"
+
+#include <fmt/ranges.h>
+
+#include <span>
 
 namespace seqtile::plan {
 namespace {
@@ -16,17 +18,37 @@ const std::initializer_list<std::string_view> kFields = {
     "alpha",   "beta",   "peak_flops", "bandwidth", "launch_s", "state_bytes", "overlap_slowdown",
     "machine", "fabric", "ranks",      "threads",   "dtype",    "residual"};
 
-double at_least(const Reader& json, double least, bool may_be_equal) {
+/// What some machine may have. Beyond it there is a slip or another unit, and sums of prices lose their meaning.
+struct Range {
+  double least, most;
+  const char* unit;
+};
+constexpr Range kAlphas{0, 10, "seconds of a message"}, kBetas{0, 1e-3, "seconds of a byte"},
+    kPeakFlops{1e3, 1e20, "floating-point operations per second"}, kBandwidths{1e3, 1e18, "bytes per second"},
+    kLaunches{0, 10, "seconds of a kernel"}, kStateBytes{0, 1024, "bytes of a parameter"},
+    kSlowdowns{1, 100, "times as long"}, kResiduals{0, 1e6, "the fit's relative error"};
+
+constexpr std::string_view kFabrics[] = {"threads", "processes"}, kDtypes[] = {"f32", "bf16", "f16"};
+
+double within(const Reader& json, const Range& range) {
   const double value = json.number();
-  if (!std::isfinite(value) || value < least || (value == least && !may_be_equal))
-    json.refuse(fmt::format("{} must be {} {}", value, may_be_equal ? "at least" : "more than", least));
+  if (!(value >= range.least && value <= range.most))
+    json.refuse(fmt::format("{} must be {} {}: {}", value, value > range.most ? "at most" : "at least",
+                            value > range.most ? range.most : range.least, range.unit));
   return value;
 }
 
-void read_axes(const Reader& root, const char* field, std::vector<double>& values) {
+std::string one_of(const Reader& json, std::span<const std::string_view> names) {
+  const std::string name = json.text();
+  if (std::ranges::find(names, name) == names.end())
+    json.refuse(fmt::format("\"{}\" is none of {}", name, fmt::join(names, ", ")));
+  return name;
+}
+
+void read_axes(const Reader& root, const char* field, const Range& range, std::vector<double>& values) {
   if (!root.has(field)) return;
   const Reader json = root[field];
-  json.each([&](const Reader& value) { values.push_back(at_least(value, 0, true)); });
+  json.each([&](const Reader& value) { values.push_back(within(value, range)); });
   if (values.empty() || values.size() > kMaxAxes) json.refuse(fmt::format("1..{} numbers are wanted", kMaxAxes));
 }
 
@@ -44,11 +66,11 @@ std::optional<Measured> read_measured(const Reader& root, size_t num_axes) {
       if (root.has(field)) root.refuse(fmt::format("\"{}\" is there without \"machine\"", field));
     return std::nullopt;
   }
-  Measured measured{read_machine(root["machine"]), root["fabric"].text(), {}, 1, "", {}};
+  Measured measured{read_machine(root["machine"]), one_of(root["fabric"], kFabrics), {}, 1, "", {}};
   root["ranks"].each([&](const Reader& n) { measured.ranks.push_back(static_cast<int>(n.integer(2, 1 << 20))); });
   measured.threads = static_cast<int>(root["threads"].integer(1, 1 << 20));
-  measured.dtype = root["dtype"].text();
-  root["residual"].each([&](const Reader& value) { measured.residual.push_back(at_least(value, 0, true)); });
+  measured.dtype = one_of(root["dtype"], kDtypes);
+  root["residual"].each([&](const Reader& value) { measured.residual.push_back(within(value, kResiduals)); });
   const auto check_axes = [&](const char* field, size_t count) {
     if (count != num_axes)
       root[field].refuse(fmt::format("{} mesh axes, \"alpha\" has {}; give one number for each axis", count, num_axes));
@@ -79,16 +101,16 @@ Calibration parse_calibration(const std::string& text, const std::string& name) 
   const Reader root(json, name);
   root.allow(kFields);
   Calibration calibration;
-  read_axes(root, "alpha", calibration.alpha);
-  read_axes(root, "beta", calibration.beta);
-  const auto read = [&](const char* field, double& value, bool may_be_zero) {
-    if (root.has(field)) value = at_least(root[field], 0, may_be_zero);
+  read_axes(root, "alpha", kAlphas, calibration.alpha);
+  read_axes(root, "beta", kBetas, calibration.beta);
+  const auto read = [&](const char* field, const Range& range, double& value) {
+    if (root.has(field)) value = within(root[field], range);
   };
-  read("peak_flops", calibration.device.peak_flops, false);
-  read("bandwidth", calibration.device.bandwidth, false);
-  read("launch_s", calibration.device.launch_s, true);
-  read("state_bytes", calibration.state_bytes, true);
-  if (root.has("overlap_slowdown")) calibration.overlap_slowdown = at_least(root["overlap_slowdown"], 1, true);
+  read("peak_flops", kPeakFlops, calibration.device.peak_flops);
+  read("bandwidth", kBandwidths, calibration.device.bandwidth);
+  read("launch_s", kLaunches, calibration.device.launch_s);
+  read("state_bytes", kStateBytes, calibration.state_bytes);
+  read("overlap_slowdown", kSlowdowns, calibration.overlap_slowdown);
   calibration.measured = read_measured(root, calibration.alpha.size());
   return calibration;
 }

@@ -111,10 +111,11 @@ class Merging {
   std::map<std::pair<int, int>, size_t> places_;  ///< of the edges that are left
 };
 
-/// What makes two nodes alike: the operator and the shapes of its arguments.
-std::vector<std::string> signatures(const Graph& graph) {
+/// What makes two nodes alike: the operator and the shapes of its arguments. Numbers, the same for the same text.
+std::vector<int> signatures(const Graph& graph) {
   std::map<std::string, std::string> shapes;
-  std::vector<std::string> result;
+  std::map<std::string, int> numbers;
+  std::vector<int> result;
   for (const Node& node : graph.nodes) {
     std::string signature = node.op;
     if (node.op != "get_attr") {
@@ -124,7 +125,7 @@ std::vector<std::string> signatures(const Graph& graph) {
         signature += " " + (found == shapes.end() ? argument : found->second);
       }
     }
-    result.push_back(signature);
+    result.push_back(numbers.try_emplace(signature, static_cast<int>(numbers.size())).first->second);
     std::string& shape = shapes[node.name];
     for (const TensorType& type : node.results) {
       shape += "(";
@@ -143,12 +144,18 @@ bool same_shapes(const Node& a, const Node& b) {
 }  // namespace
 
 std::vector<int> repeated_nodes(const Graph& graph, int least) {
-  const std::vector<std::string> like = signatures(graph);
+  const std::vector<int> like = signatures(graph);
   const int nodes = static_cast<int>(like.size());
-  std::map<std::string, std::vector<int>> places;
-  for (int node = 0; node < nodes; ++node) places[like[static_cast<size_t>(node)]].push_back(node);
+  /// Nodes that are alike, and the length with which they were tried last: with the same one they say the same.
+  struct Alike {
+    std::vector<int> nodes;
+    int tried = -1, length = 0;
+    bool is_run = false;
+  };
+  std::vector<Alike> places(like.size());
+  for (int node = 0; node < nodes; ++node) places[static_cast<size_t>(like[static_cast<size_t>(node)])].nodes.push_back(node);
   int length = least;
-  std::vector<int> starts;
+  const std::vector<int>* found = nullptr;
   const auto agree = [&](const std::vector<int>& at, int offset) {
     return std::ranges::all_of(at, [&](int start) {
       return start + offset < nodes &&
@@ -156,16 +163,22 @@ std::vector<int> repeated_nodes(const Graph& graph, int least) {
     });
   };
   for (int node = 0; node < nodes; ++node) {
-    const std::vector<int>& at = places[like[static_cast<size_t>(node)]];
-    bool is_run = at.size() >= 2;
-    for (int offset = 0; is_run && offset < length; ++offset) is_run = agree(at, offset);
-    if (!is_run) continue;
-    starts = at;
-    const int most = nodes - starts.back() - length - 1;  // one less than there are
-    int more = 0;
-    while (more < most && agree(starts, length + more)) ++more;
-    length += most < 0 ? most : more;
+    Alike& alike = places[static_cast<size_t>(like[static_cast<size_t>(node)])];
+    const std::vector<int>& at = alike.nodes;
+    if (alike.tried != length) {
+      alike.tried = alike.length = length;
+      alike.is_run = at.size() >= 2;
+      for (int offset = 0; alike.is_run && offset < length; ++offset) alike.is_run = agree(at, offset);
+      const int most = nodes - at.back() - length - 1;  // one less than there are
+      int more = 0;
+      while (alike.is_run && more < most && agree(at, length + more)) ++more;
+      alike.length += most < 0 ? most : more;
+    }
+    if (!alike.is_run) continue;
+    found = &at;
+    length = alike.length;
   }
+  const std::vector<int> starts = found ? *found : std::vector<int>();
   std::vector<int> repeats(like.size(), -1);
   for (size_t run = 1; run < starts.size(); ++run)
     for (int offset = 0; offset < length; ++offset)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <utility>
 
 namespace seqtile::plan {
 namespace {
@@ -81,13 +83,16 @@ void Elimination::plan(int64_t table_limit) {
       factors_of[static_cast<size_t>(variable)].push_back(factor);
   };
   for (size_t factor = 0; factor < factors_.size(); ++factor) enter(static_cast<int>(factor));
-  constexpr int64_t kGone = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> sizes;  // of the table that each would need
   const auto size_for = [&](size_t variable) { return size_of(joint_scope(factors_of[variable], -1)); };
-  for (size_t variable = 0; variable < domains_.size(); ++variable) sizes.push_back(size_for(variable));
-  for (size_t count = 0; count < domains_.size(); ++count) {
-    const auto variable = static_cast<int>(std::ranges::min_element(sizes) - sizes.begin());
-    sizes[static_cast<size_t>(variable)] = kGone;
+  std::set<std::pair<int64_t, size_t>> left_by_size;
+  for (size_t variable = 0; variable < domains_.size(); ++variable) {
+    sizes.push_back(size_for(variable));
+    left_by_size.emplace(sizes.back(), variable);
+  }
+  while (!left_by_size.empty()) {
+    const auto variable = static_cast<int>(left_by_size.begin()->second);
+    left_by_size.erase(left_by_size.begin());
     Step step{variable, {}};
     std::vector<int> left = factors_of[static_cast<size_t>(variable)];
     do {  // as many functions as one table holds
@@ -106,8 +111,11 @@ void Elimination::plan(int64_t table_limit) {
         std::erase(factors_of[static_cast<size_t>(other)], factor);
     for (const Part& part : step.parts) enter(part.result);
     for (const Part& part : step.parts)
-      for (const int other : factors_[static_cast<size_t>(part.result)].scope)
-        sizes[static_cast<size_t>(other)] = size_for(static_cast<size_t>(other));
+      for (const int other : factors_[static_cast<size_t>(part.result)].scope) {
+        const auto o = static_cast<size_t>(other);
+        left_by_size.erase({sizes[o], o});
+        left_by_size.emplace(sizes[o] = size_for(o), o);
+      }
     steps_.push_back(std::move(step));
   }
 }

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/graph_json.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
 
 #include "autotune/plan/json_reader.h"
+#include "autotune/plan/shape_check.h"
 #include "autotune/plan/torch_types.h"
 #include "jit/error.h"
 
@@ -12,6 +15,14 @@ namespace seqtile::plan {
 namespace {
 
 constexpr int64_t kMostDevices = 1 << 20;
+constexpr double kMostPrice = 1e15;  ///< of a message, of an element: sums of many stay finite
+constexpr std::string_view kOps[] = {"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"};
+
+double read_price(const Reader& json) {
+  const double price = json.not_negative();
+  if (price > kMostPrice) json.refuse(fmt::format("{:g} is more than {:g}; give it in a larger unit", price, kMostPrice));
+  return price;
+}
 
 Mesh read_mesh(const Reader& meta) {
   Mesh mesh;
@@ -19,15 +30,20 @@ Mesh read_mesh(const Reader& meta) {
   const size_t axes = meta["mesh"].size();
   if (axes < 1 || axes > kMaxAxes) meta["mesh"].refuse(fmt::format("{} axes: 1..{} are wanted", axes, kMaxAxes));
   mesh.num_axes = static_cast<int>(axes);
-  for (const char* field : {"alpha", "beta"})
+  for (const char* field : {"alpha", "beta"}) {
+    if (!meta.has(field))
+      meta.refuse(fmt::format("\"{}\" is missing: what {} costs, a number for each axis of the mesh; give 1 for each until "
+                              "it is measured, and with --costs calibrated the --calibration of `seqtile plan calibrate`",
+                              field, field == std::string_view("alpha") ? "a message" : "an element of it"));
     if (meta[field].size() != axes) meta[field].refuse(fmt::format("{} numbers are wanted, one for each axis", axes));
+  }
   int64_t devices = 1;
   for (size_t i = 0; i < axes; ++i) {
     mesh.shape[i] = static_cast<int>(axis("mesh", i).integer(1, kMostDevices));
     devices *= mesh.shape[i];
     if (devices > kMostDevices) meta["mesh"].refuse(fmt::format("more than {} devices in all", kMostDevices));
-    mesh.alpha[i] = axis("alpha", i).not_negative();
-    mesh.beta[i] = axis("beta", i).not_negative();
+    mesh.alpha[i] = read_price(axis("alpha", i));
+    mesh.beta[i] = read_price(axis("beta", i));
   }
   if (meta.has("devices") && meta["devices"].integer(1, kMostDevices) != devices)
     meta["mesh"].refuse(
@@ -136,12 +152,21 @@ void read_results(const Reader& json, Node& node) {
   if (node.results.empty()) out.refuse("a tuple without members");
 }
 
+void read_operator(const Reader& json, Node& node) {
+  node.op = json["op"].text();
+  if (std::ranges::find(kOps, node.op) == std::end(kOps))
+    json["op"].refuse(fmt::format("\"{}\" is none of {}", node.op, fmt::join(kOps, ", ")));
+  if (json.has("target")) node.target = json["target"].text();
+  if (json.has("module")) node.module = json["module"].text();
+  if (node.op.starts_with("call_") && node.target.empty() && (node.op != "call_module" || node.module.empty()))
+    json.refuse(fmt::format("\"target\", what node {} calls, is missing", node.name));
+}
+
 Node read_node(const Reader& json, const std::map<std::string, int>& before, const std::map<std::string, int>& all) {
   json.allow({"name", "op", "target", "inputs", "out", "merge", "args", "module", "params", "repr", "strategies"});
   Node node;
   node.name = json["name"].text();
-  node.op = json["op"].text();
-  if (json.has("target")) node.target = json["target"].text();
+  read_operator(json, node);
   json["inputs"].each([&](const Reader& input) {
     const std::string name = input.text();
     if (const auto found = before.find(name); found != before.end()) {
@@ -153,12 +178,14 @@ Node read_node(const Reader& json, const std::map<std::string, int>& before, con
   read_results(json, node);
   if (json.has("merge")) node.merges = json["merge"].as<bool>("true or false");
   if (node.merges && node.inputs.empty()) json["merge"].refuse("a node without inputs has nothing to merge into");
-  if (json.has("module")) node.module = json["module"].text();
   if (json.has("repr")) node.description = json["repr"].text();
   if (json.has("args")) json["args"].each([&](const Reader& argument) { node.arguments.push_back(argument.text()); });
-  if (json.has("params"))
+  if (json.has("params")) {
+    if (!json["params"].json().is_object())
+      json["params"].refuse("an object of shapes by name is wanted, as {\"weight\": [8, 8]}");
     for (const auto& [name, value] : json["params"].json().items())
       node.parameters[name] = read_shape(Reader(value, json.place() + ".params." + name));
+  }
   return node;
 }
 
@@ -180,17 +207,22 @@ Graph read_graph(const Reader& root) {
   if (nodes.size() == 0) nodes.refuse("an empty graph");
   std::map<std::string, int> before, all;
   nodes.each([&](const Reader& json) {
+    if (json["name"].text().empty()) json["name"].refuse("an empty name");
     if (!all.emplace(json["name"].text(), 0).second) json.refuse("the name \"" + json["name"].text() + "\" is taken");
   });
   nodes.each([&](const Reader& json) {
     Node node = read_node(json, before, all);
     before[node.name] = static_cast<int>(graph.nodes.size());
+    if (node.op == "output" && before.size() < nodes.size())
+      json.refuse(fmt::format("output {} is node {} of {}; it must be the last one, and the only output", node.name,
+                              before.size(), nodes.size()));
     if (json.has("strategies")) {
       json["strategies"].each(
           [&](const Reader& strategy) { node.strategies.push_back(read_strategy(strategy, node, graph)); });
       check_strategies(json, node, graph);
     }
     graph.nodes.push_back(std::move(node));
+    if (const std::string why = contradiction(graph, graph.nodes.back()); !why.empty()) json.refuse(why);
   });
   return graph;
 }
@@ -267,7 +299,11 @@ PlanFile parse_plan_file(const std::string& text, const std::string& name) {
   if (root.has("problem")) {
     file.problem = read_problem(root["problem"]);
     read_aliases(root["problem"], *file.problem);
-    check(*file.problem);
+    try {
+      check(*file.problem);
+    } catch (const Error& error) {
+      root["problem"].refuse(error.what());
+    }
   }
   if (root.has("solution")) file.objective = root["solution"]["objective"].number();
   return file;

@@ -9,14 +9,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "cache/text.h"
+
 namespace seqtile::plan {
 
-std::string one_line(std::string text) {
+std::string one_line(const std::string& text) {
   constexpr size_t kMost = 300;
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-  return text;
+  return cache::one_line(text, kMost) + (text.size() > kMost ? "..." : "");
 }
 
 std::string excerpt(const Json& json) {

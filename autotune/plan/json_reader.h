@@ -27,7 +27,7 @@ std::string read_text(const FileName& name);
 Json parse_json(const std::string& text, const std::string& name);
 
 /// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use.
-std::string one_line(std::string text);
+std::string one_line(const std::string& text);
 /// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
 std::string excerpt(const Json& json);
 
@@ -40,20 +40,24 @@ class Reader {
     throw Error(ErrorCode::invalid_argument, one_line(place_ + ": " + what));
   }
 
+  void check_is_object() const {
+    if (!json_.is_object()) refuse(fmt::format("an object is wanted, not {}", excerpt(json_)));
+  }
   /// Objects have no other fields than these.
   void allow(std::initializer_list<std::string_view> names) const {
-    if (!json_.is_object()) refuse("an object is wanted");
+    check_is_object();
     for (const auto& [name, value] : json_.items())
       if (std::ranges::find(names, name) == names.end()) refuse(fmt::format("unknown field \"{}\"", name));
   }
   bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
   Reader operator[](const char* name) const {
-    if (!json_.is_object() || !has(name)) refuse(fmt::format("\"{}\" is missing", name));
+    check_is_object();
+    if (!has(name)) refuse(fmt::format("\"{}\" is missing", name));
     return {json_.at(name), place_ + "." + name};
   }
   Reader at(size_t index) const { return {json_.at(index), fmt::format("{}[{}]", place_, index)}; }
   size_t size() const {
-    if (!json_.is_array()) refuse("an array is wanted");
+    if (!json_.is_array()) refuse(fmt::format("an array is wanted, not {}", excerpt(json_)));
     return json_.size();
   }
   template <class T>

@@ -19,6 +19,18 @@ bool is_finite(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
 }
 
+/// Of a node that is followed again and again.
+[[noreturn]] void refuse_circle(const Problem& problem, int node) {
+  constexpr int kMostNamed = 8;
+  std::string circle = std::to_string(node);
+  int at = problem.follows[static_cast<size_t>(node)];
+  for (int named = 1; at != node && named < kMostNamed; ++named, at = problem.follows[static_cast<size_t>(at)])
+    circle += fmt::format(" -> {}", at);
+  refuse(fmt::format("nodes follow one another in a circle, {} -> {}{}, so that none of them chooses; give one -1 in "
+                     "\"s_follow\" and no \"alias\"",
+                     circle, at == node ? "" : "... -> ", node));
+}
+
 void check_follower(const Problem& problem, int node) {
   const int leader = problem.follows[static_cast<size_t>(node)];
   if (leader >= problem.num_nodes()) refuse(fmt::format("node {} follows node {}, which there is not", node, leader));
@@ -26,9 +38,8 @@ void check_follower(const Problem& problem, int node) {
   if (problem.costs[static_cast<size_t>(leader)].size() != problem.costs[static_cast<size_t>(node)].size())
     refuse(fmt::format("node {} follows node {}, which has another number of strategies", node, leader));
   int at = leader;
-  for (int hops = 0; at >= 0; at = problem.follows[static_cast<size_t>(at)])
-    if (at >= problem.num_nodes() || ++hops > problem.num_nodes())
-      refuse(fmt::format("node {} follows itself, or a node that there is not", node));
+  for (int hops = 0; at >= 0 && at < problem.num_nodes(); at = problem.follows[static_cast<size_t>(at)])
+    if (++hops > problem.num_nodes()) refuse_circle(problem, at);
 }
 
 void check_live(const Problem& problem, const Live& live) {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -174,6 +176,17 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
   CHECK(refusal(with(llama(), {{"num_key_value_heads", 2}})).first == ErrorCode::invalid_argument);
   CHECK(refusal(with(llama(), {{"torch_dtype", "int8"}})).first == ErrorCode::invalid_argument);
   CHECK(refusal(with(llama(), {{"model_type", "mamba"}})).first == ErrorCode::unsupported);
+  CHECK(refusal(with(llama(), {{"num_hidden_layers", 1001}})).second ==
+        "model.json: field num_hidden_layers is 1001, must be a whole number of 1..1000");
+  for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    CHECK(refusal(with(llama(), {{name, 8}})) ==
+          Result{ErrorCode::unsupported, fmt::format("model.json: field {} is 8, asks for a mixture of experts, which is "
+                                                     "not modelled; give the config.json of a dense model",
+                                                     name)});
+    CHECK(refusal(with(llama(), {{name, "8"}})).first == ErrorCode::invalid_argument);
+    for (const Json& none : {Json(nullptr), Json(0), Json(1)})
+      CHECK(parse(with(llama(), {{name, none}})).layers == 30);
+  }
   CHECK(refusal(with(llama(), {{"hidden_act", "relu"}})).first == ErrorCode::unsupported);
   CHECK(refusal(with(llama(), {{"rope_scaling", {{"type", "longrope"}}}})).first == ErrorCode::unsupported);
   CHECK(refusal(with(llama(), {{"rope_scaling", {{"rope_type", "llama3"}}}})) ==

@@ -164,7 +164,7 @@ class Comm(Plan):
         self.assert_line(self.plan("comm", *self.FLAGS, "--length", "0"), "--length 0")
         self.assert_line(self.plan("comm", *self.FLAGS, "--batch", "0"), "--batch")
         for text, message in [('{"alpha": [1]}', "of 1 mesh axes"), ('{"overlap_slowdown": 0.5}', "0.5 must be at least 1"),
-                              ('{"alpha"', "no JSON"), ('{"beta": [1e300, 1e308]}', "not finite"), ('{"speed": 1}', 'unknown field "speed"')]:
+                              ('{"alpha"', "no JSON"), ('{"beta": [0, 1e300]}', r"beta\[1\]: 1e\+300 must be at most 0.001: seconds of a byte"), ('{"speed": 1}', 'unknown field "speed"')]:
             self.write("machine.json", text)
             self.assert_line(self.plan("comm", *self.FLAGS, "--calibration", "machine.json"), message)
 
@@ -664,10 +664,53 @@ class BadInput(Plan):
         self.refused('"shape" is missing', lambda graph: graph["nodes"][1]["out"].pop("shape"))
         self.refused("an empty graph", lambda graph: graph.update(nodes=[]))
         self.refused('there are no "nodes"', lambda graph: graph.pop("nodes"))
+        self.refused("shapes of node y contradict each other: relu of x .8, 4. gives .8, 4., \"out\" says .8, 5.",
+                     node(1, out=tensor(8, 5)))
+        self.refused("contradict", node(1, out=tensor(8, 5)), *CALIBRATED)
+        self.refused('"softplus" is none of placeholder, get_attr', node(1, op="softplus"))
         self.refused('"meta" is missing', lambda graph: graph.pop("meta"))
         self.refused('4 devices in all, "devices" says 6', lambda graph: graph["meta"].update(devices=6))
         self.refused("--devices 6: the mesh has 4", lambda graph: None, "--devices", "6")
         self.good("graph", "bad.json", "--devices", "4")
+
+    def test_circles_of_nodes_that_follow(self):
+        problem = {"s_len": [2, 2, 2], "s_follow": [-1, 2, -1], "alias": {"2": 1}, "compute": [1] * 6, "comm": [0] * 6,
+                   "mem": [1] * 6, "edges": [], "reshard": []}
+        self.write("circle.json", json.dumps({"problem": problem}))
+        self.assert_line(self.plan("solve", "circle.json"),
+                         r"circle.json.problem: nodes follow one another in a circle, (1 -> 2 -> 1|2 -> 1 -> 2), so that none of "
+                         r'them chooses; give one -1 in "s_follow" and no "alias"')
+
+    def test_models_that_are_not_planned(self):
+        for fields, message in (({"num_hidden_layers": 10001}, r"num_hidden_layers is 10001, must be a whole number of 1\.\.1000"),
+                                ({"num_experts": 8}, "num_experts is 8, asks for a mixture of experts, which is not modelled")):
+            self.write("other.json", json.dumps({**MODEL, **fields}))
+            for command in "model", "comm":
+                self.assert_line(self.plan(command, "--model", "other.json", "--mesh", "2x2", "--length", "64"), message)
+
+    def test_a_thousand_layers_are_planned(self):
+        self.write("deep.json", json.dumps({**MODEL, "num_hidden_layers": 1000}))
+        for costs in [], CALIBRATED:
+            found = self.answer("model", "--model", "deep.json", "--mesh", "2x2", "--length", "64", *costs)
+            self.assertTrue(found["exact"])
+            self.assertIn("model_layers_999_mlp_down_proj", found["plan"])
+
+    def test_controls_in_names_do_not_reach_a_terminal(self):
+        name = "y\x1b]0;owned\x07\nseqtile: done\x9b2J\x7f"
+        text = json.dumps(SMALL).replace('"y"', json.dumps(name))
+        graphs = {"plain": text, "unknown": text.replace("relu", "softplus\\u001b[31m"),
+                  "wrong": text.replace("call_function", json.dumps("call\x1b[2J")[1:-1]), "cut": text[:-1] + "\x1b[2J"}
+        controls = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+        for kind, graph in graphs.items():
+            file = f"{kind}\x1b[1m.json"
+            self.write(file, graph)
+            for flags in [], ["--format", "dot"], ["--format", "html"], ["--format", "dtensor"], ["--budget", "1"]:
+                done = self.plan("graph", file, *flags)
+                self.assertEqual(done.returncode, 2 if kind in ("wrong", "cut") else 1 if "--budget" in flags else 0, done.stderr)
+                self.assertIsNone(controls.search(done.stdout + done.stderr), repr(done.stdout + done.stderr))
+                self.assertNotRegex(done.stdout + done.stderr, "(?m)^seqtile: done")
+        found = self.answer("graph", "plain\x1b[1m.json")
+        self.assertIn(name, found["plan"])  # as JSON they are what they are
 
     def test_budgets_are_finite_numbers_of_bytes(self):
         self.write("small.json", json.dumps(SMALL))

@@ -139,8 +139,10 @@ int run(const Session& session, const Options& options) {
   const Answer answer = answer_of(op, workload, bucket, device->target(), key, *store, options);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
-  print_line(fmt::format("  bucket  {}\n  origin  {}\n  config  {}\n  reason  {}", format_bucket(bucket.lo, bucket.hi),
-                         answer.origin, format_fields(answer.config), answer.reason));
+  print_line("  bucket  " + format_bucket(bucket.lo, bucket.hi));
+  print_line("  origin  " + answer.origin);
+  print_line("  config  " + format_fields(answer.config));
+  print_line("  reason  " + answer.reason);
   const std::string loop = loop_of(op, workload, answer.config, device->target());
   if (!loop.empty()) print_line("  loop of products: " + loop);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cache/files.h"
+#include "cache/text.h"
 #include "jit/base/descriptor.h"
 #include "jit/base/log.h"
 #include "jit/error.h"
@@ -49,12 +50,20 @@ int write_opened(const std::string& path, int flags, mode_t mode, std::string_vi
                           flag, path, std::strerror(error)));
 }
 
+/// Names of nodes, models and files may hold control characters, which are instructions to a terminal.
+std::string shown(std::string_view text) { return cache::one_line(text, text.size()); }
+
 struct Column {
   size_t width = 0;
   bool is_numeric = true;
 };
 
 }  // namespace
+
+void Table::add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = shown(cell);
+  rows_.push_back(std::move(row));
+}
 
 void Table::print() const {
   std::vector<Column> columns;
@@ -77,7 +86,7 @@ void Table::print() const {
 // What cannot be written shows in flush_output().
 void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-void print_line(const std::string& line) { print_text(line + "\n"); }
+void print_line(const std::string& line) { print_text(shown(line) + "\n"); }
 
 void write_file(const std::string& flag, const std::string& path, std::string_view text) {
   struct stat info = {};
@@ -114,13 +123,13 @@ bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 
 
 void print_json(const Json& object) {
   // Text from files may hold bytes that are not UTF-8: they are replaced, never thrown over.
-  print_line(object.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_text(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   std::fflush(stdout);
 }
 
 void warn(const std::string& line) {
   std::fflush(stdout);
-  log_line(LogLevel::warning, line);
+  log_line(LogLevel::warning, shown(line));
 }
 
 std::string format_us(double microseconds) {

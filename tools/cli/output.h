@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Results go to standard output, progress and warnings to standard error. With --json the last line of standard output
-// is one object.
+// is one object. Cells, lines and warnings are shown without control characters, whatever names are in them.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
   void print() const;
 

@@ -12,6 +12,7 @@
 #include "autotune/plan/alternatives.h"
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/solver.h"
+#include "cache/text.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
@@ -52,7 +53,8 @@ int solve_graph(const Session& session, plan::Graph graph, const std::string& na
   std::optional<PlanCache> cache;
   if (!options.pricing.records.cache.empty()) cache.emplace(graph, sources, options);
   if (const auto kept = cache ? cache->find(graph) : std::nullopt) {
-    fmt::print(stderr, "plan: from the cache, {}\n", options.pricing.records.cache);
+    const std::string& cache_path = options.pricing.records.cache;
+    fmt::print(stderr, "plan: from the cache, {}\n", cache::one_line(cache_path, cache_path.size()));
     return print_plan(kept->priced, kept->solution, kept->ms, options);
   }
   const auto start = std::chrono::steady_clock::now();

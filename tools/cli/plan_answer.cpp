@@ -69,9 +69,10 @@ void print_table(const Priced& priced, const plan::Choices& choices) {
 }
 
 Json strategies_by_node(const Priced& priced, const plan::Choices& choices) {
-  Json names = Json::object();
+  Json::object_t names;  // not by [], which looks at every name before: there are no two alike
   for (size_t i = 0; i < choices.size(); ++i)
-    names[priced.graph.nodes[i].name] = priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name;
+    names.emplace_back(priced.graph.nodes[i].name,
+                       priced.graph.nodes[i].strategies[static_cast<size_t>(choices[i])].name);
   return names;
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "autotune/plan/plan_costs.h"
+#include "cache/text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
 
@@ -45,12 +46,12 @@ search.addEventListener("input", () => {
 
 std::string escaped(const std::string& text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : cache::one_line(text, text.size())) {
     if (c == '<') result += "&lt;";
     else if (c == '>') result += "&gt;";
     else if (c == '&') result += "&amp;";
     else if (c == '"') result += "&quot;";
-    else result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    else result += c;
   }
   return result;
 }

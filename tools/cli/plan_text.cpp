@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autotune/plan/plan_costs.h"
+#include "cache/text.h"
 #include "tools/cli/plan.h"
 
 namespace seqtile::cli {
@@ -14,9 +15,9 @@ namespace {
 /// For quotation marks of DOT and of Python.
 std::string in_quotes(const std::string& text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : cache::one_line(text, text.size())) {
     if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    result += c;
   }
   return result;
 }

@@ -155,7 +155,8 @@ int run(const Session& session, const SimulateOptions& options) {
   set_simulation(*device, {.profile = options.profile, .seed = options.seed});
   const Outcome outcome = run_call(op, workload, length, *device, candidate);
   const SimulatedLaunch launch = last_launch(*device);
-  print_line(fmt::format("{}, length {}, on {}\n  {}", symbol, length, options.device, format_fields(config)));
+  print_line(fmt::format("{}, length {}, on {}", symbol, length, options.device));
+  print_line("  " + format_fields(config));
   print_outcome(outcome, launch, options.profile);
   if (options.json) {
     Json counters = Json::object();

@@ -28,9 +28,13 @@ namespace {
 
 /// Of two axes but for these.
 std::string measured(const std::string& ranks, const std::string& residual) {
-  return R"({"alpha": [1, 1], "beta": [1, 1], "machine": {"model": "a"}, "fabric": "threads", "threads": 1,)"
+  return R"({"alpha": [1, 1], "beta": [0, 0], "machine": {"model": "a"}, "fabric": "threads", "threads": 1,)"
          R"( "dtype": "f32", "ranks": )" +
          ranks + R"(, "residual": )" + residual + "}";
+}
+
+std::string with(std::string text, const std::string& old, const std::string& other) {
+  return text.replace(text.find('"' + old + '"') + 1, old.size(), other);
 }
 
 }  // namespace
@@ -45,8 +49,21 @@ TEST_CASE("plan calibration: each thing that is wrong is named with its place", 
            {R"({"alpha": [1, 1, 1, 1]})", "m.json.alpha: 1..3 numbers"},
            {R"({"beta": [-1e-9]})", "m.json.beta[0]: -1e-09 must be at least 0"},
            {R"({"beta": ["fast"]})", "m.json.beta[0]: a number is wanted"},
-           {R"({"peak_flops": 0})", "m.json.peak_flops: 0 must be more than 0"},
-           {R"({"bandwidth": 1e999})", "m.json"},
+           {R"({"peak_flops": 0})", "m.json.peak_flops: 0 must be at least 1000: floating-point operations per second"},
+           {R"({"bandwidth": 1e999})", "m.json: no JSON: line 1, column 15: 1e999 is too large"},
+           {R"({"bandwidth": 1e300})", "m.json.bandwidth: 1e+300 must be at most 1e+18: bytes per second"},
+           {R"({"bandwidth": NaN})", "m.json: no JSON: line 1, column 15: invalid literal"},
+           {R"({"alpha": [1, 10.5]})", "m.json.alpha[1]: 10.5 must be at most 10: seconds of a message"},
+           {R"({"beta": [5]})", "m.json.beta[0]: 5 must be at most 0.001: seconds of a byte"},
+           {R"({"peak_flops": 1e21})", "m.json.peak_flops: 1e+21 must be at most 1e+20"},
+           {R"({"launch_s": -1})", "m.json.launch_s: -1 must be at least 0: seconds of a kernel"},
+           {R"({"launch_s": 11})", "m.json.launch_s: 11 must be at most 10"},
+           {R"({"state_bytes": 1e9})", "m.json.state_bytes: 1000000000 must be at most 1024: bytes of a parameter"},
+           {R"({"overlap_slowdown": 1e9})", "m.json.overlap_slowdown: 1000000000 must be at most 100"},
+           {measured("[2, 2]", "[0, -1]"), "m.json.residual[1]: -1 must be at least 0"},
+           {with(measured("[2, 2]", "[0, 0]"), "threads", "wires"),
+            "m.json.fabric: \"wires\" is none of threads, processes"},
+           {with(measured("[2, 2]", "[0, 0]"), "f32", "f64"), "m.json.dtype: \"f64\" is none of f32, bf16, f16"},
            {R"({"machine": "this one"})", "m.json.machine: an object of texts"},
            {R"({"machine": {}})", "m.json.machine: an object of texts"},
            {R"({"machine": {"cores": 2}})", "m.json.machine.cores: a string is wanted"},

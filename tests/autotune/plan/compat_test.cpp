@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -132,6 +133,28 @@ TEST_CASE("plan: the order in which dimensions were cut is kept", "[plan]") {
   CHECK(cut.with(2, 0).cut_dims()[0] == 0);
   CHECK(cut.with(2, 0).cut_dims().size() == 1);
   CHECK(OrderedLayout(Layout().with(2, 1).with(0, 2)).cut_dims()[0] == 0);
+}
+
+TEST_CASE("plan compat: ten thousand layers repeat the first one, and are found in a moment", "[plan]") {
+  constexpr int kLayers = 10000, kNodes = 12;
+  Graph graph;
+  const auto add = [&](const std::string& target) {
+    Node node;
+    node.name = fmt::format("n{}", graph.nodes.size()), node.op = "call_function", node.target = target;
+    if (!graph.nodes.empty()) node.arguments = {graph.nodes.back().name};
+    node.results.push_back({{8, 4}, "f32", 4});
+    graph.nodes.push_back(node);
+  };
+  add("begin");
+  for (int layer = 0; layer < kLayers; ++layer)
+    for (int i = 0; i < kNodes; ++i) add(fmt::format("operator_{}", i));
+  for (int i = 0; i < 3; ++i) add("end");
+  const std::vector<int> repeats = repeated_nodes(graph, 10);
+  CHECK(std::count(repeats.begin(), repeats.begin() + 1 + kNodes, -1) == 1 + kNodes);
+  int wrong = 0;
+  for (int layer = 1; layer < kLayers; ++layer)
+    for (int i = 0; i < kNodes; ++i) wrong += repeats[static_cast<size_t>(1 + layer * kNodes + i)] != 1 + i;
+  CHECK(wrong == 0);
 }
 
 }  // namespace seqtile::testing

@@ -104,7 +104,28 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("neither training nor prefill", [](json& g) { g["meta"]["phase"] = "decode"; });
   refused("-1 is below 0", [](json& g) { g["meta"]["alpha"] = {1, -1}; });
   refused("2 numbers are wanted", [](json& g) { g["meta"]["beta"] = {1}; });
-  refused("\"alpha\" is missing", [](json& g) { g["meta"].erase("alpha"); });
+  refused("\"alpha\" is missing: what a message costs, a number for each axis of the mesh; give 1 for each until it is "
+          "measured, and with --costs calibrated the --calibration of `seqtile plan calibrate`",
+          [](json& g) { g["meta"].erase("alpha"); });
+  refused("g.json.meta.beta[1]: 1e+300 is more than 1e+15", [](json& g) { g["meta"]["beta"] = {1, 1e300}; });
+  refused("g.json.nodes[1]: an object is wanted, not 7", [](json& g) { g["nodes"][1] = 7; });
+  refused("g.json.nodes[0].name: an empty name", [](json& g) { g["nodes"][0]["name"] = ""; });
+  refused("g.json.nodes[1].op: \"call\" is none of placeholder, get_attr, call_function, call_method, call_module, output",
+          [](json& g) { g["nodes"][1]["op"] = "call"; });
+  refused("g.json.nodes[1]: \"target\", what node y calls, is missing", [](json& g) { g["nodes"][1].erase("target"); });
+  refused("g.json.nodes[1]: \"target\"", [](json& g) { g["nodes"][1]["target"] = ""; });
+  refused("g.json.nodes[1]: \"target\"", [](json& g) {
+    g["nodes"][1]["op"] = "call_module";
+    g["nodes"][1].erase("target");
+  });
+  refused("g.json.nodes[0]: output x is node 1 of 2; it must be the last one", [](json& g) {
+    g["nodes"][0]["op"] = "output";
+    g["nodes"][1]["inputs"] = json::array();
+    g["nodes"][1]["merge"] = false;
+  });
+  refused("g.json.nodes[1].params: an object of shapes by name is wanted", [](json& g) { g["nodes"][1]["params"] = {1}; });
+  refused("g.json.nodes[1]: shapes of node y contradict each other: relu of x [8, 4] gives [8, 4], \"out\" says [8, 8]",
+          [](json& g) { g["nodes"][1]["out"]["shape"] = {8, 8}; });
   refused("unknown type", [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float3"; });
   refused("no cut of a dimension", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S10", "R"}; });
   refused("the mesh has 2 axes", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S2", "R"}; });

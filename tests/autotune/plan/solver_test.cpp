@@ -150,7 +150,9 @@ TEST_CASE("plan solver: arrays that do not fit together are refused", "[plan]") 
     for (auto& costs : p.costs) costs.assign(2, 1e308);
   });
   refused("4 are wanted", [](Problem& p) { p.edges[1].cost.pop_back(); });
-  refused("follows itself", [](Problem& p) { p.follows = {1, 0, -1}; });
+  refused("in a circle, 0 -> 1 -> 0, so that none of them chooses; give one -1 in \"s_follow\" and no \"alias\"",
+          [](Problem& p) { p.follows = {1, 0, -1}; });
+  refused("in a circle, 2 -> 2, so", [](Problem& p) { p.follows = {-1, -1, 2}; });
   refused("another number of strategies", [](Problem& p) {
     p.follows[2] = 1;
     p.costs[1].push_back(1), p.memory[1].push_back(1);

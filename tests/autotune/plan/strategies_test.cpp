@@ -127,19 +127,20 @@ TEST_CASE("plan: strategies of other meshes: every axis cuts rows, columns, the 
 
 TEST_CASE("plan: an operator that is not known, or not of this form, is kept whole and named", "[plan]") {
   const auto node = [](const std::string& what) {
-    return R"({"name": "y", "op": "call_module", "target": "t", "inputs": ["x"], "args": ["x"], )" + what + "}";
+    return R"({"name": "y", "op": "call_module", "target": "other", "inputs": ["x"], "args": ["x"], )" + what + "}";
   };
   const std::string out = R"("out": {"shape": [16, 8, 4, 4], "dtype": "torch.float32"})";
   for (const auto& [what, name] : std::vector<std::pair<std::string, std::string>>{
-           {R"("module": "FlashMixer", )" + out, "FlashMixer"},
-           {R"("module": "Conv2d", )" + out, "Conv2d"},
-           {R"("module": "Conv2d", "params": {"weight": [8, 4, 3, 3]}, )" + out, "Conv2d"},
-           {R"("module": "Linear", "params": {"weight": [8, 5]}, )" + out, "Linear"},
-           {R"("module": "LayerNorm", "params": {"weight": [16, 8, 4, 4]}, )" + out, "LayerNorm"},
-           {R"("module": "ReLU", "out": {"shape": [16, 8], "dtype": "torch.float32"})", "ReLU"},
-           {R"("module": "MaxPool2d", "out": {"shape": [16, 4, 4, 4], "dtype": "torch.float32"})", "MaxPool2d"}}) {
-    INFO(what);
+           {out, "FlashMixer"},
+           {out, "Conv2d"},
+           {R"("params": {"weight": [8, 4, 3, 3]}, )" + out, "Conv2d"},
+           {R"("params": {"weight": [8, 5]}, )" + out, "Linear"},
+           {R"("params": {"weight": [16, 8, 4, 4]}, )" + out, "LayerNorm"},
+           {R"("out": {"shape": [16, 8], "dtype": "torch.float32"})", "ReLU"},
+           {R"("out": {"shape": [16, 4, 4, 4], "dtype": "torch.float32"})", "MaxPool2d"}}) {
+    INFO(name << " " << what);
     Graph graph = around(node(what), "[16, 8, 4, 4]", "2, 2");
+    graph.nodes[1].module = name;  // of a file some of these shapes are refused
     CHECK(generate_compat_strategies(graph) == std::vector{name + " (node y)"});
     REQUIRE(graph.nodes[1].strategies.size() == 1);
     CHECK(graph.nodes[1].strategies[0].results[0] == Layout());
@@ -147,10 +148,10 @@ TEST_CASE("plan: an operator that is not known, or not of this form, is kept who
   }
   for (const char* method : {"view", "permute", "transpose", "split", "getitem", "matmul", "where"}) {
     INFO(method);
-    Graph graph = around(fmt::format(R"({{"name": "y", "op": "call_method", "target": "{}", "inputs": ["x"],
-        "args": ["x", "7", "-9"], "out": {{"shape": [3, 5, 1, 2, 2], "dtype": "torch.float32"}}}})",
-                                     method),
+    Graph graph = around(R"({"name": "y", "op": "call_method", "target": "other", "inputs": ["x"],
+        "args": ["x", "7", "-9"], "out": {"shape": [3, 5, 1, 2, 2], "dtype": "torch.float32"}})",
                          "[16, 8, 4, 4]", "2, 2");
+    graph.nodes[1].target = method;
     CHECK_NOTHROW(generate_compat_strategies(graph));
     CHECK(!graph.nodes[1].strategies.empty());
   }
