@@ -153,7 +153,8 @@ std::vector<int> repeated_nodes(const Graph& graph, int least) {
     bool is_run = false;
   };
   std::vector<Alike> places(like.size());
-  for (int node = 0; node < nodes; ++node) places[static_cast<size_t>(like[static_cast<size_t>(node)])].nodes.push_back(node);
+  for (int node = 0; node < nodes; ++node)
+    places[static_cast<size_t>(like[static_cast<size_t>(node)])].nodes.push_back(node);
   int length = least;
   const std::vector<int>* found = nullptr;
   const auto agree = [&](const std::vector<int>& at, int offset) {

@@ -16,11 +16,13 @@ namespace {
 
 constexpr int64_t kMostDevices = 1 << 20;
 constexpr double kMostPrice = 1e15;  ///< of a message, of an element: sums of many stay finite
-constexpr std::string_view kOps[] = {"placeholder", "get_attr", "call_function", "call_method", "call_module", "output"};
+constexpr std::string_view kOps[] = {"placeholder", "get_attr",    "call_function",
+                                     "call_method", "call_module", "output"};
 
 double read_price(const Reader& json) {
   const double price = json.not_negative();
-  if (price > kMostPrice) json.refuse(fmt::format("{:g} is more than {:g}; give it in a larger unit", price, kMostPrice));
+  if (price > kMostPrice)
+    json.refuse(fmt::format("{:g} is more than {:g}; give it in a larger unit", price, kMostPrice));
   return price;
 }
 
@@ -32,8 +34,9 @@ Mesh read_mesh(const Reader& meta) {
   mesh.num_axes = static_cast<int>(axes);
   for (const char* field : {"alpha", "beta"}) {
     if (!meta.has(field))
-      meta.refuse(fmt::format("\"{}\" is missing: what {} costs, a number for each axis of the mesh; give 1 for each until "
-                              "it is measured, and with --costs calibrated the --calibration of `seqtile plan calibrate`",
+      meta.refuse(fmt::format("\"{}\" is missing: what {} costs, a number for each axis of the mesh; give 1 for each "
+                              "until it is measured, and with --costs calibrated the --calibration of `seqtile plan "
+                              "calibrate`",
                               field, field == std::string_view("alpha") ? "a message" : "an element of it"));
     if (meta[field].size() != axes) meta[field].refuse(fmt::format("{} numbers are wanted, one for each axis", axes));
   }

@@ -60,7 +60,8 @@ std::string overflow_error(const std::string& text, const std::string& what) {
   const std::string number = what.substr(begin + 1, end - begin - 1);
   // Digits within a string follow a quotation mark, or others of its characters.
   size_t at = text.find(number);
-  while (at != std::string::npos && at > 0 && std::string_view(":,[ \t\r\n").find(text[at - 1]) == std::string_view::npos)
+  constexpr std::string_view kBefore = ":,[ \t\r\n";
+  while (at != std::string::npos && at > 0 && kBefore.find(text[at - 1]) == std::string_view::npos)
     at = text.find(number, at + 1);
   const std::string before = text.substr(0, std::min(at, text.size()));
   const size_t start_of_line = before.rfind('\n') + 1;  // of none: 0

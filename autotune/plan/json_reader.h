@@ -1,7 +1,7 @@
 // autotune/plan/json_reader.h -- values of a JSON file with their places, for messages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -21,7 +21,8 @@ struct FileName {
   const char *given_as, *advice;
 };
 
-/// A file, plain or compressed with gzip; a pipe too. Errors: invalid_argument (a folder, none, damaged, more than 1 GiB).
+/// A file, plain or compressed with gzip; a pipe too. Errors: invalid_argument (a folder, none, damaged, more than 1
+/// GiB).
 std::string read_text(const FileName& name);
 /// Errors: invalid_argument, with `name`, line, column and what was expected there.
 Json parse_json(const std::string& text, const std::string& name);
@@ -47,7 +48,8 @@ class Reader {
   void allow(std::initializer_list<std::string_view> names) const {
     check_is_object();
     for (const auto& [name, value] : json_.items())
-      if (std::ranges::find(names, name) == names.end()) refuse(fmt::format("unknown field \"{}\"", name));
+      if (std::ranges::find(names, name) == names.end())
+        refuse(fmt::format("unknown field \"{}\"; known ones are {}", name, fmt::join(names, ", ")));
   }
   bool has(const char* name) const { return json_.contains(name) && !json_.at(name).is_null(); }
   Reader operator[](const char* name) const {

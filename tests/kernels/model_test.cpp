@@ -180,9 +180,10 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
         "model.json: field num_hidden_layers is 1001, must be a whole number of 1..1000");
   for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     CHECK(refusal(with(llama(), {{name, 8}})) ==
-          Result{ErrorCode::unsupported, fmt::format("model.json: field {} is 8, asks for a mixture of experts, which is "
-                                                     "not modelled; give the config.json of a dense model",
-                                                     name)});
+          Result{ErrorCode::unsupported,
+                 fmt::format("model.json: field {} is 8, asks for a mixture of experts, which is not modelled; give the "
+                             "config.json of a dense model",
+                             name)});
     CHECK(refusal(with(llama(), {{name, "8"}})).first == ErrorCode::invalid_argument);
     for (const Json& none : {Json(nullptr), Json(0), Json(1)})
       CHECK(parse(with(llama(), {{name, none}})).layers == 30);

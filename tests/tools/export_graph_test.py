@@ -81,7 +81,7 @@ class ExportGraph(unittest.TestCase):
                 (["model:nothing"], "returns a int, an nn.Module is wanted"),
                 (["model:Branches"], "torch.fx cannot trace it: TraceError"),
                 (["model:tiny", "--arg", "width=8"], "shapes cannot be found at node conv: "),
-                (["model:tiny", "--arg", "width=8", "--input", "y=3"], "the model takes x; --input gives x, y")]:
+                (["model:tiny", "--arg", "width=8", "--input", "y=3"], "the model takes x; --input gives y, x")]:
             self.assert_refused([*arguments, "--input", "x=16x3x8x8"], text)
         for dtype in "float31", "nn", "Tensor":
             self.assert_refused(["model:tiny", "--input", "x=1:" + dtype], f"--input x=1:{dtype}: {dtype} is no dtype of torch")

@@ -86,7 +86,7 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   };
   refused("an empty graph", [](json& g) { g["nodes"] = json::array(); });
   refused("unknown field \"colour\"", [](json& g) { g["nodes"][0]["colour"] = 1; });
-  refused("unknown field \"extra\"", [](json& g) { g["extra"] = 1; });
+  refused("unknown field \"extra\"; known ones are meta, nodes, problem, solution", [](json& g) { g["extra"] = 1; });
   refused("g.json.nodes[1].inputs[0]: \"y\" comes at or behind its consumer: a cycle",
           [](json& g) { g["nodes"][1]["inputs"] = {"y"}; });
   refused("the name \"x\" is taken", [](json& g) { g["nodes"][1]["name"] = "x"; });
@@ -110,7 +110,8 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("g.json.meta.beta[1]: 1e+300 is more than 1e+15", [](json& g) { g["meta"]["beta"] = {1, 1e300}; });
   refused("g.json.nodes[1]: an object is wanted, not 7", [](json& g) { g["nodes"][1] = 7; });
   refused("g.json.nodes[0].name: an empty name", [](json& g) { g["nodes"][0]["name"] = ""; });
-  refused("g.json.nodes[1].op: \"call\" is none of placeholder, get_attr, call_function, call_method, call_module, output",
+  refused("g.json.nodes[1].op: \"call\" is none of placeholder, get_attr, call_function, call_method, call_module, "
+          "output",
           [](json& g) { g["nodes"][1]["op"] = "call"; });
   refused("g.json.nodes[1]: \"target\", what node y calls, is missing", [](json& g) { g["nodes"][1].erase("target"); });
   refused("g.json.nodes[1]: \"target\"", [](json& g) { g["nodes"][1]["target"] = ""; });
@@ -123,8 +124,10 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
     g["nodes"][1]["inputs"] = json::array();
     g["nodes"][1]["merge"] = false;
   });
-  refused("g.json.nodes[1].params: an object of shapes by name is wanted", [](json& g) { g["nodes"][1]["params"] = {1}; });
-  refused("g.json.nodes[1]: shapes of node y contradict each other: relu of x [8, 4] gives [8, 4], \"out\" says [8, 8]",
+  refused("g.json.nodes[1].params: an object of shapes by name is wanted",
+          [](json& g) { g["nodes"][1]["params"] = {1}; });
+  refused("g.json.nodes[1]: shapes of node y contradict each other: relu of x [8, 4] gives [8, 4], \"out\" says [8, "
+          "8]",
           [](json& g) { g["nodes"][1]["out"]["shape"] = {8, 8}; });
   refused("unknown type", [](json& g) { g["nodes"][0]["out"]["dtype"] = "torch.float3"; });
   refused("no cut of a dimension", [](json& g) { g["nodes"][1]["strategies"][0]["specs"]["y"] = {"S10", "R"}; });

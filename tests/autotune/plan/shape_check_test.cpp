@@ -74,7 +74,8 @@ TEST_CASE("plan shapes: a contradiction names the node, its operator and all sha
   is_refused("permute", {{8, 6}}, {6, 6}, "gives these extents in another order");
   is_refused("silu_and_mul", {{8, 6}}, {8, 6}, "gives [8, 3]");
   is_refused("silu_and_mul", {{8, 5}}, {8, 3}, "two halves");
-  CHECK_THAT(of_module("Linear", {2, 8, 4}, {6, 4}, {2, 7, 6}), Catch::Contains("Linear of x [2, 8, 4] gives [2, 8, 6]"));
+  CHECK_THAT(of_module("Linear", {2, 8, 4}, {6, 4}, {2, 7, 6}),
+             Catch::Contains("Linear of x [2, 8, 4] gives [2, 8, 6]"));
   CHECK_THAT(of_module("Embedding", {2, 8}, {100, 6}, {2, 8, 5}), Catch::Contains("gives [2, 8, 6]"));
   CHECK_THAT(of_module("RMSNorm", {2, 8}, {8}, {2, 9}), Catch::Contains("gives [2, 8]"));
 }
