@@ -16,6 +16,7 @@
 
 #include "bench/machine.h"
 #include "bench/operands.h"
+#include "jit/target.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -113,6 +114,24 @@ __attribute__((target("avx512f,avx512bf16"))) float peak_avx512_bf16(int64_t ite
   return _mm512_cvtss_f32(acc[0]);
 }
 
+/// What the matrix registers hold does not matter: four sums of two operands each, as a kernel has them.
+__attribute__((target("amx-tile,amx-bf16"))) float peak_amx(int64_t iterations) {
+  alignas(64) static constexpr struct {
+    uint8_t palette = 1, rest[15]{};
+    uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+  } kShapes;
+  _tile_loadconfig(&kShapes);
+  for (int64_t i = 0; i < iterations; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return 0;
+}
+
 template <bool kBypassCache>
 __attribute__((target("avx2"))) float stream_avx2(const Stream& stream) {
   constexpr int64_t kPrefetchFloats = 512;
@@ -146,8 +165,13 @@ __attribute__((target("avx2"))) float stream_avx2(const Stream& stream) {
 bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_bf16_dot() { return __builtin_cpu_supports("avx512bf16"); }
+bool has_amx() {
+  static const bool executes = is_executable(cpu_target("amx"));
+  return executes;
+}
 
 PeakKernel peak_kernel(DType dtype) {
+  if (dtype == DType::bf16 && has_amx()) return {peak_amx, 4 * 2.0 * 16 * 16 * 32};
   if (dtype == DType::bf16 && has_bf16_dot()) return {peak_avx512_bf16, 16 * 64.0};
   if (has_avx512()) return {peak_avx512, 16 * 32.0};
   if (has_avx2()) return {peak_avx2, 12 * 16.0};
@@ -164,6 +188,7 @@ std::vector<StreamLoop> stream_loops() {
 bool has_avx512() { return false; }
 bool has_avx2() { return false; }
 bool has_bf16_dot() { return false; }
+bool has_amx() { return false; }
 PeakKernel peak_kernel(DType) { return {peak_generic, 8 * 8.0}; }
 std::vector<StreamLoop> stream_loops() { return {stream_generic}; }
 
@@ -282,7 +307,7 @@ double best_bandwidth_gbs(double read, double written, int threads) {
 
 std::string probe_isa() {
   std::string isa = has_avx512() ? "avx512f" : has_avx2() ? "avx2+fma" : "generic";
-  return has_bf16_dot() ? isa + "+bf16" : isa;
+  return has_amx() ? isa + "+bf16+amx" : has_bf16_dot() ? isa + "+bf16" : isa;
 }
 
 }  // namespace seqtile::bench

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 #endif
 
 namespace seqtile {
@@ -27,6 +28,15 @@ constexpr const char* kArmTriple = "aarch64-unknown-linux-gnu";
 /// level and not only the one it was tuned on.
 const std::vector<Target>& table() {
   static const std::vector<Target> targets = {
+      {.name = "cpu:amx",
+       .triple = kX86Triple,
+       .cpu = "x86-64-v4",
+       .features = "+avx512bf16,+amx-tile,+amx-bf16",
+       .vector_bytes = 64,
+       .num_vector_registers = 32,
+       .has_bf16_dot = true,
+       .has_matrix_registers = true,
+       .has_fma = true},
       {.name = "cpu:avx512bf16",
        .triple = kX86Triple,
        .cpu = "x86-64-v4",
@@ -90,8 +100,19 @@ int x86_level() {
   return v4 ? 4 : v3 ? 3 : 1;
 }
 
+/// Matrix registers of bf16, and Linux lets this process have them: their state is large, so they are asked for.
+bool has_amx() {
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, edx
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;    // arch_prctl
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(edx & kAmxBf16) || !(edx & kAmxTile)) return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 bool machine_executes(std::string_view name) {
   static const int level = x86_level();
+  static const bool amx = level >= 4 && __builtin_cpu_supports("avx512bf16") && has_amx();
+  if (name == "amx") return amx;
   if (name == "avx512bf16") return level >= 4 && __builtin_cpu_supports("avx512bf16");
   return name == "avx512" ? level >= 4 : name == "avx2" ? level >= 3 : name == "generic";
 }

@@ -1,8 +1,8 @@
 // jit/target.h -- what code is generated for: an instruction set with its vector width and caches.
 // SPDX-License-Identifier: Apache-2.0
 //
-// CPU targets, best first: avx512bf16, avx512, avx2, generic (x86-64), neon (AArch64). The running machine's best is
-// found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name. GPU targets: sm_80 (portable code
+// CPU targets, best first: amx, avx512bf16, avx512, avx2, generic (x86-64), neon (AArch64). The running machine's best
+// is found by CPUID without starting LLVM; SEQTILE_CPU_TARGET forces another by name. GPU targets: sm_80 (portable code
 // for Ampere and everything later), sm_90a (Hopper's own instructions).
 #pragma once
 #include <cstdint>
@@ -22,6 +22,7 @@ struct Target {
   int vector_bytes = 16;  ///< width of one vector register
   int num_vector_registers = 16;
   bool has_bf16_dot = false;  ///< vdpbf16ps: pairs of bf16 products accumulated in f32
+  bool has_matrix_registers = false;  ///< AMX: tdpbf16ps, 16 x 16 sums of 32 products of bf16 at a time
   bool has_fma = false;
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
           l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
@@ -49,7 +50,8 @@ Target gpu_target(std::string_view name);
 Target gpu_target(const GpuFacts& facts);
 /// Short names, best first.
 std::vector<std::string> cpu_target_names();
-/// True when the running machine can execute code for `target`.
+/// True when the running machine can execute code for `target`. Asks Linux for the process's permission to use matrix
+/// registers, once.
 bool is_executable(const Target& target);
 
 }  // namespace seqtile

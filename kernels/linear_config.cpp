@@ -14,6 +14,18 @@ namespace seqtile::kernels::linear_op {
 namespace {
 
 
+constexpr int64_t kMatrixRegisters = 8, kMatrixRows = 16;  // as in jit/codegen/cpu/micro_kernel.h
+
+/// Form "matrix" reads plain weights as the transposed form does, others as the outer form.
+bool packs_weights(const Shape& s) { return s.packed || s.transposed; }
+
+/// Matrix registers: sums and operands.
+int64_t matrix_registers(const Shape& s, const Tile& t) {
+  const int64_t rows = cdiv(t.mr, kMatrixRows), weights = packs_weights(s) ? s.weights_per_loop() : 1;
+  const int64_t columns = cdiv(t.nr, kMatrixRows) * weights;
+  return rows * columns + rows + columns;
+}
+
 /// Vector registers that the micro-kernel of `tile` needs: accumulators, operands, and a product where there is no FMA.
 int64_t registers(const Shape& s, const Tile& t, const Target& target) {
   const int64_t weights = s.weights_per_loop(), extra = target.has_fma ? 1 : 2;
@@ -35,6 +47,8 @@ int64_t scratch_bytes(const Shape& s, const Tile& t) {
   int64_t panels = 0;
   if (t.form == "outer") panels = t.block_m * t.kc + t.kc * t.nr * weights;
   if (t.form == "transposed") panels = t.block_m * t.kc + t.block_m * t.block_n * weights;
+  if (t.form == "matrix")  // bf16; the sums are written and read in long runs, wherever they are
+    return 2 * t.kc * (t.block_m + (packs_weights(s) ? t.nr * weights : 0));
   return (panels + sums) * 4;
 }
 
@@ -136,6 +150,21 @@ void collect_transposed(const Shape& s, int threads, int64_t length, const Targe
   }
 }
 
+/// Blocks of 32 x 32, or what the rows fill of 16 x 48.
+void collect_matrix(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+  if (!target.has_matrix_registers || length < kMatrixRows / 2) return;
+  using Block = std::pair<int64_t, int64_t>;
+  for (const auto& [mr, nr] : {Block{16, 48}, Block{32, 32}, Block{48, 16}, Block{32, 16}}) {
+    if (mr - kMatrixRows >= length) continue;
+    for (const int64_t slice : {512, 1024, 2048, 4096})
+      for (const int64_t block_n : column_blocks(s, nr, threads, {256, 512, 1024, 2048}))
+        for (const int64_t block_m : {64, 128, 256, 512, 1024}) {
+          if (block_m > 64 && block_m / 2 >= round_up(length, mr)) continue;
+          collector.add({"matrix", balanced_rows(length, block_m, mr), block_n, mr, nr, balanced_slice(s.k, slice)});
+        }
+  }
+}
+
 void collect_dot(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostLength = 256;
   if (s.packed || s.transposed || length > kMostLength) return;
@@ -183,6 +212,18 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
     if (repeats && block_bytes > static_cast<double>(target.l2_bytes)) cycles *= 1.2;
   }
   return cycles / (products / 2);
+}
+
+/// 16 cycles a product and 8 for an operand; sums go through memory for each slice; what is packed is packed again for
+/// each block.
+double matrix_cycles(const Shape& s, const Tile& t, double rows, double columns) {
+  constexpr double kProduct = 16, kLoad = 8, kSum = 96, kPackedElement = 0.2, kRegister = kMatrixRows * kMatrixRows;
+  const double a = static_cast<double>(t.nr / kMatrixRows), b = static_cast<double>(t.mr / kMatrixRows);
+  const double sums = rows * columns / kRegister, k = static_cast<double>(s.k);
+  const double packed = packs_weights(s) ? columns * std::ceil(rows / static_cast<double>(t.block_m))
+                                         : rows * std::ceil(columns / static_cast<double>(t.block_n));
+  return sums * k / (2 * kMatrixRows) * std::max(kProduct, kLoad * (a + b) / (a * b)) +
+         sums * static_cast<double>(cdiv(s.k, t.kc)) * kSum + packed * k * kPackedElement;
 }
 
 /// Rows that the transposed form pays for: whole panels, and what is left as pairs of vectors and one more.
@@ -283,13 +324,17 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
                          target.shared_bytes);
     return std::nullopt;
   }
-  if (const int64_t needed = registers(s, t, target); needed > target.num_vector_registers)
-    return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed,
-                       target.num_vector_registers);
+  const bool is_matrix = t.form == "matrix";
+  if (is_matrix && (!target.has_matrix_registers || s.dtype != DType::bf16 || s.k % (2 * kMatrixRows) != 0))
+    return fmt::format("form = matrix is for bf16 with k a multiple of {} on CPUs with AMX", 2 * kMatrixRows);
+  const int64_t needed = is_matrix ? matrix_registers(s, t) : registers(s, t, target);
+  if (const int64_t exist = is_matrix ? kMatrixRegisters : target.num_vector_registers; needed > exist)
+    return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed, exist);
   if (t.block_n % t.nr) return fmt::format("block_n = {} is not a multiple of nr = {}", t.block_n, t.nr);
-  const int64_t row_step = t.form == "transposed" ? target.lanes_f32() : t.mr;
+  const int64_t row_step = t.form == "transposed" || is_matrix ? target.lanes_f32() : t.mr;
   if (t.block_m % row_step) return fmt::format("block_m = {} is not a multiple of {}", t.block_m, row_step);
-  if ((s.packed || s.transposed) && t.form != "outer") return "packed and transposed weights need form = outer";
+  if (packs_weights(s) && t.form != "outer" && !is_matrix)
+    return "packed and transposed weights need form = outer or matrix";
   if (s.packed && t.nr != s.panel) return fmt::format("nr = {} is not the weights' panel of {}", t.nr, s.panel);
   const int64_t room = target.l2_bytes + target.l3_bytes / (2 * std::max(threads, 1));
   if (const int64_t needed = scratch_bytes(s, t); needed > room)
@@ -305,6 +350,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
   }
   collect_outer(s, threads, length, target, collector);
   collect_transposed(s, threads, length, target, collector);
+  collect_matrix(s, threads, length, target, collector);
   collect_dot(s, threads, length, target, collector);
   return collector.take();
 }
@@ -312,7 +358,7 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
 double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
   if (target.is_gpu()) return autotune::predict_us(gpu_work(s, t.config(), length, target), target.gpu);
   constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 1;
-  const bool is_outer = t.form == "outer";
+  const bool is_outer = t.form == "outer", is_matrix = t.form == "matrix";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
   const auto padded = [](int64_t size, int64_t block, int64_t step) {  // of whole blocks and steps
     return static_cast<double>(size / block * block + round_up(size % block, step));
@@ -325,12 +371,15 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
     bytes += static_cast<double>(n) * (weights * static_cast<double>(s.k) + static_cast<double>(length));
   }
   bytes = (bytes + static_cast<double>(length * s.k)) * static_cast<double>(dtype_bytes(s.dtype));
-  const double rows = t.form == "transposed" ? panel_rows(t, length, target) : padded(length, t.block_m, t.mr);
+  const double rows = t.form == "transposed" ? panel_rows(t, length, target)
+                                             : padded(length, t.block_m, is_matrix ? kMatrixRows : t.mr);
   const double block_rows = static_cast<double>(std::min(t.block_m, length));
   const double per_step = static_cast<double>(elements_per_step(s, target));
   const double steps = static_cast<double>(s.k) / per_step;
   double cycles = rows * columns * steps / (2 * lanes) * register_inefficiency(s, t, target);
-  if (is_outer) {
+  if (is_matrix) {
+    cycles = matrix_cycles(s, t, rows, columns);
+  } else if (is_outer) {
     const double packing =
         kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
     const double spilled = s.k > t.kc ? 12 * per_step / static_cast<double>(t.kc) : 0;

@@ -1,13 +1,15 @@
 // kernels/linear_shape.h -- what the parts of linear share: static fields, configurations and their prediction.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program computes block_m x block_n outputs in one of three forms. "outer": k is taken in slices of kc; the slices
+// A program computes block_m x block_n outputs in one of these forms. "outer": k is taken in slices of kc; the slices
 // of x and w are packed into panels of mr rows and nr columns, and mr x nr accumulators, vectors along n, take outer
 // products. "dot": nothing is packed; mr x nr accumulators are vectors along k, summed up at the end: each weight is
 // streamed just once, which is all that matters for few rows. "transposed", of x and y, not of weights: y^T = w x^T;
 // slices of x are packed into panels of mr rows, weights are broadcast from where they lie, nr columns at a time,
 // accumulators are vectors along the rows. It is near the machine's peak from a few dozen rows, but takes weights only
-// as they are: [n, k], not packed, not to be converted. A gated pair computes nr columns of both weights in one loop.
+// as they are: [n, k], not packed, not to be converted. "matrix": products of bf16 in the matrix registers of CPUs with
+// AMX, 16 x 16 sums each, mr rows of x with nr columns; plain weights are read as in the transposed form, others are
+// packed as in the outer one. A gated pair computes nr columns of both weights in one loop.
 #pragma once
 #include <vector>
 
@@ -35,7 +37,7 @@ struct Shape {
 };
 
 struct Tile {
-  std::string form;  ///< "dot" | "outer" | "transposed", "mma" on GPUs
+  std::string form;  ///< "dot" | "outer" | "transposed" | "matrix", "mma" on GPUs
   int64_t block_m, block_n, mr, nr, kc;
   int64_t num_warps = 0, num_stages = 0;  ///< GPUs
   int64_t cluster = 0;                    ///< Hopper: programs along the rows that share tiles of w

@@ -182,26 +182,37 @@ TEST_CASE("kernels: the tile IR of every operation is the one of its version", "
 }
 
 // Stands in for running the code on machines without the instructions.
-TEST_CASE("kernels: bf16 products use the BF16 instructions, whatever this machine has", "[kernels][golden]") {
-  const Target target = cpu_target("avx512bf16");
-  std::string text;
-  for (const auto& [form, mr, nr] : {std::tuple{"dot", int64_t{4}, int64_t{6}},
-                                     {"outer", int64_t{8}, int64_t{48}},
-                                     {"transposed", int64_t{64}, int64_t{6}}}) {
-    const KernelCase test_case{"linear", {{"n", int64_t{192}}, {"k", int64_t{128}}}};
-    const auto function = autotune::build_kernel(library_op("linear"), normalized(test_case, DType::bf16),
-                                                 linear_config(form, mr, nr), target);
-    std::map<std::string, int> counts;
-    compile(*function, target, [&](std::string_view stage, std::string_view assembly) {
-      if (stage != "asm") return;
-      std::istringstream lines{std::string(assembly)};
-      for (std::string mnemonic, rest; lines >> mnemonic && std::getline(lines, rest);)
-        if (mnemonic == "vdpbf16ps" || mnemonic == "vcvtneps2bf16")
-          ++counts[mnemonic + (rest.find("zmm") != rest.npos ? " zmm" : "")];
-    });
-    for (const auto& [mnemonic, count] : counts) text += fmt::format("{}: {} {}\n", form, count, mnemonic);
-  }
-  CHECK(compare_golden("asm/linear_bf16.txt", text) == "");
+TEST_CASE("kernels: bf16 products use the instructions of the target, whatever this machine has", "[kernels][golden]") {
+  const auto text_of = [](const char* name, const std::vector<std::string>& mnemonics,
+                          const std::vector<std::tuple<const char*, const char*, int64_t, int64_t>>& cases) {
+    const Target target = cpu_target(name);
+    std::string text;
+    for (const auto& [layout, form, mr, nr] : cases) {
+      const KernelCase test_case{"linear", {{"n", int64_t{192}}, {"k", int64_t{128}}, {"weight_layout", Text(layout)}}};
+      const auto function = autotune::build_kernel(library_op("linear"), normalized(test_case, DType::bf16),
+                                                   linear_config(form, mr, nr), target);
+      std::map<std::string, int> counts;
+      compile(*function, target, [&](std::string_view stage, std::string_view assembly) {
+        if (stage != "asm") return;
+        std::istringstream lines{std::string(assembly)};
+        for (std::string mnemonic, rest; lines >> mnemonic && std::getline(lines, rest);)
+          if (std::ranges::find(mnemonics, mnemonic) != mnemonics.end())
+            ++counts[mnemonic + (rest.find("zmm") != rest.npos ? " zmm" : "")];
+      });
+      for (const auto& [mnemonic, count] : counts) text += fmt::format("{}: {} {}\n", form, count, mnemonic);
+    }
+    return text;
+  };
+  CHECK(compare_golden("asm/linear_bf16.txt", text_of("avx512bf16", {"vdpbf16ps", "vcvtneps2bf16"},
+                                                      {{"plain", "dot", 4, 6},
+                                                       {"plain", "outer", 8, 48},
+                                                       {"plain", "transposed", 64, 6}})) == "");
+  const std::vector<std::string> matrix{"ldtilecfg",  "tilezero",   "tileloadd",  "tdpbf16ps",
+                                        "tilestored", "tilerelease"};
+  CHECK(compare_golden("asm/linear_amx.txt", text_of("amx", matrix,
+                                                     {{"plain", "matrix", 32, 32},
+                                                      {"plain", "matrix", 16, 48},
+                                                      {"transposed", "matrix", 32, 32}})) == "");
 }
 
 }  // namespace seqtile::testing

@@ -52,10 +52,11 @@ std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers
 }  // namespace
 
 llvm::Function* Program::outer_kernel(const OuterKernel& k) {
-  const std::string name = kernel_name("outer", {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
+  const char* form = k.in_matrix_registers ? "matrix" : "outer";
+  const std::string name = kernel_name(form, {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
                                                  static_cast<int>(k.compute), k.panel_nv, k.a_step});
   llvm::Function*& fn = kernels_[name];
-  if (!fn) fn = emit_outer_kernel(e_, k, name);
+  if (!fn) fn = k.in_matrix_registers ? emit_matrix_kernel(e_, k, name) : emit_outer_kernel(e_, k, name);
   return fn;
 }
 
@@ -175,7 +176,7 @@ void Program::choose_schedule(Contraction& c) const {
   const int64_t lanes = e_.lanes, weights = static_cast<int64_t>(c.weights.size());
   const std::string_view form = loop.string_attr("form", "outer");
   if (form == "dot" && c.weights[0].is_plain()) c.form = Contraction::Form::dot;
-  if (form == "transposed" && fits_transposed(c)) c.form = Contraction::Form::transposed;
+  if ((form == "transposed" || form == "matrix") && fits_transposed(c)) c.form = Contraction::Form::transposed;
   const bool is_outer = c.form == Contraction::Form::outer, is_dot = c.form == Contraction::Form::dot;
   c.mr = static_cast<int>(loop.int_attr("mr", 4));
   c.nr = static_cast<int>(loop.int_attr("nr", is_outer ? 2 * lanes : 4));
@@ -187,6 +188,8 @@ void Program::choose_schedule(Contraction& c) const {
   c.mr = std::clamp<int>(c.mr, 1, static_cast<int>(c.block_m));
   if (c.form == Contraction::Form::transposed) {
     c.mr = static_cast<int>(round_up(c.mr, lanes));
+    c.in_matrix_registers = form == "matrix" && fits_matrix_registers(c, c.nr, c.mr / lanes);
+    if (c.in_matrix_registers) return;
     c.nr = std::clamp<int>(c.nr, 1, static_cast<int>(c.block_n));
     c.mr = static_cast<int>(std::min<int64_t>(c.mr, target_registers() / 3 * lanes));  // at least two columns
     const int64_t vectors = c.mr / lanes;
@@ -194,6 +197,8 @@ void Program::choose_schedule(Contraction& c) const {
     return;
   }
   const int64_t vectors = is_dot ? c.nr : c.nr / lanes * weights;
+  c.in_matrix_registers = form == "matrix" && !c.a_is_transposed && fits_matrix_registers(c, c.mr, vectors);
+  if (c.in_matrix_registers) return;
   while (c.mr > 1 && c.mr * vectors + std::min<int64_t>(vectors, c.mr) > target_registers()) --c.mr;
 }
 
@@ -235,6 +240,7 @@ void Program::contract_outer(const Contraction& found) {
   OuterKernel kernel{c.mr, c.nr / e_.lanes, static_cast<int>(weights), c.a_stride / units, first.strides[0],
                      0,    c.compute};
   if (c.a_is_transposed) kernel.a_stride = 1, kernel.a_step = a_step;
+  kernel.in_matrix_registers = c.in_matrix_registers;
   if (weights > 1) kernel.c_weight_stride = (c.weights[1].c.offset - first.offset) / 4;
   llvm::Function* fn = outer_kernel(kernel);
   Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
@@ -261,8 +267,17 @@ void Program::contract_outer(const Contraction& found) {
       });
     });
   };
+  if (c.in_matrix_registers) configure_matrix_registers(e_);
   // A call without rows still makes one round, of no steps, which writes the zeros.
   e_.loop(e_.i64(0), c.k == ir::kDynamic ? e_.max_i64(depth_k, e_.i64(1)) : depth_k, c.kc, block);
+  if (c.in_matrix_registers) release_matrix_registers(e_);
+}
+
+// Whole registers of rows, of columns and along k.
+bool Program::fits_matrix_registers(const Contraction& c, int64_t rows, int64_t vectors) const {
+  return e_.target.has_matrix_registers && c.compute == DType::bf16 && rows % kMatrixRows == 0 &&
+         c.k != ir::kDynamic && c.k % vector_elements(e_, c.compute) == 0 &&
+         matrix_registers(static_cast<int>(rows), static_cast<int>(vectors)) <= kMatrixRegisters;
 }
 
 void Program::prefetch_rows(Value* base, Value* stride_bytes, Value* from, Value* to, int64_t row_bytes) {

@@ -41,7 +41,8 @@ void Program::contract_transposed(const Contraction& found) {
   plan.sums = e_.reserve(plan.sums_bytes * static_cast<int64_t>(c.weights.size()));
   const int vectors = static_cast<int>(c.mr / lanes);
   const auto kernel = [&](int w_rows, int nv) {
-    return outer_kernel({w_rows, nv, 1, 0, plan.stride, 0, c.compute, vectors});
+    const bool in_matrix_registers = c.in_matrix_registers && w_rows % kMatrixRows == 0;
+    return outer_kernel({w_rows, nv, 1, 0, plan.stride, 0, c.compute, vectors, 1, in_matrix_registers});
   };
   // Whole panels, what is left of the rows as two vectors and one, and what is left of the columns one by one.
   plan.whole_fn = kernel(c.nr, vectors), plan.pair_fn = vectors > 2 ? kernel(c.nr, 2) : nullptr;
@@ -59,12 +60,14 @@ void Program::contract_transposed(const Contraction& found) {
     Value* left = e_.b.CreateSub(views_.at(weight.load->operands[0]).sizes[0], scalars_.at(weight.load->operands[1]));
     valid.push_back(e_.max_i64(e_.i64(0), e_.min_i64(columns, left)));
   }
+  if (c.in_matrix_registers) configure_matrix_registers(e_);
   e_.loop(e_.i64(0), e_.i64(c.k), c.kc, [&](Value* k) {
     Value* count = c.k % c.kc == 0 ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
     pack_columns(c, k, count, plan.rows);
     for (size_t w = 0; w < c.weights.size(); ++w)
       multiply_columns(plan, w, valid[w], k, e_.b.CreateUDiv(count, e_.i64(units)));
   });
+  if (c.in_matrix_registers) release_matrix_registers(e_);
   for (size_t w = 0; w < c.weights.size(); ++w) transpose_result(plan, w, columns, valid[w]);
 }
 

@@ -5,7 +5,7 @@
 // multiplies it with a row of a packed panel of b. *Dot product*: accumulators are vectors along k; each step
 // multiplies vectors of rows of a with vectors of rows of w, and a tree of shuffles sums the lanes at the end; w is
 // read where it lies. Both compute in f32, or in pairs of bf16 summed in f32 (vdpbf16ps): a "step" of k is then two
-// elements, and everything is laid out in units of 32 bits.
+// elements, and everything is laid out in units of 32 bits. The outer product of pairs is also there in matrix registers.
 #pragma once
 #include "jit/base/cdiv.h"
 #include "jit/codegen/cpu/emitter.h"
@@ -24,12 +24,28 @@ struct OuterKernel {
   DType compute;
   int panel_nv = 0;    ///< vectors of one step of the panel; 0: weights * nv
   int64_t a_step = 1;  ///< units between steps of a
+  bool in_matrix_registers = false;
   auto operator<=>(const OuterKernel&) const = default;
 };
 
 /// void(ptr a, i64 a_stride, ptr panel, ptr c, i64 steps, i1 accumulate): c (+)= a panel; panel is
 /// [steps][panel_nv * lanes] units.
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
+
+/// Matrix registers (AMX): how many, and the rows of each, which have as many units.
+constexpr int kMatrixRegisters = 8, kMatrixRows = 16;
+
+/// Those that a kernel of `mr` rows and `nv` vectors of columns takes: sums, rows of a, columns of b.
+constexpr int matrix_registers(int mr, int nv) {
+  const int rows = static_cast<int>(cdiv(mr, kMatrixRows));
+  return rows * nv + rows + nv;
+}
+
+/// The same function in matrix registers: mr, and the steps it is called with, are multiples of kMatrixRows. It is
+/// called between these two.
+llvm::Function* emit_matrix_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
+void configure_matrix_registers(Emitter& e);
+void release_matrix_registers(Emitter& e);
 
 struct DotKernel {
   int mr, nr;

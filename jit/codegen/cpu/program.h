@@ -206,6 +206,7 @@ class Program {
     int mr = 0, nr = 0;
     DType compute = DType::f32;
     enum class Form { outer, dot, transposed } form = Form::outer;
+    bool in_matrix_registers = false;    ///< forms outer and transposed, by the kernel for them
     bool accumulate = false;             ///< the initial values were copied into c
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };
@@ -216,6 +217,7 @@ class Program {
   bool match_rows(const ir::Op& loop, const Contraction& found) const;
   llvm::Value* depth(const Contraction& c);
   void choose_schedule(Contraction& c) const;
+  bool fits_matrix_registers(const Contraction& c, int64_t rows, int64_t vectors) const;
   int64_t target_registers() const { return e_.target.num_vector_registers - 1; }
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);

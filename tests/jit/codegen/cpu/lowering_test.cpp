@@ -280,13 +280,18 @@ TEST_CASE("lowering: a tensor may be updated in place from other places of its o
 }
 
 TEST_CASE("lowering: columns beyond the weights are zeros in every form", "[jit][codegen]") {
-  for (const char* form : {"outer", "dot", "transposed"}) {
+  for (const auto& [form, dtype, nr] : {std::tuple{"outer", DType::f32, int64_t{6}},
+                                        {"dot", DType::f32, 6},
+                                        {"transposed", DType::f32, 6},
+                                        {"transposed", DType::bf16, 6},
+                                        {"matrix", DType::bf16, 16},
+                                        {"matrix", DType::bf16, 32}}) {
     constexpr int64_t kColumns = 40, kBlock = 64, kDepth = 96;
     KernelBuilder b("peak");
-    Var x = b.view("x", DType::f32, {kDynamic, kDepth}), w = b.view("w", DType::f32, {kDynamic, kDepth});
+    Var x = b.view("x", dtype, {kDynamic, kDepth}), w = b.view("w", dtype, {kDynamic, kDepth});
     Var y = b.view("y", DType::f32, {kDynamic});
     Var row = b.program_id(0) * 20, column = b.program_id(1) * kBlock;
-    const ir::Attributes schedule = {{"form", std::string(form)}, {"mr", int64_t{16}}, {"nr", int64_t{6}}};
+    const ir::Attributes schedule = {{"form", std::string(form)}, {"mr", int64_t{16}}, {"nr", nr}};
     Var sums = b.for_loop(
         0, kDepth, 32, {b.full({20, kBlock}, 0.0)},
         [&](Var k, std::vector<Var> c) {
@@ -296,8 +301,8 @@ TEST_CASE("lowering: columns beyond the weights are zeros in every form", "[jit]
         schedule)[0];
     b.store(y, {0}, b.reduce_max(b.unary(ir::OpKind::abs, sums) * -1.0, 1));  // 0, from beyond the end
     compare(*b.finish(), {1, 1, 1},
-            {{DType::f32, {20, kDepth}},
-             {DType::f32, {kColumns, kDepth}, -2, 2, false, kBlock - kColumns},
+            {{dtype, {20, kDepth}},
+             {dtype, {kColumns, kDepth}, -2, 2, false, kBlock - kColumns},
              {DType::f32, {20}, 0, 0, true}},
             {}, 1e-4);
   }

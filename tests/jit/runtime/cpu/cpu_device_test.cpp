@@ -169,11 +169,11 @@ TEST_CASE("device: the CPU describes itself with sorted, printable facts", "[jit
 }
 
 TEST_CASE("target: names are looked up, unknown ones listed", "[jit][target]") {
-  CHECK(cpu_target_names() == std::vector<std::string>{"avx512bf16", "avx512", "avx2", "generic", "neon"});
+  CHECK(cpu_target_names() == std::vector<std::string>{"amx", "avx512bf16", "avx512", "avx2", "generic", "neon"});
   CHECK(cpu_target("avx2").vector_bytes == 32);
   CHECK(cpu_target("avx2").name == "cpu:avx2");
   CHECK(is_executable(host_target()));
-  expect_error([] { cpu_target("sse9"); }, ErrorCode::unsupported, "avx512bf16, avx512, avx2, generic, neon");
+  expect_error([] { cpu_target("sse9"); }, ErrorCode::unsupported, "amx, avx512bf16, avx512, avx2, generic, neon");
 }
 
 }  // namespace
