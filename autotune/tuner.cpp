@@ -62,7 +62,10 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   const auto timeout = options.budget_s > 0 ? std::chrono::milliseconds(static_cast<int64_t>(options.budget_s * 1e3))
                                             : std::chrono::milliseconds(std::chrono::hours(24 * 365));
-  const auto on_wait = [&](const std::string& holder) {
+  const auto on_wait = [&](const std::string& holder, const std::string& folder) {
+    if (seconds() >= 1)  // the log says a line once
+      log_line(LogLevel::warning,
+               fmt::format("waiting for {}, which tunes for {}; its lock is in {}", holder, name, folder));
     if (options.progress)
       options.progress({"waiting for " + holder + ", which tunes for this device", 0, 0, 0, seconds(), 0});
     return !(options.interrupt && options.interrupt->load());
@@ -71,7 +74,8 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
   if (evidence != Evidence::measured) std::swap(folders[0], folders[1]);  // the lock is of that store alone
   for (const std::string& folder : folders) {
     try {
-      auto lock = cache::DeviceLock::lock(folder, name, timeout, on_wait);
+      auto lock = cache::DeviceLock::lock(folder, name, timeout,
+                                          [&](const std::string& holder) { return on_wait(holder, folder); });
       if (lock) return lock;
       const bool stopped = options.interrupt && options.interrupt->load();
       throw Error(stopped ? ErrorCode::aborted : ErrorCode::timeout,

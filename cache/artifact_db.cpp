@@ -15,6 +15,7 @@
 #include "cache/files.h"
 #include "cache/key_file.h"
 #include "cache/text.h"
+#include "jit/base/log.h"
 
 namespace seqtile::cache {
 namespace {
@@ -45,7 +46,7 @@ class SqliteArtifactDb final : public ArtifactDb {
                .max_value_bytes = kMaxBinaryBytes}),
         key_file_(key_file),
         max_file_bytes_(max_file_bytes) {
-    if (!mac_key_) file_.report(key_problem_);
+    if (!mac_key_) log_line(LogLevel::warning, key_problem_);
   }
   ~SqliteArtifactDb() override;
 

@@ -17,9 +17,23 @@
 namespace seqtile::cache {
 namespace {
 
+constexpr const char* kRemoveIt = "remove it: a new one is made, and binaries under the old one are compiled anew";
+
 std::string system_message(const std::string& action, const std::string& path) {
   return fmt::format("key file {}: cannot be {} ({}); check the folder and its permissions", path, action,
                      std::strerror(errno));
+}
+
+/// Why others could know the key, or have made it, and what to do; empty where it is the user's alone.
+std::string refusal_of(const struct stat& info) {
+  if (!S_ISREG(info.st_mode)) return "is not a regular file; move it away: a key is made in its place";
+  if (info.st_uid != geteuid())
+    return fmt::format("has owner {}, this is user {}; move it away, or name a folder of your own in SEQTILE_CONFIG_DIR",
+                       info.st_uid, geteuid());
+  if ((info.st_mode & 077) != 0)
+    return fmt::format("mode 0600 is needed, it has {:#o}, so that others may know the key; change it with chmod 600, or {}",
+                       info.st_mode & 07777, kRemoveIt);
+  return {};
 }
 
 std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
@@ -29,12 +43,8 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
     problem = system_message("opened", path);
     return std::nullopt;
   }
-  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    problem = fmt::format(
-        "key file {}: a regular file of user {} with mode 0600 is needed, this one has owner {} and mode "
-        "{:#o}; make it so (chmod 600), or remove it: a new one is made, and binaries under the old one are compiled "
-        "anew",
-        path, geteuid(), info.st_uid, info.st_mode & 07777);
+  if (const std::string refusal = refusal_of(info); !refusal.empty()) {
+    problem = fmt::format("key file {}: {}", path, refusal);
     return std::nullopt;
   }
   MacKey key{};
@@ -42,8 +52,8 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
   unsigned char bytes[sizeof key + 1] = {};
   const ssize_t count = read(file.get(), bytes, sizeof bytes);
   if (count != static_cast<ssize_t>(key.size())) {
-    problem = fmt::format("key file {}: {} bytes are needed, it has {}; remove it, a new one is made", path, key.size(),
-                          static_cast<long long>(info.st_size));
+    problem = fmt::format("key file {}: {} bytes are needed, it has {}; {}", path, key.size(),
+                          static_cast<long long>(info.st_size), kRemoveIt);
     return std::nullopt;
   }
   std::memcpy(key.data(), bytes, key.size());
@@ -80,7 +90,7 @@ std::optional<MacKey> load_or_create_key(const std::string& path, std::string& p
     return std::nullopt;
   }
   if (path.empty()) {
-    problem = "key file: no path, neither a folder variable nor HOME is set; name a file";
+    problem = "key file: no path for it; set HOME or SEQTILE_CONFIG_DIR";
     return std::nullopt;
   }
   struct stat info {};
