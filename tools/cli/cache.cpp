@@ -315,7 +315,7 @@ int run_build(const Session& session, const Options& options) {
                 {"remaining", report.remaining()},
                 {"seconds", report.seconds},
                 {"interrupted", report.interrupted}});
-  if (report.interrupted) return kInterrupted;
+  if (report.interrupted) return interrupted_exit_code();
   return after_reading(*store, report.failed == 0 ? kDone : kNo);
 }
 

@@ -8,20 +8,25 @@ namespace seqtile::cli {
 namespace {
 
 std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
+std::atomic<int> signal_number{SIGINT};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "set from a signal handler");
 
-extern "C" void on_interrupt(int) { interrupted.store(true); }
+extern "C" void on_interrupt(int number) {
+  signal_number.store(number);
+  interrupted.store(true);
+}
 
 }  // namespace
 
-ExitCode exit_code_of(ErrorCode code) {
+int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::invalid_argument:
     case ErrorCode::unsupported:
     case ErrorCode::compile_failed: return kBadInput;
     case ErrorCode::wrong_result:
     case ErrorCode::internal: return kNo;
-    case ErrorCode::aborted: return kInterrupted;
+    case ErrorCode::aborted: return interrupted ? interrupted_exit_code() : kMachine;  // else a rank has left
     case ErrorCode::out_of_resources:
     case ErrorCode::driver:
     case ErrorCode::io:
@@ -29,6 +34,8 @@ ExitCode exit_code_of(ErrorCode code) {
   }
   return kNo;
 }
+
+int interrupted_exit_code() { return 128 + signal_number.load(); }
 
 void bad_input(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,6 +169,7 @@ std::shared_ptr<RankProcess> RankProcess::start(int world_size) {
 }
 
 std::shared_ptr<RankProcess> RankProcess::join(const std::string& place) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the copies of a rank 0 that Ctrl-C has ended have nobody to work for
   OpenFile world;
   int rank = 0;
   if (std::sscanf(place.c_str(), "%d:%d", &rank, &world.descriptor) != 2)

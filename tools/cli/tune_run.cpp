@@ -147,7 +147,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
     report.unstored_binaries = count_missing_binaries(session.registry, *store, *artifacts, *device);
   if (finish && report.covered && !report.interrupted) finish();
   print_report(report, options.json);
-  if (report.interrupted) return kInterrupted;
+  if (report.interrupted) return interrupted_exit_code();
   if (report.unstored_binaries > 0) {
     warn_of_missing(report.unstored_binaries, options, *artifacts);
     return kMachine;
