@@ -1,6 +1,7 @@
 // tools/cli/main.cpp -- the program `seqtile`: a list of commands and the way errors leave it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,7 +19,7 @@ namespace seqtile::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 the answer is no, 2 bad usage or input, 3 the machine, 130 interrupted.\n"
+    "Exit codes: 0 done, 1 the answer is no, 2 bad usage or input, 3 the machine, 130 or 143 interrupted.\n"
     "`seqtile COMMAND --help` shows flags and examples.";
 
 void report(const Session& session, ErrorCode code, const std::string& message) {
@@ -52,12 +53,25 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
   return names.empty() ? "'" + word + "' is one word too many" : "there is no command " + word + "; there are " + names;
 }
 
+/// An option that was repeated, or that has no value: which one, and what to write.
+std::string wrong_count(const CLI::App& command, const CLI::ArgumentMismatch& error) {
+  for (const CLI::Option* option : command.get_options())
+    if (option->get_items_expected_max() == 1 && option->results().size() > 1)
+      return fmt::format("{} is given {} times ({}); give it once", option->get_name(), option->results().size(),
+                         fmt::join(option->results(), ", "));
+  const std::string text = error.what(), name = text.substr(0, text.find(':'));
+  const CLI::Option* option = command.get_option_no_throw(name);
+  if (!option || !option->results().empty()) return text;
+  return fmt::format("{} has no value; write {} {}", name, name, option->get_type_name());
+}
+
 int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
   const CLI::App* command = &app;
   std::string chosen, problem = error.what();
   for (; !command->get_subcommands().empty(); chosen += command->get_name() + " ")
     command = command->get_subcommands().front();
+  if (const auto* mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error)) problem = wrong_count(*command, *mismatch);
   // A mistyped name also lets something required be missing: the name is the reason.
   const std::vector<std::string> unknown = command->remaining();
   const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
