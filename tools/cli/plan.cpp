@@ -32,8 +32,13 @@ plan::SolveOptions solve_options(const PlanOptions& options) {
   return result;
 }
 
+plan::PlanFile read_file(const PlanOptions& options) {
+  check_is_there("file", options.file);
+  return plan::read_plan_file(options.file);
+}
+
 int run_solve(const Session&, const PlanOptions& options) {
-  const plan::PlanFile file = plan::read_plan_file(options.file);
+  const plan::PlanFile file = read_file(options);
   if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` plans its nodes");
   const auto start = std::chrono::steady_clock::now();
   const plan::Solution solution = plan::solve(*file.problem, solve_options(options));
@@ -42,7 +47,7 @@ int run_solve(const Session&, const PlanOptions& options) {
 }
 
 plan::Graph read_graph(const PlanOptions& options) {
-  plan::PlanFile file = plan::read_plan_file(options.file);
+  plan::PlanFile file = read_file(options);
   if (!file.graph) bad_input(options.file + ": there are no \"nodes\" in it; `seqtile plan solve` needs none");
   return std::move(*file.graph);
 }
@@ -102,7 +107,7 @@ int run_explain(const Session& session, const PlanOptions& options) {
     json.push_back({{"strategy", name}, {"objective", other.objective}, {"own", other.own}});
   }
   table.print();
-  if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
+  for (const std::string& warning : warnings_of(priced, options.pricing)) print_line("warning: " + warning);
   if (options.json) print_json({{"node", options.node}, {"strategies", std::move(json)}});
   return kDone;
 }

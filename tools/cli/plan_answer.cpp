@@ -92,7 +92,7 @@ Json operators_json(const Priced& priced, const plan::Choices& choices) {
 
 /// The plan alone on standard output, for other programs; what there is to say goes to standard error.
 int print_format(const Priced& priced, const plan::Solution& solution, double ms, const PlanOptions& options) {
-  if (!priced.unknown.empty()) warn(warning_of(priced));
+  for (const std::string& warning : warnings_of(priced, options.pricing)) warn(warning);
   if (!solution.is_feasible) {
     warn(no_plan(solution, options));
     return kNo;
@@ -138,7 +138,7 @@ int print_plan(const Priced& priced, const plan::Solution& solution, double ms, 
     print_parts(parts);
     more["parts"] = parts_json(parts);
   }
-  if (!priced.unknown.empty()) print_line("warning: " + warning_of(priced));
+  for (const std::string& warning : warnings_of(priced, options.pricing)) print_line("warning: " + warning);
   return print_solution(solution, ms, options, strategies_by_node(priced, solution.choices), more);
 }
 

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "autotune/plan/calibrated_problem.h"
 #include "autotune/plan/compat_problem.h"
@@ -37,9 +38,11 @@ void check_options(const PricingOptions& options) {
     bad_input("--device requires --cache or --calibration, of which it says whose they are");
   if (options.is_calibrated() && options.strategies == "file")
     bad_input("--strategies file has no prices in seconds: --costs calibrated makes strategies of its own");
-  if (!options.is_calibrated() &&
-      !(options.calibration.empty() && records.device.empty() && records.threads.empty()))
-    bad_input("--calibration, --device and --threads are for --costs calibrated");
+  if (options.is_calibrated()) return;
+  for (const auto& [flag, value] : {std::pair("--calibration", options.calibration),
+                                    std::pair("--device", records.device), std::pair("--threads", records.threads)})
+    if (!value.empty())
+      bad_input(fmt::format("{} {}: it is for --costs calibrated; add that, or leave {} out", flag, value, flag));
 }
 
 /// Without --device they are this machine's.
@@ -79,6 +82,15 @@ Priced price_calibrated(const PriceSources& sources, plan::Graph graph, const Pr
 
 }  // namespace
 
+void check_is_there(const std::string& what, const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  const bool is_folder = type == std::filesystem::file_type::directory;
+  if (is_folder || type == std::filesystem::file_type::not_found)
+    bad_input(fmt::format("{} {}: {}; give a file of JSON (docs/plan_format.md)", what, path,
+                          is_folder ? "is a folder" : "no such file"));
+}
+
 void add_pricing_options(CLI::App& command, PricingOptions& options) {
   command
       .add_option("--costs", options.costs,
@@ -113,6 +125,7 @@ void add_strategies_choice(CLI::App& command, PricingOptions& options) {
 
 plan::Calibration calibration_of(const std::string& file, const Options& given) {
   if (file.empty()) return {};
+  check_is_there("--calibration", file);
   const plan::Calibration calibration = plan::read_calibration(file);
   if (!calibration.measured) return calibration;
   const Options records = with_device(given);
@@ -157,10 +170,17 @@ CostParts parts_of(const Priced& priced, const plan::Solution& solution) {
   return parts;
 }
 
-std::string warning_of(const Priced& priced) {
-  if (priced.unknown.empty()) return {};
-  return fmt::format("kept whole on every device, as no way to cut them is known: {}",
-                     fmt::join(priced.unknown, ", "));
+std::vector<std::string> warnings_of(const Priced& priced, const PricingOptions& options) {
+  std::vector<std::string> warnings;
+  const bool is_compat = !options.is_calibrated();
+  if (!priced.unknown.empty())
+    warnings.push_back(fmt::format("kept whole on every device, as no way to cut them is known: {}{}",
+                                   fmt::join(priced.unknown, ", "),
+                                   is_compat ? "; --costs calibrated has ways for norms, attention and gates" : ""));
+  if (is_compat && !priced.graph.is_training)
+    warnings.push_back("--costs compat prices a forward and a backward pass, whatever the phase; the prices of a prefill "
+                       "are those of --costs calibrated");
+  return warnings;
 }
 
 }  // namespace seqtile::cli

@@ -22,6 +22,8 @@ struct PricingOptions {
   bool is_calibrated() const { return costs == "calibrated"; }
 };
 
+/// Of a file of JSON, which may be a pipe too. Errors: bad input where there is none, and for a folder.
+void check_is_there(const std::string& what, const std::string& path);
 void add_pricing_options(CLI::App& command, PricingOptions& options);
 /// Of a graph in a file.
 void add_strategies_choice(CLI::App& command, PricingOptions& options);
@@ -53,7 +55,7 @@ struct CostParts {
 };
 CostParts parts_of(const Priced& priced, const plan::Solution& solution);
 
-/// What is worth a warning, operators that are unknown; empty where nothing is.
-std::string warning_of(const Priced& priced);
+/// What is worth a warning: operators that are unknown, and prices that are not of the graph's phase.
+std::vector<std::string> warnings_of(const Priced& priced, const PricingOptions& options);
 
 }  // namespace seqtile::cli
