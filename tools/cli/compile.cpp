@@ -32,8 +32,8 @@ Target compile_target(const std::string& given) {
   const std::string name = given.empty() ? *variable : given;
   const auto names = cpu_target_names();
   if (std::find(names.begin(), names.end(), name) == names.end())
-    bad_input(fmt::format("unknown target \"{}\"; the targets are {}, and sm_80 and sm_90a for GPUs", name,
-                          fmt::join(names, ", ")));
+    bad_input(fmt::format("{} {}: unknown; the targets are {}, and sm_80 and sm_90a for GPUs",
+                          given.empty() ? "SEQTILE_CPU_TARGET" : "--target", name, fmt::join(names, ", ")));
   const Target target = cpu_target(name);
   if (!can_compile_for(target))
     throw Error(
@@ -45,7 +45,7 @@ Target compile_target(const std::string& given) {
   return is_executable(target) && target.name == host_target().name ? host_target() : target;
 }
 
-bool is_for_stdout(const CompileOptions& options) { return options.output.empty() || options.output == "-"; }
+bool is_for_stdout(const CompileOptions& options) { return options.output.empty() || is_standard_output(options.output); }
 
 /// Refuses what this target's compilation has no stage for, and bytes for a terminal.
 void check_emit(const CompileOptions& options, const Target& target) {

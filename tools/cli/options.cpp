@@ -11,6 +11,7 @@
 #include <map>
 
 #include "autotune/bucket.h"
+#include "cache/files.h"
 #include "cache/schema.h"
 #include "jit/device.h"
 #include "tools/cli/errors.h"
@@ -36,11 +37,22 @@ void refuse_kind(const std::string& flag, const std::string& path, std::filesyst
   bad_input(fmt::format("{} {}: is {}not a regular file; {}", flag, path, is_folder ? "a folder, " : "", advice));
 }
 
+/// Folders of the default paths are made, those of a path that was mistyped are not.
+void check_folder_is_there(const std::string& flag, const std::string& path) {
+  const std::string folder = cache::parent_folder(path);
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    bad_input(fmt::format("{} {}: there is no folder {}; make it, or give another path", flag, path, folder));
+}
+
 /// A path that can never become the database of `schema` is the caller's mistake, not the machine's.
-void check_is_database(const std::string& flag, const std::string& path, const cache::Schema& schema) {
+void check_is_database(const std::string& flag, const std::string& path, bool is_default, const cache::Schema& schema) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();
-  if (type == std::filesystem::file_type::not_found) return;
+  if (type == std::filesystem::file_type::not_found) {
+    if (!is_default) check_folder_is_there(flag, path);
+    return;
+  }
   if (type == std::filesystem::file_type::none)
     throw Error(ErrorCode::io,
                 fmt::format("{} {}: {}; check the folder and its permissions", flag, path, error.message()));
@@ -244,14 +256,15 @@ std::unique_ptr<Device> open_device_of(const Options& options, int threads) {
     return open_device(options.device, threads);
   } catch (const Error& error) {
     const bool is_known = options.device == "cuda" || options.device.starts_with("cuda:");
-    if (error.code() != ErrorCode::unsupported || !is_known) throw;
+    if (error.code() != ErrorCode::unsupported) throw;
+    if (!is_known) throw Error(ErrorCode::unsupported, std::string("--device: ") + error.what());
     throw Error(ErrorCode::driver, error.what());
   }
 }
 
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use) {
   const std::string path = tuning_path(options);
-  check_is_database("--cache", path, cache::kTuningSchema);
+  check_is_database("--cache", path, options.cache.empty(), cache::kTuningSchema);
   const bool exists = std::filesystem::exists(path);
   if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))
     bad_input(fmt::format("--cache {}: no such file; {} makes one", path,
@@ -276,10 +289,16 @@ int after_reading(const cache::TuningStore& store, int code) { return could_not_
 
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   const std::string path = artifacts_path(options);
-  check_is_database("--artifacts", path, cache::kArtifactSchema);
+  check_is_database("--artifacts", path, options.artifacts.empty(), cache::kArtifactSchema);
   auto artifacts = cache::ArtifactDb::open(path, cache::default_key_path());
   if (!artifacts->status().empty()) warn(artifacts->status());
   return artifacts;
+}
+
+void check_stores_of(const Options& options) {
+  if (!options.cache.empty()) open_store_of(options, StoreUse::peek);
+  if (!options.artifacts.empty())
+    check_is_database("--artifacts", options.artifacts, false, cache::kArtifactSchema);
 }
 
 std::string tuning_path(const Options& options) {

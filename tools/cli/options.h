@@ -77,6 +77,9 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
 int after_reading(const cache::TuningStore& store, int code);
 bool could_not_read(const cache::TuningStore& store);
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
+/// For commands that leave both files to an engine, before it is opened. Errors: as open_store_of(), of paths that are
+/// given.
+void check_stores_of(const Options& options);
 std::string tuning_path(const Options& options);
 std::string artifacts_path(const Options& options);
 

@@ -29,6 +29,8 @@ class Table {
 
 void print_line(const std::string& line);  ///< on standard output
 void print_text(std::string_view text);    ///< the same, as it is
+/// Of a path that --output gives: "-".
+inline bool is_standard_output(const std::string& path) { return path == "-"; }
 /// Makes `path` hold `text`: all of it, or what it held before. A link is followed; a pipe or device is written into.
 /// Errors: io with `flag`, the path and the system's reason.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -110,8 +111,14 @@ void add_calibrate_flags(CLI::App& command, PlanOptions& options) {
       ->type_name("N");
   command.add_option("--dtype", records.dtype, "f32, bf16 or f16 (default: f32)")->type_name("DTYPE");
   add_stores(command, records);
-  command.add_option("-o,--output", options.out, "Where the calibration goes (default: standard output)")
+  command.add_option("-o,--output", options.out, "Where the calibration goes (default: -, standard output)")
       ->type_name("FILE");
+}
+
+/// Refuses paths that can be no stores before anything is measured. A new --cache is one without records: it is made.
+void prepare_stores(const Options& options) {
+  check_stores_of(options);
+  if (!options.cache.empty() && !std::filesystem::exists(options.cache)) open_store_of(options, StoreUse::write);
 }
 
 int run_calibrate(const Session& session, const PlanOptions& given) {
@@ -125,10 +132,12 @@ int run_calibrate(const Session& session, const PlanOptions& given) {
   records.ranks = std::to_string(ranks);
   apply_ranks(records);
   const CalibrationSetup setup = setup_of(records, ranks);
-  if (!options.out.empty()) check_can_write("--output", options.out);
+  const bool is_for_stdout = options.out.empty() || is_standard_output(options.out);
+  if (!is_for_stdout) check_can_write("--output", options.out);
+  prepare_stores(records);
   const plan::Calibration calibration = measure(session, setup, axes, ranks);
   const std::string text = plan::calibration_json(calibration);
-  if (!options.out.empty()) write_file("--output", options.out, text);
+  if (!is_for_stdout) write_file("--output", options.out, text);
   else if (!options.json) print_text(text);
   if (options.json) print_json(Json::parse(text));
   return kDone;

@@ -45,14 +45,24 @@ void check_devices(const plan::Graph& graph, const PlanOptions& options) {
                           devices));
 }
 
-plan::Graph graph_of_model(const PlanOptions& options) {
+kernels::Model read_model(const PlanOptions& options) {
   check_is_file("--model", options.model, "give a Hugging Face config.json");
-  const plan::Graph graph =
-      kernels::model_graph(kernels::load_model(options.model), {.mesh = parse_mesh(options.mesh),
-                                                                .batch = options.batch,
-                                                                .length = parse_length("--length", options.length),
-                                                                .layers = options.layers,
-                                                                .is_training = options.phase == "training"});
+  kernels::Model model = kernels::load_model(options.model);
+  if (options.layers > model.layers)
+    bad_input(fmt::format("--layers {}: {} has {}; give at most as many", options.layers, options.model,
+                          format_counted(model.layers, "layer")));
+  return model;
+}
+
+plan::Graph graph_of_model(const PlanOptions& options) {
+  if (is_standard_output(options.out))
+    bad_input("--output -: the plan goes to standard output; name a file for the graph");
+  if (!options.out.empty()) check_can_write("--output", options.out);
+  const plan::Graph graph = kernels::model_graph(read_model(options), {.mesh = parse_mesh(options.mesh),
+                                                                       .batch = options.batch,
+                                                                       .length = parse_length("--length", options.length),
+                                                                       .layers = options.layers,
+                                                                       .is_training = options.phase == "training"});
   check_devices(graph, options);
   if (options.out.empty()) return graph;
   const std::string text = plan::graph_json(graph);

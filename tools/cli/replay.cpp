@@ -202,9 +202,9 @@ int replay(const Session& session, ReplayOptions& options) {
     if (!world || !world->process || world->process->rank() == 0) warn(problem + "; left out");
   const bool is_length_given = !options.lengths.empty();
   if (!is_length_given) options.lengths = fmt::format("1..{}", kDefaultLength);
-  parse_miss_policy(options.policy);
   const int threads = one_thread_count(options);
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
+  check_stores_of(options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto device = open_device_of(options, threads);
 
@@ -254,7 +254,8 @@ void add_replay(CLI::App& app, Session& session) {
       ->type_name("FILE")
       ->required();
   command
-      .add_option("--policy", options->policy, "What a missing record means: strict default nearest background tune")
+      .add_option("--policy", options->policy, "What a missing record means")
+      ->check(CLI::IsMember({"strict", "default", "nearest", "background", "tune"}))
       ->capture_default_str();
   command.add_option("--execute", options->execute, "Run decoder layers of randomly chosen calls for this time")
       ->type_name("TIME");

@@ -93,19 +93,25 @@ int trace(const Session& session, TimelineOptions& options) {
   options.set.push_back("fabric=" + world.fabric);
   const autotune::Workload workload = workload_of(session.registry, options, 1);
   const int64_t length = parse_length("--length", options.length);
+  autotune::check_memory(session.registry.find(options.operation), workload, length);
+  const bool is_writer = !world.process || world.process->rank() == 0, is_for_stdout = is_standard_output(options.out);
+  if (is_writer && !is_for_stdout) check_can_write("--output", options.out);
+  check_stores_of(options);
   std::vector<std::vector<TimelineEvent>> events;
   on_every_rank(world, 1, [&](Fabric& fabric) {
     auto all = events_of_ranks(fabric, run_rank(session, options, workload, length, fabric));
     if (speaks_for_process(world, fabric)) events = std::move(all);
   });
   const bool is_picture = options.out.ends_with(".svg");
-  if (!world.process || world.process->rank() == 0)
-    write_file("--output", options.out, is_picture ? timeline_svg(events) : chrome_trace(events));
+  const std::string text = is_writer ? is_picture ? timeline_svg(events) : chrome_trace(events) : "";
+  if (is_for_stdout) print_text(text + "\n");
+  else if (is_writer) write_file("--output", options.out, text);
   size_t count = 0;
   for (const auto& rank : events) count += rank.size();
-  print_line(fmt::format("{}: {} of {} ranks; {} opens it", options.out,
-                         format_counted(static_cast<int64_t>(count), "event"), world.size,
-                         is_picture ? "a browser" : "https://ui.perfetto.dev"));
+  if (!is_for_stdout)
+    print_line(fmt::format("{}: {} of {} ranks; {} opens it", options.out,
+                           format_counted(static_cast<int64_t>(count), "event"), world.size,
+                           is_picture ? "a browser" : "https://ui.perfetto.dev"));
   if (options.json)
     print_json({{"operation", options.operation},
                 {"ranks", world.size},
@@ -148,7 +154,7 @@ void add_trace(CLI::App& app, Session& session) {
   command.add_option("--calls", options->calls, "How many calls (default: 3)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
-  command.add_option("-o,--output", options->out, "The file (default: trace.json); .svg: a picture")->type_name("FILE");
+  command.add_option("-o,--output", options->out, "The file (default: trace.json); .svg: a picture; -: standard output")->type_name("FILE");
 }
 
 }  // namespace seqtile::cli
