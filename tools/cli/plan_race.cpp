@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/plan_race.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -32,14 +34,15 @@ constexpr uint64_t kSeed = 1;
 /// One rank in the race.
 class Runner {
  public:
-  Runner(Engine& engine, Fabric& fabric, std::vector<PlanTimes>& times)
-      : engine_(engine), fabric_(fabric), times_(times) {}
+  Runner(Engine& engine, Fabric& fabric, const RaceOptions& options, std::vector<PlanTimes>& times)
+      : engine_(engine), fabric_(fabric), options_(options), times_(times) {}
 
   void enter(const kernels::Model& model, const plan::Graph& graph, std::span<const plan::Choices> plans,
              const kernels::ModelWeights& weights, const Tensor& x) {
     times_.resize(plans.size());
     for (const plan::Choices& choices : plans) {
       const size_t plan = models_.size();
+      tell(fmt::format("plan {} of {} is prepared", plan + 1, plans.size()), 0);
       models_.emplace_back();
       try {
         models_.back() = std::make_unique<PlannedModel>(engine_, fabric_, model, graph, choices, weights);
@@ -65,27 +68,37 @@ class Runner {
     }
   }
 
-  void race(int rounds) {
-    for (int round = -kWarmups; round < rounds; ++round)
+  void race() {
+    for (int round = -kWarmups; round < options_.rounds; ++round) {
+      tell(fmt::format("round {} of {}", std::max(round, 0) + 1, options_.rounds), std::max(round, 0));
       for (const size_t plan : shuffled()) {
         const double seconds = run_together([&] { models_[plan]->run(); });
         if (round >= 0) times_[plan].seconds.push_back(seconds);
       }
+    }
     check();
   }
 
-  void race_steps(int rounds) {
-    for (int round = -1; round < rounds; ++round)
+  void race_steps() {
+    for (int round = -1; round < options_.rounds; ++round) {
+      tell(fmt::format("round {} of {}, operator by operator", std::max(round, 0) + 1, options_.rounds),
+           options_.rounds + std::max(round, 0));
       for (const size_t plan : shuffled())
         for (size_t i = 0; i < models_[plan]->steps().size(); ++i) {
           const PlannedStep& step = models_[plan]->steps()[i];
           const double seconds = run_together([&] { models_[plan]->run_step(step); });
           if (round >= 0) times_[plan].steps[i].seconds.push_back(seconds);
         }
+    }
     check();
   }
 
  private:
+  void tell(const std::string& activity, int64_t done) const {
+    if (fabric_.rank() == 0 && options_.progress)
+      options_.progress(activity, done, options_.rounds * (options_.times_steps ? 2 : 1));
+  }
+
   /// Seconds from the start, which is the same for all ranks, to this one's end.
   double run_together(const std::function<void()>& work) {
     const auto now = std::to_string(Clock::now().time_since_epoch().count());
@@ -126,6 +139,7 @@ class Runner {
 
   Engine& engine_;
   Fabric& fabric_;
+  const RaceOptions& options_;
   std::vector<PlanTimes>& times_;
   std::vector<std::unique_ptr<PlannedModel>> models_;  ///< null: refused
   std::mt19937 random_{11};
@@ -160,11 +174,11 @@ std::vector<PlanTimes> race_plans(const Session& session, const kernels::Model& 
   std::vector<std::vector<PlanTimes>> by_rank(static_cast<size_t>(options.ranks));
   on_every_rank({options.ranks, "threads", nullptr}, 1, [&](Fabric& fabric) {
     const auto engine = Engine::open({.threads = 1, .cache = options.cache}, session.registry, fabric);
-    Runner runner(*engine, fabric, by_rank[static_cast<size_t>(fabric.rank())]);
+    Runner runner(*engine, fabric, options, by_rank[static_cast<size_t>(fabric.rank())]);
     runner.enter(model, graph, plans, weights, x.tensor());
     runner.compare();
-    runner.race(options.rounds);
-    if (options.times_steps) runner.race_steps(options.rounds);
+    runner.race();
+    if (options.times_steps) runner.race_steps();
   });
   return of_all_ranks(std::move(by_rank));
 }

@@ -4,6 +4,7 @@
 // Ranks are threads, with one core each. They start a run together; its time is that of the last one to end. In each
 // round every plan runs once, in random order, so that what a machine does meanwhile meets all of them.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct RaceOptions {
   int ranks = 2, rounds = 11;
   bool times_steps = false;  ///< besides, in rounds of their own
   std::string cache;         ///< tuning.db; empty: the user's
+  /// Of rank 0, between runs: what comes next, and how many of all rounds are done.
+  std::function<void(const std::string& activity, int64_t done, int64_t total)> progress;
 };
 
 /// A launch of each rank, over all rounds.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -35,8 +36,7 @@ struct Contestant {
 kernels::Model model_of(const PlanOptions& options) {
   kernels::Model model;
   if (!options.model.empty()) {
-    check_is_file("--model", options.model, "give a Hugging Face config.json");
-    model = kernels::load_model(options.model);
+    model = read_model(options);
   } else {
     const BlockSizes& sizes = options.run.sizes;
     if (sizes.hidden % sizes.heads != 0 || sizes.heads % sizes.kv_heads != 0)
@@ -250,6 +250,20 @@ void print_best(const Priced& priced, const Contestant& own, const std::string& 
                          format_us(1e6 * own.predicted), name, measured, kernels));
 }
 
+std::vector<PlanTimes> times_of(const Session& session, const kernels::Model& model, const Priced& priced,
+                                const std::vector<Contestant>& plans, const PlanOptions& options) {
+  std::vector<plan::Choices> choices;
+  for (const Contestant& plan : plans) choices.push_back(plan.choices);
+  Progress progress("plan run");
+  const auto start = std::chrono::steady_clock::now();
+  const auto tell = [&](const std::string& activity, int64_t done, int64_t total) {
+    const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress.update({activity, done, total, 0, gone, 0});
+  };
+  return race_plans(session, model, priced.graph, choices,
+                    {options.run.ranks, options.run.rounds, options.run.operators, options.pricing.records.cache, tell});
+}
+
 void check_ranks(int ranks) {
   if (ranks > cores_available())
     warn(fmt::format("{} ranks on {}: they share cores, and times say little", ranks,
@@ -297,11 +311,7 @@ int run_run(const Session& session, const PlanOptions& options) {
   const std::string best = costs_less(own, fastest) ? own.name : fastest.name;
   if (best == own.name) plans.push_back(own);
   check_ranks(options.run.ranks);
-  std::vector<plan::Choices> choices;
-  for (const Contestant& plan : plans) choices.push_back(plan.choices);
-  const std::vector<PlanTimes> times =
-      race_plans(session, model, priced.graph, choices,
-                 {options.run.ranks, options.run.rounds, options.run.operators, options.pricing.records.cache});
+  const std::vector<PlanTimes> times = times_of(session, model, priced, plans, options);
   const Verdict verdict = judge(plans, times, model.dtype);
 
   print_times(plans, times);
