@@ -4,6 +4,7 @@
 #
 # A tiny model is prewarmed once with a budget of seconds; every command then works on copies of that file.
 import atexit
+import fcntl
 import json
 import os
 import re
@@ -163,7 +164,8 @@ class PlanTest(Cli):
     def test_options_that_do_not_go_together_are_refused(self):
         graph = ["plan", "graph", self.write_graph()]
         self.write("two_axes.json", '{"alpha": [1e-6, 1e-6]}')
-        self.assert_line(self.seqtile(*graph, "--calibration", "two_axes.json"), 2, "are for --costs calibrated")
+        self.assert_line(self.seqtile(*graph, "--calibration", "two_axes.json"), 2,
+                         "--calibration two_axes.json: it is for --costs calibrated")
         graph += ["--costs", "calibrated"]
         self.assert_line(self.seqtile(*graph, "--strategies", "file"), 2, "no prices in seconds")
         self.assert_line(self.seqtile(*graph, "--calibration", "two_axes.json"), 2, "mesh has 1")
@@ -600,6 +602,16 @@ class Json(Cli):
         self.assertTrue(all(one["complete"] for one in found))
         self.assertEqual(sorted(one["trials"] > 0 for one in found), [False, True], found)
 
+    def test_a_tuning_says_whom_it_waits_for(self):
+        first = [name for name in os.listdir(self.env["SEQTILE_CACHE_DIR"]) if name.endswith(".lock")]
+        self.assertEqual(len(first), 1)  # of the CPU
+        with open(os.path.join(self.env["SEQTILE_CACHE_DIR"], first[0]), encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            run = self.seqtile("tune", *NORM, "--cache", "waits.db", "--budget", "1500ms")
+            self.assert_line(run, 3, r"process \d+ was tuning for this device for the whole budget")
+        self.assertEqual(len(re.findall(r"waiting for process \d+, which tunes for cpu.*; its lock is in .*/cache/",
+                                        run.err)), 1, run.err)
+
     def test_tune_on_a_simulated_gpu(self):
         flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",
                  "--artifacts", "sim_artifacts.db", "--json"]
@@ -622,7 +634,16 @@ class Json(Cli):
             items = json.load(file)["traceEvents"]
         self.assertEqual({item["pid"] for item in items}, {0, 1})
         self.assertIn("push", {item["name"] for item in items})
-        self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads")
+        self.assert_line(self.seqtile(*gather, "--fabric", "smoke"), 2, "--fabric smoke: unknown; use threads.* mpi$")
+        many = [*gather[:-1], str(10**11), "-o", "many.json"]
+        self.assert_line(self.seqtile(*many), 3, rf"at length {10**11} need \d+ bytes of memory, .*; take shorter lengths")
+        for more in ["absent/ranks.json"], ["absent/ranks.json", "--fabric", "processes"], ["."]:
+            run = self.seqtile(*gather, "--cache", "absent.db", "-o", *more)
+            self.assert_line(run, 3, f"--output {re.escape(more[0])}: cannot be written: ")
+            self.assertEqual(run.err.count("\n"), 1, run.err)  # an engine would say that there is no absent.db
+        told = self.seqtile(*gather, "--calls", "1", "-o", "-")
+        self.assertIn("traceEvents", json.loads(told.out))
+        self.assertFalse(os.path.exists(self.path("-")))
         self.assert_line(self.seqtile("trace", *LINEAR[:5], "--length", "4"), 2,
                          "trace linear: the operation does not communicate; .*fused_allgather_and_linear")
         picture = self.seqtile(*gather, "--calls", "1", "--fabric", "processes", "--cache", "trace.db", "-o", "ranks.svg")
@@ -674,7 +695,7 @@ class Json(Cli):
     def test_compile_for_what_does_not_fit(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64"]
         for target, emit, pattern in (("sm_70", "ptx", "unknown GPU target.*sm_70.*sm_80 and sm_90a"),
-                                      ("avx1024", "asm", "unknown target.*avx1024.*avx512.*sm_90a"),
+                                      ("avx1024", "asm", "--target avx1024: unknown; .*avx512.*sm_90a"),
                                       ("sm_80", "asm", "--emit asm.*sm_80 has no such stage.*ptx"),
                                       ("generic", "ptx", "--emit ptx.*generic has no such stage.*asm"),
                                       ("sm_80", "tree", "--emit.*tree")):
@@ -925,6 +946,11 @@ class BadInput(Cli):
                                    (["prove", "--lengths", "1..8"], "--model"), (["explain", "linear"], "--length"),
                                    (["devices", "--wrong"], "--wrong"), (["cache", "frob"], "no command frob.*stats"),
                                    (["prove", "--cach", "x.db"], "no option --cach; did you mean --cache"),
+                                   (["tune", *LINEAR, "--length", "4", "--length", "8"],
+                                    r"--length is given 2 times \(4, 8\); give it once"),
+                                   (["tune", *LINEAR, "--length"], "--length has no value; write --length N"),
+                                   (["replay", "--model", "m.json", "--trace", "t.csv", "--policy", "soft"],
+                                    "--policy: soft not in {strict,default,nearest,background,tune}"),
                                    (["tune", *LINEAR, "--length", "4", "--budget", ""], "--budget: .*empty"),
                                    (["explain", *LINEAR, "--length", "4", "--dtype", ""], "--dtype: .*empty"),
                                    (["cache", "ls", "--cache", ""], "--cache: .*empty")):
@@ -1013,7 +1039,7 @@ class BadInput(Cli):
             self.assert_line(self.seqtile("simulate", *NORM, "--ptx", name), 2, f"--ptx {name}: .*{pattern}")
         for command in ("compile", "explain"):
             run = self.seqtile(command, *LINEAR, "--length", "4", "--device", "xyz")
-            self.assert_line(run, 2, "unknown device.*xyz")
+            self.assert_line(run, 2, "--device: unknown device.*xyz")
 
     def test_a_profile_executes_nothing(self):
         start = time.monotonic()
@@ -1101,8 +1127,29 @@ class BadInput(Cli):
             self.assertIn("standard output", run.stderr)
 
     def test_unwritable_folder(self):
-        run = self.seqtile("prewarm", *self.model_flags, "--cache", "/proc/seqtile/tuning.db", "--budget", "5s")
-        self.assert_line(run, 3, "/proc/seqtile")
+        run = self.seqtile("prewarm", *self.model_flags, "--cache", "/proc/tuning.db", "--budget", "5s")
+        self.assert_line(run, 3, "/proc/tuning.db")
+
+    def test_folders_that_are_not_there_are_not_made(self):
+        fused = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "9"]
+        for command in (["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"], ["explain", *NORM],
+                        ["prove", *self.model_flags], ["cache", "build"], ["trace", *fused], ["plan", "calibrate"],
+                        ["replay", "--model", "model.json", "--trace", "trace.csv"]):
+            run = self.seqtile(*command, "--cache", "mistyped/here/tuning.db")
+            self.assert_line(run, 2, "--cache mistyped/here/tuning.db: there is no folder mistyped/here; make it, or give")
+        for command in (["prewarm", *self.model_flags], ["trace", *fused], ["plan", "calibrate"],
+                        ["replay", "--model", "model.json", "--trace", "trace.csv"]):
+            run = self.seqtile(*command, "--cache", "tuning.db", "--artifacts", "mistyped/artifacts.db")
+            self.assert_line(run, 2, "--artifacts mistyped/artifacts.db: there is no folder mistyped; make it, or give")
+        self.assertFalse(os.path.exists(self.path("mistyped")))
+
+    def test_key_files_are_told_of_once(self):
+        folder = self.path("wrong_keys")
+        os.makedirs(folder + "/artifacts.key")
+        env = dict(self.env, SEQTILE_CONFIG_DIR=folder)
+        run = self.seqtile("cache", "build", "--cache", "tuning.db", "--artifacts", "keyless.db", env=env)
+        self.assert_line(run, 3, r"^seqtile: key file .*artifacts\.key: is not a regular file; move it away: a key is made")
+        self.assertEqual(run.err.count("\n"), 1, run.err)
 
     def assert_nothing_stored_is_lost(self, check):
         """`cache check --json` of a file that was tuning.db before: whole, and with at least the rows it had."""
@@ -1270,17 +1317,23 @@ class BadInput(Cli):
 
 class Interrupt(Cli):
     def test_ctrl_c_keeps_what_was_measured(self):
-        process = subprocess.Popen([self.program, "prewarm", *self.model_flags, "--cache", "stopped.db", "--artifacts",
-                                    "stopped_artifacts.db", "--json"], cwd=self.work, env=self.env, text=True,
+        for number in signal.SIGINT, signal.SIGTERM:
+            self.assert_kept_after(number)
+
+    def assert_kept_after(self, number):
+        shutil.rmtree(self.path("stopped"), ignore_errors=True)
+        os.mkdir(self.path("stopped"))
+        process = subprocess.Popen([self.program, "prewarm", *self.model_flags, "--cache", "stopped/tuning.db", "--artifacts",
+                                    "stopped/artifacts.db", "--json"], cwd=self.work, env=self.env, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         seen = ""
         while not re.search(r"prewarm: .", seen):  # the first acknowledged record
             seen += process.stderr.readline()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, _ = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 130, out)
+        self.assertEqual(process.returncode, 128 + number, out)
         self.assertTrue(json.loads(out.rstrip("\n").split("\n")[-1])["interrupted"])
-        check = self.seqtile("cache", "check", "--cache", "stopped.db", "--json")
+        check = self.seqtile("cache", "check", "--cache", "stopped/tuning.db", "--json")
         self.assertEqual(check.code, 0, check.out + check.err)
         self.assertGreater(check.json()["rows"], 0)
 
@@ -1326,6 +1379,32 @@ class Interrupt(Cli):
         self.assert_ctrl_c_ends(*replay, "--trace", "long.csv")  # looks up and plans
         layers = ["--lengths", "1..96", "--device", "sim:sm_80", "--policy", "default", "--execute", "1h"]
         self.assert_ctrl_c_ends(*replay, "--trace", "trace.csv", *layers)
+
+    def test_ranks_end_with_the_process_that_started_them(self):
+        process = subprocess.Popen([self.program, "trace", "fused_allgather_and_linear", "--set", "n=2048", "--set",
+                                    "k=2048", "--length", "20000", "--calls", "1000", "--fabric", "processes"],
+                                   cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        others = ""
+        while not others and process.poll() is None:
+            with open(children, encoding="utf-8") as file:
+                others = file.read().split()
+        time.sleep(1)  # beyond its start
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=5), -signal.SIGTERM)
+        for _ in range(100):
+            if not any(self.runs(pid) for pid in others):
+                break
+            time.sleep(0.02)
+        self.assertFalse([pid for pid in others if self.runs(pid)])
+
+    @staticmethod
+    def runs(pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
     def test_a_call_that_no_memory_holds(self):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

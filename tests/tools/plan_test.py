@@ -5,6 +5,7 @@ import gzip
 import html.parser
 import json
 import os
+import pty
 import re
 import shutil
 import sqlite3
@@ -95,7 +96,16 @@ class Model(Plan):
     def test_operators_without_strategies_are_named(self):
         names = ["RMSNorm (node model_layers_0_input_layernorm)", "rotary (node model_layers_0_self_attn_q_proj_rotary)",
                  "attention (node model_layers_0_self_attn_attention)", "silu_and_mul (node model_layers_0_mlp_gate)"]
-        self.assertIn("no way to cut them is known: " + ", ".join(names), self.good("model", *FLAGS))
+        self.assertIn("no way to cut them is known: " + ", ".join(names) + "; --costs calibrated has ways",
+                      self.good("model", *FLAGS))
+        self.assertNotIn("warning", self.good("model", *FLAGS, *CALIBRATED))
+
+    def test_prices_that_are_not_of_the_phase_are_told(self):
+        prefill = [*FLAGS, "--phase", "prefill"]
+        self.assertIn("warning: --costs compat prices a forward and a backward pass", self.good("model", *prefill))
+        self.assertIn("--costs compat prices", self.plan("model", *prefill, "--format", "json").stderr)
+        for flags in FLAGS, [*prefill, *CALIBRATED]:
+            self.assertNotIn("--costs compat prices", self.good("model", *flags))
 
     def test_eighty_layers_are_planned(self):
         model = os.path.join(self.root, "examples/models/llama-3-70b.json")
@@ -111,7 +121,9 @@ class Model(Plan):
             self.assert_line(self.plan("model", "--model", "model.json", "--mesh=" + mesh, "--length", "64"),
                              "--mesh " + mesh[0])
         for flags, text in [(["--devices", "8"], "--devices 8: the mesh has 4"),
-                            (["--layers", "4"], r"layers 4 must be in 1\.\.3"),
+                            (["--layers", "4"], "--layers 4: model.json has 3 layers; give at most as many"),
+                            (["-o", "-"], "--output -: the plan goes to standard output; name a file for the graph"),
+                            (["--length", "65"], r"--length is given 2 times \(64, 65\); give it once"),
                             (["--batch", "0"], "--batch: 0: a whole number above 0 is wanted"),
                             (["--layers", "-1"], "--layers: -1: a whole number above 0"),
                             (["--devices", "0.5"], "--devices: 0.5: a whole number above 0"), (["--phase", "decode"], "--phase"),
@@ -247,7 +259,19 @@ class Calibrate(Plan):
                                (["--threads", "0"], "--threads 0"),
                                (["--threads", "1,2"], "this command takes one")):
             self.assert_line(self.plan("calibrate", *flags, "-o", "none.json", *self.STORES), message)
-        self.assertFalse(os.path.exists(self.path("none.json")))
+        self.write("text.db", "no database\n" * 50)
+        for path, message in ((".", "is a folder"), ("text.db", "is not an SQLite database"),
+                              ("mistyped/t.db", "there is no folder mistyped; make it")):
+            for flag in "--cache", "--artifacts":
+                self.assert_line(self.plan("calibrate", flag, path, "-o", "none.json"), f"^seqtile: {flag} {path}: {message}")
+        self.assertFalse(os.path.exists(self.path("none.json")) or os.path.exists(self.path("mistyped")))
+
+    def test_a_new_store_is_made_and_nothing_is_said_of_it(self):
+        self.assertNotIn("tuning store", self.progress)
+        text = self.good("calibrate", "-o", "-", *self.STORES)
+        self.assertEqual(json.loads(text)["ranks"], [2])
+        self.assertTrue(os.path.exists(self.path("tuning.db")))
+        self.assertFalse(os.path.exists(self.path("-")))
 
     def test_records_are_those_of_as_many_threads(self):
         self.good("graph", "small.json", "--cache", "plans.db")  # calibrated prices want a file
@@ -441,6 +465,28 @@ class Run(Plan):
         self.assertGreater(replicated[0], 1e-6)  # by the roofline's default device it would be less
         self.assertAlmostEqual(context[0] / replicated[0], 17 / 33)
 
+    def test_a_terminal_sees_how_far_it_is(self):
+        self.write("none.json", "{}")
+        terminal, end = pty.openpty()
+        command = [self.program, "plan", "run", "--calibration", "none.json", "--hidden", "256", "--heads", "4",
+                   "--intermediate", "512", "--length", "128", "--rounds", "600", "--json"]
+        environment = {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+        with subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=end,
+                              text=True) as process:
+            os.close(end)
+            seen = ""
+            while True:
+                try:
+                    seen += os.read(terminal, 4096).decode()
+                except OSError:  # the other end is closed
+                    break
+            out = process.stdout.read()
+        os.close(terminal)
+        self.assertIn(process.returncode, (0, 1), out)
+        self.assertRegex(seen, r"plan run \[[#.]*\] +\d+ %: round \d+ of 600")
+        self.assertNotIn(" of 600", out)
+        self.assertEqual(json.loads(out.rstrip("\n").split("\n")[-1])["rounds"], 600)
+
     def test_a_config_json_in_bf16(self):
         self.write("none.json", "{}")
         answer, _ = self.run_plans("--model", "model.json", "--calibration", "none.json", "--layers", "1", "--length",
@@ -456,7 +502,7 @@ class Run(Plan):
                 (["--ranks", "1"], "--ranks"), (["--length", "0"], "--length 0"), (["--dtype", "f8"], "--dtype f8"),
                 (["--length", "2"], "--length 2: give each of 2 ranks two tokens at least"),
                 (["--model", "model.json", "--hidden", "64"], "--hidden"),
-                (["--model", "model.json", "--layers", "7", "--length", "20"], "layers 7 must be in 1..3"),
+                (["--model", "model.json", "--layers", "7", "--length", "20"], "--layers 7: model.json has 3 layers; give"),
                 (["--model", "absent.json"], "absent.json"),
                 (["--cache", "absent.db"], "absent.db")):
             self.assert_line(self.plan("run", "--calibration", "none.json", *flags), pattern)
