@@ -28,10 +28,10 @@ std::string system_message(const std::string& action, const std::string& path) {
 std::string refusal_of(const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return "is not a regular file; move it away: a key is made in its place";
   if (info.st_uid != geteuid())
-    return fmt::format("has owner {}, this is user {}; move it away, or name a folder of your own in SEQTILE_CONFIG_DIR",
+    return fmt::format("has owner {}, this is user {}; move it away, or set SEQTILE_CONFIG_DIR to your own folder",
                        info.st_uid, geteuid());
   if ((info.st_mode & 077) != 0)
-    return fmt::format("mode 0600 is needed, it has {:#o}, so that others may know the key; change it with chmod 600, or {}",
+    return fmt::format("mode 0600 is needed, it has {:#o}, and others may know the key; run chmod 600 on it, or {}",
                        info.st_mode & 07777, kRemoveIt);
   return {};
 }

@@ -45,7 +45,9 @@ Target compile_target(const std::string& given) {
   return is_executable(target) && target.name == host_target().name ? host_target() : target;
 }
 
-bool is_for_stdout(const CompileOptions& options) { return options.output.empty() || is_standard_output(options.output); }
+bool is_for_stdout(const CompileOptions& options) {
+  return options.output.empty() || is_standard_output(options.output);
+}
 
 /// Refuses what this target's compilation has no stage for, and bytes for a terminal.
 void check_emit(const CompileOptions& options, const Target& target) {

@@ -71,7 +71,8 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   std::string chosen, problem = error.what();
   for (; !command->get_subcommands().empty(); chosen += command->get_name() + " ")
     command = command->get_subcommands().front();
-  if (const auto* mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error)) problem = wrong_count(*command, *mismatch);
+  const auto* mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error);
+  if (mismatch) problem = wrong_count(*command, *mismatch);
   // A mistyped name also lets something required be missing: the name is the reason.
   const std::vector<std::string> unknown = command->remaining();
   const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;

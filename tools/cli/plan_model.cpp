@@ -58,11 +58,12 @@ plan::Graph graph_of_model(const PlanOptions& options) {
   if (is_standard_output(options.out))
     bad_input("--output -: the plan goes to standard output; name a file for the graph");
   if (!options.out.empty()) check_can_write("--output", options.out);
-  const plan::Graph graph = kernels::model_graph(read_model(options), {.mesh = parse_mesh(options.mesh),
-                                                                       .batch = options.batch,
-                                                                       .length = parse_length("--length", options.length),
-                                                                       .layers = options.layers,
-                                                                       .is_training = options.phase == "training"});
+  const plan::Graph graph =
+      kernels::model_graph(read_model(options), {.mesh = parse_mesh(options.mesh),
+                                                 .batch = options.batch,
+                                                 .length = parse_length("--length", options.length),
+                                                 .layers = options.layers,
+                                                 .is_training = options.phase == "training"});
   check_devices(graph, options);
   if (options.out.empty()) return graph;
   const std::string text = plan::graph_json(graph);

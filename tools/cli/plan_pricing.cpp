@@ -178,8 +178,8 @@ std::vector<std::string> warnings_of(const Priced& priced, const PricingOptions&
                                    fmt::join(priced.unknown, ", "),
                                    is_compat ? "; --costs calibrated has ways for norms, attention and gates" : ""));
   if (is_compat && !priced.graph.is_training)
-    warnings.push_back("--costs compat prices a forward and a backward pass, whatever the phase; the prices of a prefill "
-                       "are those of --costs calibrated");
+    warnings.push_back(
+        "--costs compat prices a forward and a backward pass, whatever the phase; --costs calibrated prices a prefill");
   return warnings;
 }
 

@@ -260,8 +260,9 @@ std::vector<PlanTimes> times_of(const Session& session, const kernels::Model& mo
     const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     progress.update({activity, done, total, 0, gone, 0});
   };
+  const RunOptions& run = options.run;
   return race_plans(session, model, priced.graph, choices,
-                    {options.run.ranks, options.run.rounds, options.run.operators, options.pricing.records.cache, tell});
+                    {run.ranks, run.rounds, run.operators, options.pricing.records.cache, tell});
 }
 
 void check_ranks(int ranks) {

@@ -109,7 +109,8 @@ std::optional<World> world_of(const Options& options) {
         "--fabric mpi: replay, prove and trace run on the ranks of mpirun; their records are made with --fabric "
         "processes");
   if (std::ranges::find(kFabrics, world.fabric) == std::end(kFabrics))
-    bad_input(fmt::format("--fabric {}: unknown; use {}; for replay, prove and trace also mpi", world.fabric, fmt::join(kFabrics, ", ")));
+    bad_input(fmt::format("--fabric {}: unknown; use {}; for replay, prove and trace also mpi", world.fabric,
+                          fmt::join(kFabrics, ", ")));
   if (is_shared(world) && options.device.starts_with("cuda")) world.device = options.device;
   return world;
 }

@@ -154,7 +154,8 @@ void add_trace(CLI::App& app, Session& session) {
   command.add_option("--calls", options->calls, "How many calls (default: 3)")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
-  command.add_option("-o,--output", options->out, "The file (default: trace.json); .svg: a picture; -: standard output")->type_name("FILE");
+  command.add_option("-o,--output", options->out, "The file (default: trace.json); .svg: a picture; -: standard output")
+      ->type_name("FILE");
 }
 
 }  // namespace seqtile::cli

@@ -19,7 +19,7 @@ struct Trace {
 };
 
 /// Columns may come in any order and others may be there. A broken row is left out and counted.
-/// Errors: invalid_argument when the file cannot be read, a column is missing or no row can be used; aborted on Ctrl-C.
+/// Errors: invalid_argument when the file cannot be read, a column is missing or no row can be used.
 Trace read_trace(const std::string& path);
 
 }  // namespace seqtile::cli
