@@ -32,13 +32,8 @@ plan::SolveOptions solve_options(const PlanOptions& options) {
   return result;
 }
 
-plan::PlanFile read_file(const PlanOptions& options) {
-  check_is_there("file", options.file);
-  return plan::read_plan_file(options.file);
-}
-
 int run_solve(const Session&, const PlanOptions& options) {
-  const plan::PlanFile file = read_file(options);
+  const plan::PlanFile file = plan::read_plan_file(options.file);
   if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` plans its nodes");
   const auto start = std::chrono::steady_clock::now();
   const plan::Solution solution = plan::solve(*file.problem, solve_options(options));
@@ -47,7 +42,7 @@ int run_solve(const Session&, const PlanOptions& options) {
 }
 
 plan::Graph read_graph(const PlanOptions& options) {
-  plan::PlanFile file = read_file(options);
+  plan::PlanFile file = plan::read_plan_file(options.file);
   if (!file.graph) bad_input(options.file + ": there are no \"nodes\" in it; `seqtile plan solve` needs none");
   return std::move(*file.graph);
 }

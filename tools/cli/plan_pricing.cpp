@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 
 #include "autotune/plan/calibrated_problem.h"
 #include "autotune/plan/compat_problem.h"
@@ -82,15 +81,6 @@ Priced price_calibrated(const PriceSources& sources, plan::Graph graph, const Pr
 
 }  // namespace
 
-void check_is_there(const std::string& what, const std::string& path) {
-  std::error_code error;
-  const auto type = std::filesystem::status(path, error).type();
-  const bool is_folder = type == std::filesystem::file_type::directory;
-  if (is_folder || type == std::filesystem::file_type::not_found)
-    bad_input(fmt::format("{} {}: {}; give a file of JSON (docs/plan_format.md)", what, path,
-                          is_folder ? "is a folder" : "no such file"));
-}
-
 void add_pricing_options(CLI::App& command, PricingOptions& options) {
   command
       .add_option("--costs", options.costs,
@@ -125,7 +115,6 @@ void add_strategies_choice(CLI::App& command, PricingOptions& options) {
 
 plan::Calibration calibration_of(const std::string& file, const Options& given) {
   if (file.empty()) return {};
-  check_is_there("--calibration", file);
   const plan::Calibration calibration = plan::read_calibration(file);
   if (!calibration.measured) return calibration;
   const Options records = with_device(given);

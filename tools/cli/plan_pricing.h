@@ -22,8 +22,6 @@ struct PricingOptions {
   bool is_calibrated() const { return costs == "calibrated"; }
 };
 
-/// Of a file of JSON, which may be a pipe too. Errors: bad input where there is none, and for a folder.
-void check_is_there(const std::string& what, const std::string& path);
 void add_pricing_options(CLI::App& command, PricingOptions& options);
 /// Of a graph in a file.
 void add_strategies_choice(CLI::App& command, PricingOptions& options);
