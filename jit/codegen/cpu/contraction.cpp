@@ -56,6 +56,7 @@ llvm::Function* Program::outer_kernel(const OuterKernel& k) {
   const std::string name = kernel_name(form, {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
                                                  static_cast<int>(k.compute), k.panel_nv, k.a_step});
   llvm::Function*& fn = kernels_[name];
+  uses_matrix_registers_ |= k.in_matrix_registers;
   if (!fn) fn = k.in_matrix_registers ? emit_matrix_kernel(e_, k, name) : emit_outer_kernel(e_, k, name);
   return fn;
 }
@@ -267,10 +268,8 @@ void Program::contract_outer(const Contraction& found) {
       });
     });
   };
-  if (c.in_matrix_registers) configure_matrix_registers(e_);
   // A call without rows still makes one round, of no steps, which writes the zeros.
   e_.loop(e_.i64(0), c.k == ir::kDynamic ? e_.max_i64(depth_k, e_.i64(1)) : depth_k, c.kc, block);
-  if (c.in_matrix_registers) release_matrix_registers(e_);
 }
 
 // Whole registers of rows, of columns and along k.

@@ -60,14 +60,12 @@ void Program::contract_transposed(const Contraction& found) {
     Value* left = e_.b.CreateSub(views_.at(weight.load->operands[0]).sizes[0], scalars_.at(weight.load->operands[1]));
     valid.push_back(e_.max_i64(e_.i64(0), e_.min_i64(columns, left)));
   }
-  if (c.in_matrix_registers) configure_matrix_registers(e_);
   e_.loop(e_.i64(0), e_.i64(c.k), c.kc, [&](Value* k) {
     Value* count = c.k % c.kc == 0 ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
     pack_columns(c, k, count, plan.rows);
     for (size_t w = 0; w < c.weights.size(); ++w)
       multiply_columns(plan, w, valid[w], k, e_.b.CreateUDiv(count, e_.i64(units)));
   });
-  if (c.in_matrix_registers) release_matrix_registers(e_);
   for (size_t w = 0; w < c.weights.size(); ++w) transpose_result(plan, w, columns, valid[w]);
 }
 

@@ -20,7 +20,7 @@ using llvm::Value;
 
 namespace {
 
-constexpr int64_t kRowPadding = 16;        // no register kernel has more rows
+constexpr int64_t kRowPadding = 16;        // register kernels write no more rows beyond the last one
 constexpr int64_t kMaxVectors = 4;         // nor more vectors of columns
 constexpr int64_t kMaxRowProductRows = 4;  // up to here packing the right operand costs more than it saves
 
@@ -38,7 +38,15 @@ const Op* transposed_load(const ir::Value* b) {
 
 struct Shape {
   int mr, nv;
+  bool in_matrix_registers = false;
 };
+
+// Two by two registers of sums, or one row of up to three where two would write far beyond the last row.
+Shape matrix_shape(int64_t rows, int64_t vectors) {
+  const bool is_high = round_up(rows, 2 * kMatrixRows) - rows <= kRowPadding;
+  const int64_t most = is_high ? 2 : 3;
+  return {(is_high ? 2 : 1) * kMatrixRows, static_cast<int>(cdiv(vectors, cdiv(vectors, most))), true};
+}
 
 // Rows and vectors of the register kernel: least work wasted at the edges, then most accumulators.
 Shape choose_shape(int64_t rows, int64_t vectors, int64_t registers) {
@@ -169,13 +177,17 @@ void Program::lower_dot(const Op& op) {
     row_product(op, *load, rows, out, !from_zero);
   } else {
     const int64_t vectors = round_up(n, e_.lanes) / e_.lanes;
-    const Shape shape = choose_shape(m, vectors, target_registers());
+    const bool in_matrix_registers = e_.target.has_matrix_registers && compute == DType::bf16 &&
+                                     m >= kMatrixRows / 2 && k % vector_elements(e_, compute) == 0;
+    const Shape shape =
+        in_matrix_registers ? matrix_shape(m, vectors) : choose_shape(m, vectors, target_registers());
     const int64_t units = elements_per_unit(compute), steps = (k + units - 1) / units;
     Panels panels{0, round_up(steps, 4) * shape.nv * e_.lanes * 4, shape.nv};  // transposed four steps at a time
     panels.offset = e_.reserve(round_up(vectors, shape.nv) / shape.nv * panels.panel_bytes);
     if (load) pack_panels_transposed(*load, compute, panels);
     else pack_panels(b, compute, panels);
-    const OuterKernel kernel{shape.mr, shape.nv, 1, rows.strides[0] / units, out.strides[0], 0, compute};
+    OuterKernel kernel{shape.mr, shape.nv, 1, rows.strides[0] / units, out.strides[0], 0, compute};
+    kernel.in_matrix_registers = shape.in_matrix_registers;
     llvm::Function* fn = outer_kernel(kernel);
     Value* count = limit(result, 0).count;
     const int64_t columns = int64_t{shape.nv} * e_.lanes;

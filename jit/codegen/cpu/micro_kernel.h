@@ -41,8 +41,8 @@ constexpr int matrix_registers(int mr, int nv) {
   return rows * nv + rows + nv;
 }
 
-/// The same function in matrix registers: mr, and the steps it is called with, are multiples of kMatrixRows. It is
-/// called between these two.
+/// The same function in matrix registers: mr, and the steps it is called with, are multiples of kMatrixRows. They are
+/// configured before, and released at the program's end: both take longer than a small product.
 llvm::Function* emit_matrix_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
 void configure_matrix_registers(Emitter& e);
 void release_matrix_registers(Emitter& e);

@@ -1,6 +1,7 @@
 // jit/codegen/cpu/program.cpp -- blocks, scalars, views and control flow of one program.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/cpu/micro_kernel.h"
 #include "jit/codegen/dense_strides.h"
 
 #include <algorithm>
@@ -35,8 +36,13 @@ void Program::number(const ir::Block& block) {
 
 void Program::lower() {
   bind_parameters();
+  llvm::BasicBlock* entry = e_.b.GetInsertBlock();
   lower_block(function_.body());
+  if (uses_matrix_registers_) release_matrix_registers(e_);
   e_.b.CreateRetVoid();
+  if (!uses_matrix_registers_) return;
+  e_.b.SetInsertPoint(entry, entry->getFirstInsertionPt());
+  configure_matrix_registers(e_);
 }
 
 void Program::bind_parameters() {

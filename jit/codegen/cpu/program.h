@@ -273,6 +273,7 @@ class Program {
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed
   std::map<std::pair<const ir::Value*, DType>, Buffer> packed_;  ///< left operands of products, in compute type
   std::map<std::string, llvm::Function*> kernels_;
+  bool uses_matrix_registers_ = false;
 };
 
 }  // namespace seqtile::cpu
