@@ -1119,6 +1119,9 @@ class BadInput(Cli):
         self.assertTrue(os.path.islink(self.path("link.s")))
         self.assert_line(self.seqtile(*emit, "/dev/full"), 3, "/dev/full: cannot be written: No space left on device")
         self.assert_line(self.seqtile(*emit, "absent/a.s"), 3, "absent/a.s: cannot be written: No such file or directory")
+        absent = self.seqtile("bench", "--filter", "none", "--out", "absent/a.json")
+        self.assert_line(absent, 3, "--out absent/a.json: cannot be written: No such file or directory")
+        self.assert_line(self.seqtile("bench", "--out", "-"), 2, "--out -: .*name a file")
         self.assertEqual(self.seqtile(*emit, "/dev/null").code, 0)
 
     def test_full_standard_output(self):

@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "tools/cli/command.h"
+#include "tools/cli/errors.h"
+#include "tools/cli/output.h"
 
 namespace seqtile::cli {
 namespace {
@@ -19,6 +21,8 @@ struct BenchOptions : Options {
 };
 
 int run(const Session&, const BenchOptions& options) {
+  if (is_standard_output(options.out)) bad_input("--out -: tables go to standard output; name a file, or give --json");
+  if (!options.out.empty()) check_can_write("--out", options.out);
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string bench = self.parent_path() / "seqtile_bench";
   std::vector<std::string> words{bench};
