@@ -3,6 +3,15 @@
 #include "kernels/linear_wgrad_tile.h"
 
 namespace seqtile::kernels::linear_wgrad_op {
+namespace {
+
+/// A left operand that lies as [k, m], and a k that only the call knows, are not for matrix registers.
+Target without_matrix_registers(Target target) {
+  target.has_matrix_registers = false;
+  return target;
+}
+
+}  // namespace
 
 linear_op::Shape product(const Gradient& g, int64_t length) {
   linear_op::Shape shape = linear_op::Shape::transposed_product(g.dtype, g.k, length, g.accumulate);
@@ -11,7 +20,8 @@ linear_op::Shape product(const Gradient& g, int64_t length) {
 }
 
 std::vector<linear_op::Tile> candidates(const Gradient& g, int threads, int64_t length, const Target& target) {
-  std::vector<linear_op::Tile> tiles = linear_op::candidates(product(g, length), threads, g.n, target);
+  std::vector<linear_op::Tile> tiles =
+      linear_op::candidates(product(g, length), threads, g.n, without_matrix_registers(target));
   // Sums that start from what is there leave the portable loop no registers to load far ahead, nor for the addresses of
   // wide rows.
   constexpr int64_t kMostSums = 128, kMostStages = 3, kMostColumns = 128;  // sums: of a thread

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The product dy^T x is that of a linear layer with n rows, k columns and a depth of the length: configurations and
-// predictions are linear's.
+// predictions are linear's, but for form "matrix".
 #pragma once
 #include <vector>
 

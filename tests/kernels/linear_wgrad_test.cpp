@@ -32,6 +32,15 @@ TEST_CASE("linear_wgrad: every dtype and length, added to what there is, also in
   check_on_cpus("linear_wgrad");
 }
 
+TEST_CASE("linear_wgrad: matrix registers, which its kernels do not use, are not in its space", "[kernels]") {
+  const auto& op = library_op("linear_wgrad");
+  const auto workload = normalized(wgrad(1024, 1024), DType::bf16);
+  const Target target = cpu_target("amx");
+  CHECK(op.default_config(workload, 512, target).get_string("form") == "outer");
+  for (const autotune::Config& config : op.config_space(workload, 512, target).enumerate())
+    REQUIRE(config.get_string("form") == "outer");
+}
+
 TEST_CASE("linear_wgrad: main gradients are added up in place, micro-batch by micro-batch", "[kernels]") {
   const test::TempFolder folder;
   setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
