@@ -13,7 +13,6 @@
 namespace seqtile::kernels::linear_op {
 namespace {
 
-
 constexpr int64_t kMatrixRegisters = 8, kMatrixRows = 16;  // as in jit/codegen/cpu/micro_kernel.h
 
 /// Form "matrix" reads plain weights as the transposed form does, others as the outer form.
@@ -327,6 +326,8 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
   const bool is_matrix = t.form == "matrix";
   if (is_matrix && (!target.has_matrix_registers || s.dtype != DType::bf16 || s.k % (2 * kMatrixRows) != 0))
     return fmt::format("form = matrix is for bf16 with k a multiple of {} on CPUs with AMX", 2 * kMatrixRows);
+  if (is_matrix && (t.mr % kMatrixRows != 0 || t.nr % kMatrixRows != 0))
+    return fmt::format("mr = {}, nr = {}: form = matrix takes multiples of {}", t.mr, t.nr, kMatrixRows);
   const int64_t needed = is_matrix ? matrix_registers(s, t) : registers(s, t, target);
   if (const int64_t exist = is_matrix ? kMatrixRegisters : target.num_vector_registers; needed > exist)
     return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed, exist);

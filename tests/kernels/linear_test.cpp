@@ -7,6 +7,7 @@
 
 #include "jit/error.h"
 #include "kernels/linear.h"
+#include "kernels/linear_shape.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/kernel_table.h"
 
@@ -99,6 +100,20 @@ TEST_CASE("linear: the default is in the space, dot for few rows and another for
       }
     }
   }
+}
+
+TEST_CASE("linear: form matrix is for bf16 in whole registers, on CPUs with AMX", "[kernels]") {
+  const auto reason = [](const char* target, DType dtype, int64_t k, int64_t mr, int64_t nr) {
+    const kernels::linear_op::Shape shape(normalized(linear(192, k), dtype));
+    return kernels::linear_op::refusal(shape, {"matrix", 96, 96, mr, nr, 96}, 1, cpu_target(target)).value_or("");
+  };
+  CHECK(reason("amx", DType::bf16, 96, 32, 32).empty());
+  CHECK_THAT(reason("avx512bf16", DType::bf16, 96, 32, 32), Catch::Contains("on CPUs with AMX"));
+  CHECK_THAT(reason("amx", DType::f32, 96, 32, 32), Catch::Contains("for bf16"));
+  CHECK_THAT(reason("amx", DType::bf16, 80, 32, 32), Catch::Contains("k a multiple of 32"));
+  CHECK_THAT(reason("amx", DType::bf16, 96, 24, 32), Catch::Contains("mr = 24, nr = 32: form = matrix takes"));
+  CHECK_THAT(reason("amx", DType::bf16, 96, 32, 24), Catch::Contains("multiples of 16"));
+  CHECK_THAT(reason("amx", DType::bf16, 96, 32, 48), Catch::Contains("needs 11 registers, 8 exist"));
 }
 
 }  // namespace seqtile::testing
