@@ -41,9 +41,10 @@ struct Shape {
   bool in_matrix_registers = false;
 };
 
-// Two by two registers of sums, or one row of up to three where two would write far beyond the last row.
+// Two by two registers of sums, or one row of up to three where the second one would have no row.
 Shape matrix_shape(int64_t rows, int64_t vectors) {
-  const bool is_high = round_up(rows, 2 * kMatrixRows) - rows <= kRowPadding;
+  static_assert(kMatrixRows <= kRowPadding);
+  const bool is_high = round_up(rows, 2 * kMatrixRows) - rows < kMatrixRows;
   const int64_t most = is_high ? 2 : 3;
   return {(is_high ? 2 : 1) * kMatrixRows, static_cast<int>(cdiv(vectors, cdiv(vectors, most))), true};
 }
