@@ -54,7 +54,7 @@ std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers
 llvm::Function* Program::outer_kernel(const OuterKernel& k) {
   const char* form = k.in_matrix_registers ? "matrix" : "outer";
   const std::string name = kernel_name(form, {k.mr, k.nv, k.weights, k.a_stride, k.c_stride, k.c_weight_stride,
-                                                 static_cast<int>(k.compute), k.panel_nv, k.a_step});
+                                          static_cast<int>(k.compute), k.panel_nv, k.a_step});
   llvm::Function*& fn = kernels_[name];
   uses_matrix_registers_ |= k.in_matrix_registers;
   if (!fn) fn = k.in_matrix_registers ? emit_matrix_kernel(e_, k, name) : emit_outer_kernel(e_, k, name);

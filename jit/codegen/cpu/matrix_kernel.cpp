@@ -4,6 +4,7 @@
 // A matrix register has 16 rows of 16 units. A row of a panel is a row of one, so is a row of a: both are read where
 // they lie, and one instruction multiplies 16 steps of k of 16 rows with 16 columns.
 #include <array>
+#include <functional>
 
 #include "jit/codegen/cpu/micro_kernel.h"
 #include "jit/error.h"

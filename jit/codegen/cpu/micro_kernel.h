@@ -5,7 +5,8 @@
 // multiplies it with a row of a packed panel of b. *Dot product*: accumulators are vectors along k; each step
 // multiplies vectors of rows of a with vectors of rows of w, and a tree of shuffles sums the lanes at the end; w is
 // read where it lies. Both compute in f32, or in pairs of bf16 summed in f32 (vdpbf16ps): a "step" of k is then two
-// elements, and everything is laid out in units of 32 bits. The outer product of pairs is also there in matrix registers.
+// elements, and everything is laid out in units of 32 bits. The outer product of pairs is also there in matrix
+// registers.
 #pragma once
 #include "jit/base/cdiv.h"
 #include "jit/codegen/cpu/emitter.h"
