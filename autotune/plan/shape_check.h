@@ -7,9 +7,9 @@
 
 namespace seqtile::plan {
 
-/// Which shapes of a node contradict its operator's, and what its result must be: "shapes of add contradict each other:
-/// ...". Empty where they agree, and where the operator, its form or its arguments are not known. The node's inputs are
-/// in the graph.
+/// Which shapes of a node contradict its operator's, and what its result must be: "shapes of node y contradict each
+/// other: ...". Empty where they agree, and where the operator, its form or its arguments are not known. The node's
+/// inputs are in the graph.
 std::string contradiction(const Graph& graph, const Node& node);
 
 }  // namespace seqtile::plan

@@ -181,8 +181,8 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
   for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     CHECK(refusal(with(llama(), {{name, 8}})) ==
           Result{ErrorCode::unsupported,
-                 fmt::format("model.json: field {} is 8, asks for a mixture of experts, which is not modelled; give the "
-                             "config.json of a dense model",
+                 fmt::format("model.json: field {} is 8, asks for a mixture of experts, which is not modelled; give "
+                             "the config.json of a dense model",
                              name)});
     CHECK(refusal(with(llama(), {{name, "8"}})).first == ErrorCode::invalid_argument);
     for (const Json& none : {Json(nullptr), Json(0), Json(1)})

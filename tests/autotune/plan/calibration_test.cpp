@@ -79,8 +79,8 @@ TEST_CASE("plan calibration: each thing that is wrong is named with its place", 
   CHECK_THROWS_WITH(apply(parse_calibration(R"({"alpha": [1e-6]})", "m.json"), mesh),
                     Catch::Contains("\"alpha\" of 1 mesh axes, the graph's mesh has 2"));
   CHECK_THROWS_WITH(read_calibration("/nonexistent/m.json"),
-                    "--calibration /nonexistent/m.json: there is no such file; give a file that `seqtile plan calibrate "
-                    "-o FILE` writes (docs/plan_format.md)");
+                    "--calibration /nonexistent/m.json: there is no such file; give a file that `seqtile plan "
+                    "calibrate -o FILE` writes (docs/plan_format.md)");
 }
 
 TEST_CASE("plan calibration: what was measured is written, and read as it was", "[plan]") {
