@@ -165,10 +165,7 @@ __attribute__((target("avx2"))) float stream_avx2(const Stream& stream) {
 bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
 bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 bool has_bf16_dot() { return __builtin_cpu_supports("avx512bf16"); }
-bool has_amx() {
-  static const bool executes = is_executable(cpu_target("amx"));
-  return executes;
-}
+bool has_amx() { return host_target().has_matrix_registers; }
 
 PeakKernel peak_kernel(DType dtype) {
   if (dtype == DType::bf16 && has_amx()) return {peak_amx, 4 * 2.0 * 16 * 16 * 32};

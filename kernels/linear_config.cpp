@@ -25,6 +25,18 @@ int64_t matrix_registers(const Shape& s, const Tile& t) {
   return rows * columns + rows + columns;
 }
 
+std::optional<std::string> matrix_refusal(const Shape& s, const Tile& t, const Target& target) {
+  constexpr int64_t kMostSums = 2 << 20;  // y and y^T are then 16 MB of each thread's scratch memory
+  if (!target.has_matrix_registers || s.dtype != DType::bf16 || s.k % (2 * kMatrixRows) != 0)
+    return fmt::format("form = matrix is for bf16 with k a multiple of {} on CPUs with AMX", 2 * kMatrixRows);
+  if (t.mr % kMatrixRows != 0 || t.nr % kMatrixRows != 0)
+    return fmt::format("mr = {}, nr = {}: form = matrix takes multiples of {}", t.mr, t.nr, kMatrixRows);
+  if (const int64_t sums = t.block_m * t.block_n * s.weights_per_loop(); sums > kMostSums)
+    return fmt::format("block_m = {}, block_n = {} are {} sums, form = matrix has {} at most", t.block_m, t.block_n,
+                       sums, kMostSums);
+  return std::nullopt;
+}
+
 /// Vector registers that the micro-kernel of `tile` needs: accumulators, operands, and a product where there is no FMA.
 int64_t registers(const Shape& s, const Tile& t, const Target& target) {
   const int64_t weights = s.weights_per_loop(), extra = target.has_fma ? 1 : 2;
@@ -85,6 +97,7 @@ class Collector {
     if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps, t.num_stages, t.cluster}).second)
       tiles_.push_back(t);
   }
+  bool empty() const { return tiles_.empty(); }
   std::vector<Tile> take() { return std::move(tiles_); }
 
  private:
@@ -155,8 +168,8 @@ void collect_matrix(const Shape& s, int threads, int64_t length, const Target& t
   using Block = std::pair<int64_t, int64_t>;
   for (const auto& [mr, nr] : {Block{16, 48}, Block{32, 32}, Block{48, 16}, Block{32, 16}}) {
     if (mr - kMatrixRows >= length) continue;
-    for (const int64_t slice : {512, 1024, 2048, 4096})
-      for (const int64_t block_n : column_blocks(s, nr, threads, {256, 512, 1024, 2048}))
+    for (const int64_t slice : {1024, 4096})
+      for (const int64_t block_n : column_blocks(s, nr, threads, {512, 1024, 2048}))
         for (const int64_t block_m : {64, 128, 256, 512, 1024}) {
           if (block_m > 64 && block_m / 2 >= round_up(length, mr)) continue;
           collector.add({"matrix", balanced_rows(length, block_m, mr), block_n, mr, nr, balanced_slice(s.k, slice)});
@@ -324,10 +337,8 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
     return std::nullopt;
   }
   const bool is_matrix = t.form == "matrix";
-  if (is_matrix && (!target.has_matrix_registers || s.dtype != DType::bf16 || s.k % (2 * kMatrixRows) != 0))
-    return fmt::format("form = matrix is for bf16 with k a multiple of {} on CPUs with AMX", 2 * kMatrixRows);
-  if (is_matrix && (t.mr % kMatrixRows != 0 || t.nr % kMatrixRows != 0))
-    return fmt::format("mr = {}, nr = {}: form = matrix takes multiples of {}", t.mr, t.nr, kMatrixRows);
+  if (is_matrix)
+    if (auto reason = matrix_refusal(s, t, target)) return reason;
   const int64_t needed = is_matrix ? matrix_registers(s, t) : registers(s, t, target);
   if (const int64_t exist = is_matrix ? kMatrixRegisters : target.num_vector_registers; needed > exist)
     return fmt::format("mr = {}, nr = {} needs {} registers, {} exist", t.mr, t.nr, needed, exist);
@@ -349,9 +360,11 @@ std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const 
     collect_mma(s, length, target, collector);
     return collector.take();
   }
+  constexpr int64_t kManyRows = 64;  // from here on no vectors come near matrix registers
+  collect_matrix(s, threads, length, target, collector);
+  if (length >= kManyRows && !collector.empty()) return collector.take();
   collect_outer(s, threads, length, target, collector);
   collect_transposed(s, threads, length, target, collector);
-  collect_matrix(s, threads, length, target, collector);
   collect_dot(s, threads, length, target, collector);
   return collector.take();
 }

@@ -88,15 +88,17 @@ TEST_CASE("linear: the default is in the space, dot for few rows and another for
     const Target target = cpu_target(name);
     for (const KernelCase& test_case : {linear(4096, 4096), linear(576, 576, {{"gated", int64_t{1}}}),
                                         linear(960, 576, {{"n2", int64_t{192}}, {"n3", int64_t{192}}})}) {
-      const auto workload = normalized(test_case, DType::f32);
-      for (const int64_t length : {1, 2, 5, 16, 37, 64, 128, 512, 4096}) {
-        INFO(name << " " << workload.json() << " length " << length);
-        const auto config = op.default_config(workload, length, target);
-        const auto space = op.config_space(workload, length, target);
-        CHECK(!space.refusal(config));
-        CHECK(space.enumerate().size() <= 400);
-        if (length <= 5) CHECK(config.get_string("form") == "dot");
-        if (length >= 512) CHECK(config.get_string("form") != "dot");
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const auto workload = normalized(test_case, dtype);
+        for (const int64_t length : {1, 2, 5, 16, 37, 64, 128, 512, 4096}) {
+          INFO(name << " " << workload.json() << " length " << length);
+          const auto config = op.default_config(workload, length, target);
+          const auto space = op.config_space(workload, length, target);
+          CHECK(!space.refusal(config));
+          CHECK(space.enumerate().size() <= 400);
+          if (length <= 5) CHECK(config.get_string("form") == "dot");
+          if (length >= 512) CHECK(config.get_string("form") != "dot");
+        }
       }
     }
   }

@@ -25,6 +25,7 @@ bool Program::fits_transposed(const Contraction& c) const {
 struct Program::TransposedPlan {
   Contraction c;
   int64_t sums, sums_bytes, stride;  ///< y^T of the weights: arena offset, bytes of each, f32 elements of a row
+  int64_t copied, copied_stride;     ///< matrix registers: nr rows of w, arena offset, bytes of a row
   llvm::Function *whole_fn, *pair_fn, *rows_fn, *column_fn;
   Value *rows, *whole_rows, *pair_rows;  ///< those of whole panels, and those with the pairs of vectors after them
 };
@@ -39,6 +40,9 @@ void Program::contract_transposed(const Contraction& found) {
   plan.stride = rows_padded + lanes;
   plan.sums_bytes = round_up(c.block_n, lanes) * plan.stride * 4;
   plan.sums = e_.reserve(plan.sums_bytes * static_cast<int64_t>(c.weights.size()));
+  // A line more than a power of two: the rows of a register lie in different sets of the cache.
+  plan.copied_stride = round_up(c.kc, 2 * kMatrixRows) * dtype_bytes(c.compute) + 64;
+  if (c.in_matrix_registers) plan.copied = e_.reserve(c.nr * plan.copied_stride);
   const int vectors = static_cast<int>(c.mr / lanes);
   const auto kernel = [&](int w_rows, int nv) {
     const bool in_matrix_registers = c.in_matrix_registers && w_rows % kMatrixRows == 0;
@@ -80,15 +84,17 @@ void Program::multiply_columns(const TransposedPlan& plan, size_t which, Value* 
     return e_.element_ptr(w.base, e_.b.CreateAdd(e_.b.CreateMul(row, w.strides[0]), k), c.compute);
   };
   const auto call = [&](llvm::Function* fn, Value* source, Value* j, Value* i) {
+    Value* stride = c.in_matrix_registers && fn != plan.column_fn ? e_.i64(plan.copied_stride) : stride_bytes;
     Value* element = e_.b.CreateAdd(e_.b.CreateMul(j, e_.i64(plan.stride)), i);
     Value* sums = e_.arena_ptr(plan.sums + static_cast<int64_t>(which) * plan.sums_bytes);
     Value* out = e_.element_ptr(sums, element, DType::f32);
-    e_.b.CreateCall(fn, {source, stride_bytes, panel_of(c, i), out, steps, e_.b.CreateICmpNE(k, e_.i64(0))});
+    e_.b.CreateCall(fn, {source, stride, panel_of(c, i), out, steps, e_.b.CreateICmpNE(k, e_.i64(0))});
   };
   Value* whole = e_.b.CreateMul(e_.b.CreateUDiv(columns, e_.i64(c.nr)), e_.i64(c.nr));
   e_.loop(e_.i64(0), whole, c.nr, [&](Value* j) {
     Value* source = source_of(j);
-    prefetch_rows(source, stride_bytes, e_.i64(c.nr), e_.i64(2 * c.nr), c.kc * dtype_bytes(c.compute));
+    if (c.in_matrix_registers) source = copy_rows(plan, source, stride_bytes, steps);
+    else prefetch_rows(source, stride_bytes, e_.i64(c.nr), e_.i64(2 * c.nr), c.kc * dtype_bytes(c.compute));
     e_.loop(e_.i64(0), plan.whole_rows, c.mr, [&](Value* i) { call(plan.whole_fn, source, j, i); });
     if (plan.pair_fn)
       e_.loop(plan.whole_rows, plan.pair_rows, 2 * e_.lanes, [&](Value* i) { call(plan.pair_fn, source, j, i); });
@@ -99,6 +105,24 @@ void Program::multiply_columns(const TransposedPlan& plan, size_t which, Value* 
     Value* source = source_of(j);
     e_.loop(e_.i64(0), plan.rows, e_.lanes, [&](Value* i) { call(plan.column_fn, source, j, i); });
   });
+}
+
+// Rows of w that lie a power of two apart share a few sets of the cache: nr of them are copied out of each other's way.
+Value* Program::copy_rows(const TransposedPlan& plan, Value* source, Value* stride_bytes, Value* steps) {
+  Value* target = e_.arena_ptr(plan.copied);
+  const auto at = [&](Value* base, Value* bytes) { return e_.b.CreateInBoundsGEP(e_.b.getInt8Ty(), base, bytes); };
+  auto* line = llvm::FixedVectorType::get(e_.b.getInt32Ty(), kMatrixRows);
+  Value* next = e_.b.CreateMul(stride_bytes, e_.i64(plan.c.nr));
+  constexpr int64_t kLine = 64;
+  e_.loop(e_.i64(0), e_.i64(plan.c.nr), 1, [&](Value* r) {
+    Value* from = at(source, e_.b.CreateMul(r, stride_bytes));
+    Value* to = at(target, e_.b.CreateMul(r, e_.i64(plan.copied_stride)));
+    e_.loop(e_.i64(0), e_.b.CreateMul(steps, e_.i64(4)), kLine, [&](Value* k) {
+      prefetch(e_, at(at(from, next), k));
+      e_.b.CreateAlignedStore(e_.b.CreateAlignedLoad(line, at(from, k), llvm::Align(2)), at(to, k), llvm::Align(kLine));
+    });
+  });
+  return target;
 }
 
 // Where row `i` of x begins in the panels.

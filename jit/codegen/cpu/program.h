@@ -231,6 +231,8 @@ class Program {
   struct TransposedPlan;
   bool fits_transposed(const Contraction& c) const;
   void contract_transposed(const Contraction& c);
+  llvm::Value* copy_rows(const TransposedPlan& plan, llvm::Value* source, llvm::Value* stride_bytes,
+                         llvm::Value* steps);
   llvm::Value* panel_of(const Contraction& c, llvm::Value* i);
   void pack_columns(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
   void multiply_columns(const TransposedPlan& plan, size_t which, llvm::Value* columns, llvm::Value* k,
