@@ -152,8 +152,8 @@ void check_machine(const Calibration& calibration, const autotune::Fields& machi
   if (!calibration.measured || calibration.measured->machine == machine) return;
   const autotune::Fields& other = calibration.measured->machine;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: measured on {}; the plan is for {}; run `seqtile plan calibrate` there, or name the "
-                          "machine of the file with --device",
+              fmt::format("{}: measured on {}; the plan is for {}; run `seqtile plan calibrate` there; plan graph "
+                          "and plan model also take the machine of the file with --device",
                           name, describe(other, machine), describe(machine, other)));
 }
 

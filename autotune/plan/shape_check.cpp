@@ -80,6 +80,12 @@ Wanted of_embedding(Shape indices, const Shape& weight, const Shape& result) {
   return same_as(indices, result);
 }
 
+/// torch.embedding takes the weight first, the function of torch.nn.functional second.
+Wanted of_embedding_function(const std::vector<Shape>& inputs, const Shape& result) {
+  const Wanted weight_first = of_embedding(inputs[1], inputs[0], result);
+  return weight_first.is_met ? weight_first : of_embedding(inputs[0], inputs[1], result);
+}
+
 Wanted of_gate(Shape x, const Shape& result) {
   if (x.empty()) return {};
   if (x.back() % 2) return {false, "nothing: two halves of rows are wanted"};
@@ -122,6 +128,7 @@ Wanted wanted_of(const Graph& graph, const Node& node, const std::vector<Shape>&
   if (kGated.contains(name)) return of_gate(x, y);
   if (name == "permute" || name == "transpose" || name == "t") return of_permutation(x, y);
   if ((name == "Linear" || name == "linear") && weight) return of_linear(x, *weight, y);
+  if (name == "embedding" && node.module.empty() && inputs.size() > 1) return of_embedding_function(inputs, y);
   if ((name == "Embedding" || name == "embedding") && weight) return of_embedding(x, *weight, y);
   if ((name == "matmul" || name == "bmm") && inputs.size() == 2) return of_matmul(x, inputs[1], y);
   return {};

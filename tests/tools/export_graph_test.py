@@ -78,7 +78,7 @@ class ExportGraph(unittest.TestCase):
                 (["model:none"], "module model has no function none"), (["model:constant"], "no function constant"),
                 (["model:tiny"], "no model comes of it: TypeError"), (["model:fails"], "no model comes of it: KeyError"),
                 (["model:tiny", "--arg", "width=0.5"], "no model comes of it: ValueError"),
-                (["model:nothing"], "returns a int, an nn.Module is wanted"),
+                (["model:nothing"], "gives int, an nn.Module is wanted"),
                 (["model:Branches"], "torch.fx cannot trace it: TraceError"),
                 (["model:tiny", "--arg", "width=8"], "shapes cannot be found at node conv: "),
                 (["model:tiny", "--arg", "width=8", "--input", "y=3"], "the model takes x; --input gives y, x")]:

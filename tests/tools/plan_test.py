@@ -235,7 +235,8 @@ class Calibrate(Plan):
             self.good(*command, "--calibration", "machine.json", "--device", "cpu")
             done = self.plan(*command, "--calibration", "machine.json", "--device", "h200")
             self.assert_line(done, r"machine.json: measured on cpu, model .*; the plan is for cuda, sm 90; run `seqtile "
-                                   r"plan calibrate` there, or name the machine of the file with --device")
+                                   r"plan calibrate` there; plan graph and plan model also take the machine of the file "
+                                    r"with --device")
         other = dict(self.measured, machine=dict(self.measured["machine"], cores="4096"))
         self.write("machine.json", json.dumps(other))
         for command in takers:

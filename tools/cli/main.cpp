@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -121,6 +122,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
 int main(int argc, char** argv) {
   const seqtile::autotune::Registry registry = seqtile::kernels::make_registry();
   int exit_code = 0;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
   if (seqtile::autotune::run_worker(argc, argv, registry, exit_code)) return exit_code;
   seqtile::cli::end_at_interrupt();
   exit_code = seqtile::cli::run(argc, argv, registry);

@@ -276,7 +276,8 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   const std::string status = store->status();
   const bool is_usable = use == StoreUse::write ? store->is_writable() : !could_not_read(*store);
   if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
-  if (!status.empty() && (exists || use == StoreUse::write)) warn(status);
+  const bool is_new = !exists || std::filesystem::is_empty(path);  // who writes later makes a store of it
+  if (!status.empty() && (!is_new || use == StoreUse::write)) warn(status);
   return store;
 }
 

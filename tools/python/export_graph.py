@@ -134,7 +134,7 @@ def load_model(torch, factory, arguments):
     except (Exception, SystemExit) as error:  # pylint: disable=broad-except
         stop(f"{factory}: no model comes of it: {reason(error)}; give its arguments with --arg NAME=VALUE")
     if not isinstance(model, torch.nn.Module):
-        stop(f"{factory}: returns a {type(model).__name__}, an nn.Module is wanted")
+        stop(f"{factory}: gives {type(model).__name__}, an nn.Module is wanted")
     return model
 
 
@@ -217,7 +217,7 @@ def write(path, text):
             file.write(data)
         data = packed.getvalue()
     try:
-        with open(path, "wb") as file:
+        with os.fdopen(os.dup(1), "wb") if path == "-" else open(path, "wb") as file:
             file.write(data)
     except OSError as error:
         refuse_output(path, error.strerror)
@@ -238,7 +238,7 @@ def main():
     try:
         import torch
         import torch.fx
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: a library of it
         stop(f"{error}; install PyTorch: python3 -m venv v; v/bin/pip install torch", MACHINE)
     tensors = {name: tensor_of(torch, name, inputs[name], shape) for name, shape in shapes.items()}
     traced = trace(torch, options.factory, load_model(torch, options.factory, arguments))
@@ -251,10 +251,7 @@ def main():
                       "torch": torch.__version__},
              "nodes": list(nodes_of(traced))}
     text = json.dumps(graph, separators=(",", ":")) + "\n"
-    if options.output == "-":
-        sys.stdout.write(text)
-    else:
-        write(options.output, text)
+    write(options.output, text)
 
 
 if __name__ == "__main__":

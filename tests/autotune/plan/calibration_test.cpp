@@ -120,7 +120,7 @@ TEST_CASE("plan calibration: one of another machine is refused, with both and wh
   check_machine(calibration, here, "m.json");
   CHECK_THROWS_WITH(check_machine(calibration, there, "m.json"),
                     "m.json: measured on cpu, cores 2, model A; the plan is for cpu, cores 64, model A; run `seqtile "
-                    "plan calibrate` there, or name the machine of the file with --device");
+                    "plan calibrate` there; plan graph and plan model also take the machine of the file with --device");
   const autotune::Fields gpu{{"device_kind", "cuda"}, {"sm", "90"}, {"multiprocessors", "132"}};
   CHECK_THROWS_WITH(check_machine(calibration, gpu, "m.json"),
                     Catch::Contains("measured on cpu, model A; the plan is for cuda, sm 90;"));

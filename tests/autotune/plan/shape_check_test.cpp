@@ -38,6 +38,8 @@ TEST_CASE("plan shapes: those that an operator has are taken", "[plan]") {
   is_taken("torch.relu", {{8, 4}}, {8, 4});
   is_taken("_operator.add", {{8, 1, 4}, {3, 1}}, {8, 3, 4});
   is_taken("_operator.mul", {{8, 4}, {}}, {8, 4});
+  is_taken("torch.nn.functional.embedding", {{8, 3}, {100, 16}}, {8, 3, 16});
+  is_taken("torch.embedding", {{100, 16}, {8, 3}}, {8, 3, 16});
   is_taken("where", {{4}, {8, 1}, {}}, {8, 4});
   is_taken("torch._C._nn.linear", {{2, 8, 4}, {6, 4}}, {2, 8, 6});
   is_taken("torch._C._nn.linear", {{2, 8, 4}, {4}}, {2, 8});  // a weight that is a vector
