@@ -122,6 +122,7 @@ std::vector<Layout> read_layouts(const Reader& json, const Node& of, const Mesh&
 /// Forward, backward and both: the planner takes the last.
 double read_total(const Reader& json) {
   if (json.size() != 3) json.refuse("three numbers are wanted: forward, backward, total");
+  json.each([](const Reader& part) { part.not_negative(); });
   return json.at(2).number();
 }
 
@@ -139,7 +140,7 @@ Strategy read_strategy(const Reader& json, const Node& node, const Graph& graph)
   strategy.communication = read_total(json["comm"]);
   const Reader memory = json["mem"]["total"];
   for (const char* part : {"activation", "parameter", "buffer"})
-    if (memory.has(part)) strategy.memory += memory[part].number();
+    if (memory.has(part)) strategy.memory += memory[part].not_negative();
   return strategy;
 }
 
@@ -202,6 +203,15 @@ void check_strategies(const Reader& json, const Node& node, const Graph& graph) 
                                           count, leader.name, leader.strategies.size()));
 }
 
+void check_name(const Reader& json) {
+  constexpr size_t kMostBytes = 1000;
+  const std::string name = json.text();
+  if (name.empty()) json.refuse("an empty name");
+  if (name.find('\0') != std::string::npos) json.refuse("a NUL character, which no plan's text can hold");
+  if (name.size() > kMostBytes)
+    json.refuse(fmt::format("a name of {} bytes: at most {} are supported", name.size(), kMostBytes));
+}
+
 Graph read_graph(const Reader& root) {
   Graph graph;
   graph.mesh = read_mesh(root["meta"]);
@@ -210,7 +220,7 @@ Graph read_graph(const Reader& root) {
   if (nodes.size() == 0) nodes.refuse("an empty graph");
   std::map<std::string, int> before, all;
   nodes.each([&](const Reader& json) {
-    if (json["name"].text().empty()) json["name"].refuse("an empty name");
+    check_name(json["name"]);
     if (!all.emplace(json["name"].text(), 0).second) json.refuse("the name \"" + json["name"].text() + "\" is taken");
   });
   nodes.each([&](const Reader& json) {
@@ -234,14 +244,14 @@ Graph read_graph(const Reader& root) {
 class Stream {
  public:
   explicit Stream(const Reader& json) : json_(json), size_(json.size()) {}
+  /// Before any is taken.
+  void check_has(size_t wanted) const {
+    if (size_ != wanted) json_.refuse(fmt::format("{} numbers, {} are wanted", size_, wanted));
+  }
   std::vector<double> take(size_t count) {
-    if (size_ - next_ < count) json_.refuse(fmt::format("{} numbers, more are wanted", size_));
     std::vector<double> values;
     for (const size_t end = next_ + count; next_ < end; ++next_) values.push_back(json_.at(next_).number());
     return values;
-  }
-  void end() const {
-    if (next_ != size_) json_.refuse(fmt::format("{} numbers, {} are wanted", size_, next_));
   }
 
  private:
@@ -257,23 +267,32 @@ Problem read_problem(const Reader& json) {
   const auto nodes = static_cast<int64_t>(lengths.size());
   if (static_cast<int64_t>(follows.size()) != nodes) follows.refuse(fmt::format("{} numbers are wanted", nodes));
   Stream compute(computes), comm(comms), memory(memories), reshard(reshards);
+  const auto strategies_of = [&](size_t node) { return static_cast<size_t>(lengths.at(node).integer(1, 1 << 20)); };
+  size_t strategies = 0;
+  for (size_t node = 0; node < lengths.size(); ++node) strategies += strategies_of(node);
+  for (const Stream* stream : {&compute, &comm, &memory}) stream->check_has(strategies);
   for (size_t node = 0; node < lengths.size(); ++node) {
-    const auto count = static_cast<size_t>(lengths.at(node).integer(1, 1 << 20));
+    const size_t count = strategies_of(node);
     problem.costs.push_back(compute.take(count));
     const std::vector<double> of_comm = comm.take(count);
     for (size_t i = 0; i < count; ++i) problem.costs.back()[i] += of_comm[i];
     problem.memory.push_back(memory.take(count));
     problem.follows.push_back(static_cast<int>(follows.at(node).integer(-1, nodes - 1)));
   }
+  const auto entries_of = [&](const Edge& edge) {
+    return problem.costs[static_cast<size_t>(edge.producer)].size() *
+           problem.costs[static_cast<size_t>(edge.consumer)].size();
+  };
+  size_t entries = 0;
   json["edges"].each([&](const Reader& pair) {
     if (pair.size() != 2) pair.refuse("a producer and a consumer are wanted");
     Edge edge{
         static_cast<int>(pair.at(0).integer(0, nodes - 1)), static_cast<int>(pair.at(1).integer(0, nodes - 1)), {}};
-    edge.cost = reshard.take(problem.costs[static_cast<size_t>(edge.producer)].size() *
-                             problem.costs[static_cast<size_t>(edge.consumer)].size());
+    entries += entries_of(edge);
     problem.edges.push_back(std::move(edge));
   });
-  for (const Stream* stream : {&compute, &comm, &memory, &reshard}) stream->end();
+  reshard.check_has(entries);
+  for (Edge& edge : problem.edges) edge.cost = reshard.take(entries_of(edge));
   return problem;
 }
 

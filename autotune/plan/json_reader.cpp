@@ -13,9 +13,15 @@
 
 namespace seqtile::plan {
 
+std::string shortened(const std::string& value, size_t most) {
+  if (value.size() <= most) return value;
+  return value.substr(0, most / 2) + "..." + value.substr(value.size() - most / 2);
+}
+
 std::string one_line(const std::string& text) {
-  constexpr size_t kMost = 300;
-  return cache::one_line(text, kMost) + (text.size() > kMost ? "..." : "");
+  constexpr size_t kMost = 450;
+  const std::string line = shortened(text, kMost);
+  return cache::one_line(line, line.size());
 }
 
 std::string excerpt(const Json& json) {
@@ -27,7 +33,7 @@ namespace {
 
 [[noreturn]] void refuse_file(const FileName& file, const std::string& why) {
   throw Error(ErrorCode::invalid_argument,
-              one_line(fmt::format("{} {}: {}; {}", file.given_as, file.path, why, file.advice)));
+              one_line(fmt::format("{} {}: {}; {}", file.given_as, shortened(file.path), why, file.advice)));
 }
 
 /// Pipes and devices are read; what is no file at all is told apart, as zlib opens folders.
@@ -93,7 +99,7 @@ std::string read_text(const FileName& name) {
 
 Json parse_json(const std::string& text, const std::string& name) {
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, one_line(fmt::format("{}: no JSON: {}", name, why)));
+    throw Error(ErrorCode::invalid_argument, one_line(fmt::format("{}: no JSON: {}", shortened(name), why)));
   };
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) refuse("there is nothing in it");
   try {

@@ -27,7 +27,10 @@ std::string read_text(const FileName& name);
 /// Errors: invalid_argument, with `name`, line, column and what was expected there.
 Json parse_json(const std::string& text, const std::string& name);
 
-/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use.
+/// Head and tail of a value that is too long for a message, such as a path.
+std::string shortened(const std::string& value, size_t most = 120);
+/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use. What
+/// is left out is in the middle: the reason and the next step mostly stand at the end.
 std::string one_line(const std::string& text);
 /// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
 std::string excerpt(const Json& json);
@@ -38,7 +41,7 @@ class Reader {
   Reader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorCode::invalid_argument, one_line(place_ + ": " + what));
+    throw Error(ErrorCode::invalid_argument, one_line(shortened(place_) + ": " + what));
   }
 
   void check_is_object() const {

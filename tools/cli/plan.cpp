@@ -11,6 +11,7 @@
 
 #include "autotune/plan/alternatives.h"
 #include "autotune/plan/graph_json.h"
+#include "autotune/plan/json_reader.h"
 #include "autotune/plan/solver.h"
 #include "cache/text.h"
 #include "tools/cli/command.h"
@@ -32,11 +33,21 @@ plan::SolveOptions solve_options(const PlanOptions& options) {
   return result;
 }
 
+/// `name` of what is planned is for messages.
+plan::Solution solve(const plan::Problem& problem, const std::string& name, const PlanOptions& options) {
+  try {
+    return plan::solve(problem, solve_options(options));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    bad_input(plan::one_line(fmt::format("{}: {}", plan::shortened(name), error.what())));
+  }
+}
+
 int run_solve(const Session&, const PlanOptions& options) {
   const plan::PlanFile file = plan::read_plan_file(options.file);
   if (!file.problem) bad_input(options.file + ": there is no \"problem\" in it; `seqtile plan graph` plans its nodes");
   const auto start = std::chrono::steady_clock::now();
-  const plan::Solution solution = plan::solve(*file.problem, solve_options(options));
+  const plan::Solution solution = solve(*file.problem, options.file, options);
   const double ms = ms_since(start);
   return print_solution(solution, ms, options, Json(solution.choices));
 }
@@ -59,7 +70,7 @@ int solve_graph(const Session& session, plan::Graph graph, const std::string& na
   }
   const auto start = std::chrono::steady_clock::now();
   Priced priced = price(sources, std::move(graph), name, options.pricing);
-  plan::Solution solution = plan::solve(priced.problem, solve_options(options));
+  plan::Solution solution = solve(priced.problem, name, options);
   const KeptPlan plan{std::move(priced), std::move(solution), ms_since(start)};
   if (cache && plan.solution.is_feasible) cache->keep(plan);
   return print_plan(plan.priced, plan.solution, plan.ms, options);

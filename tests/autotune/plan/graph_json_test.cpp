@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/graph_json.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include <fstream>
@@ -110,6 +112,9 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("g.json.meta.beta[1]: 1e+300 is more than 1e+15", [](json& g) { g["meta"]["beta"] = {1, 1e300}; });
   refused("g.json.nodes[1]: an object is wanted, not 7", [](json& g) { g["nodes"][1] = 7; });
   refused("g.json.nodes[0].name: an empty name", [](json& g) { g["nodes"][0]["name"] = ""; });
+  refused("g.json.nodes[0].name: a NUL character", [](json& g) { g["nodes"][0]["name"] = std::string("x\0y", 3); });
+  refused("g.json.nodes[0].name: a name of 1001 bytes: at most 1000 are supported",
+          [](json& g) { g["nodes"][0]["name"] = std::string(1001, 'x'); });
   refused("g.json.nodes[1].op: \"call\" is none of placeholder, get_attr, call_function, call_method, call_module, "
           "output",
           [](json& g) { g["nodes"][1]["op"] = "call"; });
@@ -137,6 +142,11 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   refused("not divisible by 4 devices", [](json& g) { g["nodes"][0]["out"]["shape"] = {6, 4}; });
   refused("\"x\" is missing", [](json& g) { g["nodes"][1]["strategies"][0]["specs"].erase("x"); });
   refused("three numbers", [](json& g) { g["nodes"][1]["strategies"][0]["compute"] = {1, 2}; });
+  refused("compute[0]: -1 is below 0", [](json& g) { g["nodes"][1]["strategies"][0]["compute"] = {-1, 1, 2}; });
+  refused("compute[1]: a number is wanted, not \"2\"",
+          [](json& g) { g["nodes"][1]["strategies"][0]["compute"] = {1, "2", 3}; });
+  refused("g.json.nodes[1].strategies[0].mem.total.parameter: -8 is below 0",
+          [](json& g) { g["nodes"][1]["strategies"][0]["mem"]["total"]["parameter"] = -8; });
   refused("no strategy", [](json& g) { g["nodes"][1]["strategies"] = json::array(); });
   refused("nothing to merge into", [](json& g) { g["nodes"][0]["merge"] = true; });
   refused("2 strategies; as the node merges into x as many as there, 1, are wanted", [](json& g) {
@@ -145,6 +155,32 @@ TEST_CASE("plan graph: each thing that is wrong is named with its place", "[plan
   });
   CHECK_THROWS_WITH(parse_plan_file(small_graph().dump().substr(0, 300), "g.json"), Catch::Contains("no JSON"));
   CHECK_THROWS_WITH(parse_plan_file("[]", "g.json"), Catch::Contains("an object is wanted"));
+}
+
+TEST_CASE("plan graph: of a path that is longer than a message the reason is still told", "[plan]") {
+  const std::string path = "begin/" + std::string(10000, 'x') + "/end.json";
+  const auto refused = [&](const auto& read, const std::string& why) {
+    CHECK_THROWS_WITH(read(), Catch::Contains("begin/x") && Catch::Contains("x/end.json") && Catch::EndsWith(why));
+  };
+  refused([&] { return parse_plan_file("{\"a\": ", path); },
+          "x/end.json: no JSON: line 1, column 7: unexpected end of input; expected '[', '{', or a literal");
+  refused([&] { return parse_plan_file("{\"nodes\": [], \"meta\": {}}", path); },
+          "x/end.json.meta: \"mesh\" is missing");
+  refused([&] { return read_plan_file(path); }, "give a graph or a problem as JSON (docs/plan_format.md)");
+}
+
+TEST_CASE("plan problem: arrays of other lengths are refused with how many numbers are wanted", "[plan]") {
+  const json good = json::parse(R"({"s_len": [2, 3], "s_follow": [-1, -1], "edges": [[0, 1]],
+    "reshard": [1, 2, 3, 4, 5, 6], "compute": [1, 2, 3, 4, 5], "comm": [0, 0, 0, 0, 0], "mem": [0, 0, 0, 0, 0]})");
+  CHECK(parse_plan_file(json{{"problem", good}}.dump(), "p.json").problem->edges.front().cost.back() == 6);
+  for (const char* array : {"compute", "comm", "mem", "reshard"})
+    for (const size_t count : {good[array].size() - 1, good[array].size() + 1}) {
+      json problem = good;
+      problem[array] = std::vector<int>(count, 1);
+      CHECK_THROWS_WITH(
+          parse_plan_file(json{{"problem", problem}}.dump(), "p.json"),
+          fmt::format("p.json.problem.{}: {} numbers, {} are wanted", array, count, good[array].size()));
+    }
 }
 
 TEST_CASE("plan graph: values that are a million arrays deep are refused", "[plan]") {
