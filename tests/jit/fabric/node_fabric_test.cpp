@@ -160,7 +160,8 @@ TEST_CASE("node fabric: what is sent before memory goes arrives, what comes afte
       auto old = std::make_unique<Buffers>(fabric);
       if (fabric.rank() == 0) {
         old->publish(1, 7);
-        if (generation % 2) old->publish(1, 8), old->publish(1, 9);
+        // No third one: the outbox has room for both parities of the flag.
+        if (generation % 2) old->publish(1, 8);
         old.reset();
       } else {
         if (generation % 2 == 0) require(comes(old->flags->address(1) + 32, 7), "the flag");
