@@ -113,7 +113,8 @@ std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& tar
   const int64_t rows = most_rows_of_rank(w, length);
   Shape shape(product_of(w));
   if (!is_gather(w) && dtype_bytes(transport_of(w)) > dtype_bytes(shape.result)) shape.result = transport_of(w);
-  return with_room(linear_op::candidates(shape, w.threads, rows, portable(target)), shape);
+  const bool keeps_residual = !is_gather(w) && shape.residual && shape.dtype == DType::f32;
+  return with_room(linear_op::candidates(shape, w.threads, rows, portable(target)), shape, keeps_residual);
 }
 
 /// A GPU computes whole tiles, those of each rank; in one shot those of all rows.
