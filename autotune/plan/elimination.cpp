@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -40,6 +41,36 @@ double least_sum(const std::vector<double>& start, const std::vector<const doubl
   return least_of(sums.size(), [&](size_t i) { return sums[i]; });
 }
 
+constexpr int64_t kHugeTable = int64_t{1} << 40;  ///< entries, far above any limit: what is more is not counted
+
+/// Beside each variable those of its functions, itself too, while functions come and go: one that thousands share is
+/// not gone through again whenever one of them goes. Variables of one value, which make no table larger, are left out.
+class Neighbours {
+ public:
+  explicit Neighbours(const std::vector<int>& domains) : domains_(domains), shared_(domains.size()) {}
+
+  /// A function comes, 1, or goes, -1.
+  void count(const std::vector<int>& scope, int change) {
+    for (const int variable : scope)
+      for (const int other : scope)
+        if (std::map<int, int>& shared = shared_[static_cast<size_t>(variable)]; domain(other) > 1)
+          if ((shared[other] += change) == 0) shared.erase(other);
+  }
+  /// Entries of all functions of the variable as one.
+  int64_t table_size(size_t variable) const {
+    int64_t size = 1;
+    for (const auto& [other, functions] : shared_[variable])
+      if ((size *= domain(other)) > kHugeTable) break;
+    return size;
+  }
+
+ private:
+  int domain(int variable) const { return domains_[static_cast<size_t>(variable)]; }
+
+  const std::vector<int>& domains_;
+  std::vector<std::map<int, int>> shared_;  ///< by variable: how many functions it shares with others
+};
+
 }  // namespace
 
 double value_of(const Model& model, const std::vector<int>& assignment) {
@@ -62,7 +93,7 @@ int64_t Elimination::size_of(const std::vector<int>& scope) const {
   int64_t size = 1;
   for (const int variable : scope) {
     size *= domains_[static_cast<size_t>(variable)];
-    if (size > int64_t{1} << 40) return size;  // far above any limit
+    if (size > kHugeTable) return size;
   }
   return size;
 }
@@ -71,50 +102,62 @@ std::vector<int> Elimination::joint_scope(const std::vector<int>& factors, int w
   std::vector<int> scope;
   for (const int factor : factors)
     for (const int variable : factors_[static_cast<size_t>(factor)].scope)
-      if (variable != without && std::ranges::find(scope, variable) == scope.end()) scope.push_back(variable);
+      if (variable != without) scope.push_back(variable);
   std::ranges::sort(scope);
+  scope.erase(std::ranges::unique(scope).begin(), scope.end());
   return scope;
+}
+
+std::vector<int> Elimination::first_group(const std::vector<int>& factors, int64_t table_limit) const {
+  std::vector<int> group;
+  for (const int factor : factors) {
+    group.push_back(factor);
+    if (group.size() > 1 && size_of(joint_scope(group, -1)) > table_limit) group.pop_back();
+  }
+  return group;
 }
 
 void Elimination::plan(int64_t table_limit) {
   std::vector<std::vector<int>> factors_of(domains_.size());  // those that are not eliminated yet
+  Neighbours neighbours(domains_);
+  const auto scope_of = [&](int factor) -> const std::vector<int>& {
+    return factors_[static_cast<size_t>(factor)].scope;
+  };
   const auto enter = [&](int factor) {
-    for (const int variable : factors_[static_cast<size_t>(factor)].scope)
-      factors_of[static_cast<size_t>(variable)].push_back(factor);
+    for (const int variable : scope_of(factor)) factors_of[static_cast<size_t>(variable)].push_back(factor);
+    neighbours.count(scope_of(factor), 1);
+  };
+  const auto leave = [&](int factor) {
+    for (const int variable : scope_of(factor)) std::erase(factors_of[static_cast<size_t>(variable)], factor);
+    neighbours.count(scope_of(factor), -1);
   };
   for (size_t factor = 0; factor < factors_.size(); ++factor) enter(static_cast<int>(factor));
   std::vector<int64_t> sizes;  // of the table that each would need
-  const auto size_for = [&](size_t variable) { return size_of(joint_scope(factors_of[variable], -1)); };
   std::set<std::pair<int64_t, size_t>> left_by_size;
   for (size_t variable = 0; variable < domains_.size(); ++variable) {
-    sizes.push_back(size_for(variable));
+    sizes.push_back(neighbours.table_size(variable));
     left_by_size.emplace(sizes.back(), variable);
   }
   while (!left_by_size.empty()) {
-    const auto variable = static_cast<int>(left_by_size.begin()->second);
+    const auto [size, variable] = *left_by_size.begin();
     left_by_size.erase(left_by_size.begin());
-    Step step{variable, {}};
-    std::vector<int> left = factors_of[static_cast<size_t>(variable)];
+    Step step{static_cast<int>(variable), {}};
+    const std::vector<int> factors = factors_of[variable];
+    std::vector<int> left = factors;
     do {  // as many functions as one table holds
-      std::vector<int> group;
-      for (const int factor : left) {
-        group.push_back(factor);
-        if (group.size() > 1 && size_of(joint_scope(group, -1)) > table_limit) group.pop_back();
-      }
+      const std::vector<int> group = size <= table_limit ? left : first_group(left, table_limit);
       std::erase_if(left, [&](int factor) { return std::ranges::find(group, factor) != group.end(); });
-      step.parts.push_back(make_part(variable, group));
+      step.parts.push_back(make_part(step.variable, group));
     } while (!left.empty());
     is_exact_ = is_exact_ && step.parts.size() == 1;
     step.parts.front().has_unary = true;
-    for (const int factor : std::vector(factors_of[static_cast<size_t>(variable)]))
-      for (const int other : factors_[static_cast<size_t>(factor)].scope)
-        std::erase(factors_of[static_cast<size_t>(other)], factor);
+    for (const int factor : factors) leave(factor);
     for (const Part& part : step.parts) enter(part.result);
     for (const Part& part : step.parts)
-      for (const int other : factors_[static_cast<size_t>(part.result)].scope) {
+      for (const int other : scope_of(part.result)) {
         const auto o = static_cast<size_t>(other);
         left_by_size.erase({sizes[o], o});
-        left_by_size.emplace(sizes[o] = size_for(o), o);
+        left_by_size.emplace(sizes[o] = neighbours.table_size(o), o);
       }
     steps_.push_back(std::move(step));
   }

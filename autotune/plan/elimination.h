@@ -68,6 +68,8 @@ class Elimination {
 
   int64_t size_of(const std::vector<int>& scope) const;
   std::vector<int> joint_scope(const std::vector<int>& factors, int without) const;
+  /// As many of the functions as one table holds, from the first one on.
+  std::vector<int> first_group(const std::vector<int>& factors, int64_t table_limit) const;
   void plan(int64_t table_limit);
   Part make_part(int variable, const std::vector<int>& factors);
   /// An input's values with the variable's own ones side by side; in `place` where they are not so already.

@@ -111,6 +111,45 @@ TEST_CASE("plan solver: layers in a row reduce all weights or all activations bu
   }
 }
 
+TEST_CASE("plan solver: a tensor that all nodes of a long chain read does not make planning slow", "[plan]") {
+  constexpr int kReaders = 20000, kStrategies = 3;
+  std::mt19937 random(3);
+  const auto numbers = [&](int count) {
+    std::vector<double> values;
+    for (int i = 0; i < count; ++i) values.push_back(static_cast<double>(random() % 100));
+    return values;
+  };
+  Problem problem;
+  for (int node = 0; node <= kReaders; ++node) {
+    problem.costs.push_back(numbers(kStrategies));
+    problem.memory.emplace_back(kStrategies);
+    problem.follows.push_back(-1);
+    if (node > 0) problem.edges.push_back({0, node, numbers(kStrategies * kStrategies)});
+    if (node > 1) problem.edges.push_back({node - 1, node, numbers(kStrategies * kStrategies)});
+  }
+  double best = kNone;  // for each strategy of the tensor the shortest way along the chain
+  for (size_t shared = 0; shared < kStrategies; ++shared) {
+    std::vector<double> before;
+    size_t edge = 0;
+    for (size_t node = 1; node <= kReaders; ++node) {
+      const std::vector<double>& read = problem.edges[edge++].cost;
+      const std::vector<double>* along = node > 1 ? &problem.edges[edge++].cost : nullptr;
+      std::vector<double> least(kStrategies, along ? kNone : 0);
+      for (size_t i = 0; i < kStrategies; ++i) {
+        for (size_t from = 0; along && from < kStrategies; ++from)
+          least[i] = std::min(least[i], before[from] + (*along)[from * kStrategies + i]);
+        least[i] += problem.costs[node][i] + read[shared * kStrategies + i];
+      }
+      before = least;
+    }
+    best = std::min(best, problem.costs[0][shared] + *std::min_element(before.begin(), before.end()));
+  }
+  const Solution solution = solve(problem);
+  CHECK(solution.objective == best);
+  CHECK(solution.is_exact());
+  CHECK(solution.width <= 3);  // the tensor, and who is beside a node in the chain
+}
+
 TEST_CASE("plan solver: a budget between the leanest and the best plan costs something, and is kept", "[plan]") {
   const Problem problem = *read_plan_file(plan_file("resnet18_b128_32px_2x2")).problem;
   const Solution free = solve(problem);
