@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,9 @@ struct ChannelOptions {
 struct AbortRecord {
   channel::Outcome kind;
   int64_t operation, epoch, rank, peer, tile, expected, seen;
-  /// One line for people.
-  std::string text() const;
+  int64_t deadline_ns = 0;  ///< of the wait
+  /// One line for people; `name` is the operation's.
+  std::string text(std::string_view name = "operation") const;
 };
 
 namespace fabric {
@@ -72,8 +74,9 @@ class Channel {
   void note_stream(Stream stream) { stream_ = stream.handle; }
   /// A graph has been captured, which holds the addresses of this memory: the channel grows no more until reset().
   void note_capture() { is_captured_ = true; }
-  /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order.
-  int64_t add_operation() { return num_operations_++; }
+  /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order. `name`
+  /// is for people.
+  int64_t add_operation(std::string_view name);
   /// Launches that have ended. Waits for those before.
   uint64_t epoch();
   /// Nothing where all is well. Where another rank gave up first, its record is the more telling one; the own operation
@@ -85,12 +88,13 @@ class Channel {
  private:
   std::array<int64_t, channel::num_words> read_block();
   int64_t read_abort_word();
+  std::string name_of(const AbortRecord& record) const;
   void renew_memory(const ChannelOptions& options, uint64_t epoch);
 
   Fabric& fabric_;
   ChannelOptions options_;
   std::optional<void*> stream_;  ///< of the launches so far
-  int64_t num_operations_ = 0;
+  std::vector<std::string> operations_;  ///< their names, by number
   bool is_captured_ = false;
   DeviceBuffer block_;
   std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;

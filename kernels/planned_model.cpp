@@ -395,7 +395,7 @@ class PlannedModelMaker : PlanShares {
         step.number = place->second->number;
         step.handle = place->second->handle;
       } else if (step.communicates) {
-        step.number = made_.channel_->add_operation();
+        step.number = made_.channel_->add_operation(step.operation);
         step.handle = seqpar::prepare_on_all(engine_, step.workload, *made_.channel_, step.number);
       } else {
         step.handle = engine_.prepare(step.workload);
@@ -446,8 +446,7 @@ void PlannedModel::run() const {
 }
 
 void PlannedModel::check() const {
-  if (!channel_) return;
-  if (const auto record = channel_->abort_record()) throw Error(ErrorCode::aborted, record->text());
+  if (channel_) channel_->check();
 }
 
 }  // namespace seqtile::kernels

@@ -43,9 +43,10 @@ class PlannedModel {
 
   /// x [length, hidden]: takes the part that this rank wants of it.
   void set_input(const Tensor& x);
-  /// Collective. Errors: aborted where a rank has given up.
+  /// Collective. Where a rank gives up the outputs are NaN, and check() says why.
   void run() const;
   void run_step(const PlannedStep& step) const;
+  /// Errors: as Channel::check().
   void check() const;
   const std::vector<PlannedStep>& steps() const { return steps_; }
 

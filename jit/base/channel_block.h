@@ -12,6 +12,7 @@ constexpr int kMaxRanks = 16;
 constexpr int kEpochBits = 48;  ///< of a flag; the 16 below are a hash of the operation and its length
 constexpr int64_t kEpochMask = (int64_t{1} << kEpochBits) - 1;
 constexpr int kHashBits = 16;
+constexpr int kNumberBits = 16;  ///< of an operation's identity, the low ones: its number on the channel
 constexpr int64_t kFlagBytes = 32;  ///< from one flag to the next: a sector each
 constexpr int kMaxPhases = 2;
 

@@ -181,34 +181,48 @@ std::optional<AbortRecord> Channel::abort_record() {
                      words[channel::peer],
                      words[channel::tile],
                      words[channel::expected],
-                     words[channel::seen]};
+                     words[channel::seen],
+                     options_.deadline.count()};
+}
+
+int64_t Channel::add_operation(std::string_view name) {
+  operations_.emplace_back(name);
+  return std::ssize(operations_) - 1;
+}
+
+// The number is in the low bits of what a record says of the operation: see channel::kNumberBits.
+std::string Channel::name_of(const AbortRecord& record) const {
+  constexpr size_t kMostNumbers = size_t{1} << channel::kNumberBits;
+  const auto number = static_cast<size_t>(record.operation) % kMostNumbers;
+  if (number >= operations_.size() || operations_.size() > kMostNumbers) return "operation";
+  return fmt::format("operation {}, {}", number, operations_[number]);
 }
 
 void Channel::check() {
   const auto record = abort_record();
   if (!record) return;
   const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
-  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal, record->text());
+  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal,
+              record->text(name_of(*record)));
 }
 
-std::string AbortRecord::text() const {
+std::string AbortRecord::text(std::string_view name) const {
   if (kind == channel::aborted && operation == 0)
     return fmt::format("rank {} was told by rank {}, which gave up near epoch {}; its record says why", rank, peer,
                        epoch);
+  const std::string where = fmt::format("{} ({:#x}), epoch {}", name, static_cast<uint64_t>(operation), epoch);
   if (kind == channel::too_long)
     return fmt::format(
-        "rank {} was called with {} rows, more than its plan's one-shot form has room for: operation "
-        "{:#x}, epoch {}; record a plan for this length",
-        rank, seen, static_cast<uint64_t>(operation), epoch);
-  const char* why = kind == channel::mismatch    ? "which runs another operation or length"
-                    : kind == channel::timed_out ? "which did not answer before the deadline"
-                    : kind == channel::peer_died ? "which has died"
-                                                 : "when another rank had given up";
-  return fmt::format(
-      "rank {} gave up waiting for rank {}, {}: operation {:#x}, epoch {}, tile {}, flag {:#x}, expected "
-      "{:#x}",
-      rank, peer, why, static_cast<uint64_t>(operation), epoch, tile, static_cast<uint64_t>(seen),
-      static_cast<uint64_t>(expected));
+        "rank {} was called with {} rows, more than its plan's one-shot form has room for: {}; record a plan for this "
+        "length",
+        rank, seen, where);
+  const double seconds = 1e-9 * static_cast<double>(deadline_ns);
+  const std::string why = kind == channel::mismatch    ? "which runs another operation or length"
+                          : kind == channel::timed_out ? fmt::format("which did not answer within {:g} s", seconds)
+                          : kind == channel::peer_died ? "which has died"
+                                                       : "when another rank had given up";
+  return fmt::format("rank {} gave up waiting for rank {}, {}: {}, tile {}, flag {:#x}, expected {:#x}", rank, peer, why,
+                     where, tile, static_cast<uint64_t>(seen), static_cast<uint64_t>(expected));
 }
 
 }  // namespace seqtile

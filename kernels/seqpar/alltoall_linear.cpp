@@ -246,7 +246,7 @@ Workload FusedAlltoallAndLinear::workload() const {
 
 autotune::OpDef fused_alltoall_and_linear() {
   autotune::OpDef op;
-  op.version = 3;
+  op.version = 4;
   op.name = kName;
   op.summary = "own rows of x w^T from own heads of all rows, in one launch of each rank";
   op.normalize = normalize;

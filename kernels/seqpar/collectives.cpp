@@ -271,7 +271,7 @@ void move_reference(const Problem& p, std::span<const int64_t> rows, std::vector
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 5;
+  op.version = 6;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -317,7 +317,7 @@ autotune::OpDef sum_base(const char* name, const char* summary) {
 
 autotune::OpDef move_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
-  op.version = 6;
+  op.version = 7;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     is_all_to_all(w) ? build_all_to_all(b, w, c) : build_move(b, w, c);
   };

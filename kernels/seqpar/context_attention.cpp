@@ -151,7 +151,7 @@ Call ContextAttentionForward::pack(const Args& a, int64_t length) {
 
 autotune::OpDef context_attention_forward() {
   autotune::OpDef op;
-  op.version = 3;
+  op.version = 4;
   op.name = kName;
   op.summary = "own rows of softmax(q k^T) v over the keys of all ranks, in one launch of each";
   op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {"lse"}); };

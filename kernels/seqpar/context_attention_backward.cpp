@@ -223,7 +223,7 @@ Call ContextAttentionBackward::pack(const Args& a, int64_t length) {
 autotune::OpDef context_attention_backward() {
   autotune::OpDef op;
   op.name = kName;
-  op.version = 3;
+  op.version = 4;
   op.summary = "own rows of the gradients of attention over the keys of all ranks, in one launch of each";
   op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {}); };
   op.schema = schema_of;

@@ -44,7 +44,7 @@ class FusedHandle {
   /// serves as `nearest` does, and `tune` as `strict`, since a rank that tunes would leave its peers waiting. The
   /// channel outlives the handle. Errors: as prepare_on_all().
   FusedHandle(Engine& engine, const Op& op, Channel& channel)
-      : workload_(op.workload()), channel_(&channel), number_(channel.add_operation()) {
+      : workload_(op.workload()), channel_(&channel), number_(channel.add_operation(op.workload().operation)) {
     handle_ = prepare_on_all(engine, workload_, channel, number_);
   }
   /// Collective, between calls: takes over what the stores of the engines hold now. Errors: as before; then the plans

@@ -196,7 +196,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 6;
+  op.version = 7;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;

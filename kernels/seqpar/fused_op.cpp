@@ -83,7 +83,8 @@ bool look_alike(const autotune::Config& a, const autotune::Config& b) { return w
 
 int64_t identity_of(const Workload& w, const autotune::Config& config) {
   const std::string text = common_arguments(w).json() + wire_of(config);
-  return static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
+  const auto hash = static_cast<int64_t>(std::stoull(sha256_hex(text).substr(0, 15), nullptr, 16));
+  return hash >> channel::kNumberBits << channel::kNumberBits;
 }
 
 void add_sequence_arg(autotune::Schema& schema) {

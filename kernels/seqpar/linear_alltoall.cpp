@@ -354,7 +354,7 @@ Workload FusedLinearAndAlltoall::workload() const {
 autotune::OpDef fused_linear_and_alltoall() {
   autotune::OpDef op;
   op.name = kName;
-  op.version = 2;
+  op.version = 3;
   op.summary = "own heads of x w^T for all rows from own rows of x, in one launch of each rank";
   op.normalize = normalize;
   op.schema = schema_of;

@@ -101,7 +101,7 @@ Workload workload_of(const char* name, const Op& op) {
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 3;
+  op.version = 4;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "autotune/runner.h"
@@ -66,8 +67,7 @@ std::string wrong_count(const CLI::App& command, const CLI::ArgumentMismatch& er
   return fmt::format("{} has no value; write {} {}", name, name, option->get_type_name());
 }
 
-int report_usage(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   std::string chosen, problem = error.what();
   for (; !command->get_subcommands().empty(); chosen += command->get_name() + " ")
@@ -81,8 +81,7 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (option != unknown.end()) problem = unknown_word(*command, *option);
   else if (!unknown.empty() && (!is_missing || command->get_require_subcommand_min() > 0))
     problem = unknown_word(*command, unknown.front());
-  warn(fmt::format("{}; see `seqtile {}--help`", problem, chosen));
-  return kBadInput;
+  return fmt::format("{}; see `seqtile {}--help`", problem, chosen);
 }
 
 int run(int argc, char** argv, const autotune::Registry& registry) {
@@ -100,7 +99,11 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
     app.parse(argc, argv);
     return session.exit_code;
   } catch (const CLI::ParseError& error) {
-    return report_usage(app, error);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    // What is refused while it is read has set nothing yet.
+    session.json |= std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
+    report(session, ErrorCode::invalid_argument, usage_problem(app, error));
+    return kBadInput;
   } catch (const Error& error) {
     report(session, error.code(), error.what());
     return exit_code_of(error.code());

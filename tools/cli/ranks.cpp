@@ -221,7 +221,7 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
   channel_ = std::make_unique<Channel>(fabric, channel);
   for (ServedOperation& operation : operations_) {
     if (communicates(operation)) {
-      operation.number = channel_->add_operation();
+      operation.number = channel_->add_operation(operation.workload.operation + " of " + operation.label);
       operation.handle = kernels::seqpar::prepare_on_all(*engine_, operation.workload, *channel_, operation.number);
     } else {
       operation.handle = engine_->prepare(operation.workload);

@@ -58,7 +58,7 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
   ChannelOptions needs = kernels::seqpar::channel_options({workload}, length);
   needs.agreed.emplace_back("--calls", std::to_string(options.calls));
   Channel channel(fabric, needs);
-  const int64_t number = channel.add_operation();
+  const int64_t number = channel.add_operation(workload.operation);
   const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, channel, number);
   const Operands operands(session.registry.find(options.operation), workload, length, channel);
   const auto call = [&] { handle(operands.tensors(), length, {&number, 1}); };

@@ -101,6 +101,9 @@ TEST_CASE("fused ranks: an order that differs is a record and NaN; reset() makes
       if (fabric.rank() == 1) twin(args, 40);
       else layers.up(args, 40);
       require(y.is_nan(), "never wrong data");
+      if (const auto record = layers.channel.abort_record(); record && record->operation != 0)
+        require_error(fabric.rank() == 1 ? "operation 2, fused_allgather_and_linear" : "operation 0, fused_allgather_and",
+                      [&] { layers.channel.check(); });
       require(layers.run_down(17, 2) == "NaN", "an aborted channel stays so");
       require(layers.channel.abort_record().has_value(), "every rank has a record");
       require_error("reset() makes it usable again", [&] { layers.channel.reserve(channel_for(fabric, 200)); });
