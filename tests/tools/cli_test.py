@@ -1317,10 +1317,11 @@ class BadInput(Cli):
                         ["explain", *norm, *self.stores], ["compile", *norm], ["simulate", *norm],
                         *(["cache", part, "--cache", "absent.db"] for part in ("check", "ls", "stats", "build")),
                         ["cache", "show", "linear", "--cache", "absent.db"], ["plan", "graph", "--bogus"],
-                        ["plan", "graph", "a.json", "--format", "yaml"], ["tune", *norm[:-1]], ["nothing"]):
+                        ["plan", "graph", "a.json", "--format", "yaml"], ["tune", *norm[:-2]], ["nothing"]):
             run = self.seqtile(*command, "--json")
             self.assertEqual((run.code, run.json()["error"]["code"]), (2, "invalid_argument"), command)
             self.assertEqual(run.err, f"seqtile: {run.json()['error']['message']}\n")
+        self.assertIn("there is no command nothing", run.err)
 
 
 class Interrupt(Cli):

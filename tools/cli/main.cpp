@@ -78,9 +78,10 @@ std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = command->remaining();
   const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const auto option = std::find_if(unknown.begin(), unknown.end(), [](const auto& word) { return word[0] == '-'; });
-  if (option != unknown.end()) problem = unknown_word(*command, *option);
-  else if (!unknown.empty() && (!is_missing || command->get_require_subcommand_min() > 0))
-    problem = unknown_word(*command, unknown.front());
+  const bool lacks_command = command->get_require_subcommand_min() > 0;
+  if (lacks_command && !unknown.empty()) problem = unknown_word(*command, unknown.front());
+  else if (option != unknown.end()) problem = unknown_word(*command, *option);
+  else if (!unknown.empty() && !is_missing) problem = unknown_word(*command, unknown.front());
   return fmt::format("{}; see `seqtile {}--help`", problem, chosen);
 }
 
