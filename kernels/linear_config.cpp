@@ -264,14 +264,6 @@ double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, in
   return *std::max_element(ends.begin(), ends.end());
 }
 
-/// Buffers of x and w of all stages, and room to give the results another layout.
-int64_t shared_bytes(const Shape& s, const Tile& t) {
-  constexpr int64_t kPadding = 112, kBarriers = 1024;
-  const int64_t bytes = dtype_bytes(s.dtype);
-  return (t.block_m + t.block_n * s.weights_per_loop()) * t.kc * bytes * t.num_stages +
-         t.block_m * (t.block_n * dtype_bytes(s.result) + kPadding) + kBarriers;
-}
-
 void collect_mma(const Shape& s, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostValues = 128;  // of a thread
   const int64_t cover = round_up(length, 16);
@@ -322,6 +314,17 @@ autotune::Config Tile::config() const {
   return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
 }
 
+SharedBytes::SharedBytes(const Shape& s, const Tile& t)
+    : operands((t.block_m + t.block_n * s.weights_per_loop()) * t.kc * dtype_bytes(s.dtype) * t.num_stages) {
+  constexpr int64_t kPadding = 112;
+  results = t.block_m * (t.block_n * dtype_bytes(s.result) + kPadding);
+}
+
+int64_t SharedBytes::sum() const {
+  constexpr int64_t kBarriers = 1024;
+  return operands + results + kBarriers;
+}
+
 int64_t values_of_block(const Shape& s, const Tile& t) {
   const int64_t columns = t.block_n * s.weights_per_loop();
   const int64_t operands = s.dtype == DType::f32 ? (t.block_m + columns) * t.kc : 0;
@@ -331,7 +334,7 @@ int64_t values_of_block(const Shape& s, const Tile& t) {
 std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {
   if (t.form == "mma") {
     if (s.packed) return "packed weights are for CPUs";
-    if (const int64_t needed = shared_bytes(s, t); needed > target.shared_bytes)
+    if (const int64_t needed = SharedBytes(s, t).sum(); needed > target.shared_bytes)
       return fmt::format("{} stages take {} B of shared memory, {} has {} B", t.num_stages, needed, target.name,
                          target.shared_bytes);
     return std::nullopt;

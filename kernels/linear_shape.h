@@ -48,6 +48,14 @@ struct Tile {
   int64_t threads() const { return 32 * num_warps; }  ///< of a GPU's block
 };
 
+/// Of a block on a GPU. Products of one kernel that follow each other share both parts.
+struct SharedBytes {
+  SharedBytes(const Shape& shape, const Tile& tile);
+  int64_t sum() const;
+  int64_t operands;  ///< buffers of x and w of all stages
+  int64_t results;   ///< room to give them another layout
+};
+
 /// Nothing when `tile` fits registers, caches and layout, else the reason.
 std::optional<std::string> refusal(const Shape& shape, const Tile& tile, int threads, const Target& target);
 /// GPUs: what the threads of a block hold in registers, the sums and the halves of an f32 product's operands that are

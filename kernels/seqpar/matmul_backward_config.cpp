@@ -50,11 +50,16 @@ std::vector<Ranked> ranked(const std::vector<Tile>& tiles, const std::function<d
   return result;
 }
 
+linear_op::Shape dgrad_product(const Shape& s) {
+  linear_op::Shape product = s.dgrad();
+  if (!s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(product.result)) product.result = s.transport;
+  return product;
+}
+
 /// Tiles are for the rows of one rank.
 std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
   const Shape s(w);
-  linear_op::Shape product = s.dgrad();
-  if (!s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(product.result)) product.result = s.transport;
+  const linear_op::Shape product = dgrad_product(s);
   return with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
 }
 
@@ -62,7 +67,7 @@ std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& tar
   const Shape s(w);
   const linear_wgrad_op::Gradient gradient = s.wgrad(s.depth());
   std::vector<Tile> tiles = with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
-                                      linear_wgrad_op::product(gradient, rows), s.n.size() > 1);
+                                      linear_wgrad_op::product(gradient, rows), true);
   // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
   constexpr int64_t kMostStages = 3;
   if (s.accumulate && s.n.size() > 1)
@@ -70,7 +75,19 @@ std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& tar
   return tiles;
 }
 
-bool fit_together(const Tile& a, const Tile& b) { return a.num_warps == b.num_warps && a.num_stages == b.num_stages; }
+/// On GPUs both have the same warps and stages, and the same shared memory. The sums of dw change layout as f32, where
+/// those of one rank's rows go on with the next one's.
+bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Target& target) {
+  if (dgrad.num_warps != wgrad.num_warps || dgrad.num_stages != wgrad.num_stages) return false;
+  if (!dgrad.is_of_gpu()) return true;
+  linear_op::Shape sums = linear_wgrad_op::product(s.wgrad(s.depth()), 1);
+  sums.result = DType::f32;
+  linear_op::SharedBytes bytes(dgrad_product(s), dgrad);
+  const linear_op::SharedBytes of_wgrad(sums, wgrad);
+  bytes.operands = std::max(bytes.operands, of_wgrad.operands);
+  bytes.results = std::max(bytes.results, of_wgrad.results);
+  return bytes.sum() <= target.shared_bytes;
+}
 
 /// Each tile with the best one of the other product, the best pair first.
 std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& target) {
@@ -80,14 +97,16 @@ std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& targ
       ranked(dgrad_tiles(w, rows, target), [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
   const auto wgrad =
       ranked(wgrad_tiles(w, rows, target), [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
-  const auto partner = [](const Tile& tile, const std::vector<Ranked>& others) {
-    return std::ranges::find_if(others, [&](const Ranked& other) { return fit_together(tile, other.tile); });
-  };
+  const auto fit = [&](const Ranked& d, const Ranked& g) { return fit_together(s, d.tile, g.tile, target); };
   std::vector<Pair> pairs;
-  for (const Ranked& d : dgrad)
-    if (const auto g = partner(d.tile, wgrad); g != wgrad.end()) pairs.push_back({d.tile, g->tile, d.us + g->us});
-  for (const Ranked& g : wgrad)
-    if (const auto d = partner(g.tile, dgrad); d != dgrad.end()) pairs.push_back({d->tile, g.tile, d->us + g.us});
+  for (const Ranked& d : dgrad) {
+    const auto g = std::ranges::find_if(wgrad, [&](const Ranked& other) { return fit(d, other); });
+    if (g != wgrad.end()) pairs.push_back({d.tile, g->tile, d.us + g->us});
+  }
+  for (const Ranked& g : wgrad) {
+    const auto d = std::ranges::find_if(dgrad, [&](const Ranked& other) { return fit(other, g); });
+    if (d != dgrad.end()) pairs.push_back({d->tile, g.tile, d->us + g.us});
+  }
   if (pairs.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tiles fit {}", w.operation, target.name));
   std::ranges::stable_sort(pairs, {}, &Pair::us);
   return pairs;

@@ -126,10 +126,11 @@ Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimi
 
 /// The assembler trades a few spilled values for one more block a multiprocessor, or for loads that it moves ahead;
 /// what it does not spill when told to use registers freely, that one block is enough, or to move less, is the better
-/// code. An assembler without these options keeps its first word.
+/// code. In kernels of many products it moves so much ahead that half of the registers are enough with -O1, the last
+/// resort. An assembler without these options keeps its first word.
 Assembled without_spills(Assembled best, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
   const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
-  for (const char* option : {"--register-usage-level=10", "--minnctapersm=1", "--register-usage-level=2"}) {
+  for (const char* option : {"--register-usage-level=10", "--minnctapersm=1", "--register-usage-level=2", "-O1"}) {
     if (spilled(best) == 0) break;
     Assembled next = run_ptxas(ptx, target, limits, {option});
     const bool is_better =
