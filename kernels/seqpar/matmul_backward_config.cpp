@@ -60,7 +60,15 @@ linear_op::Shape dgrad_product(const Shape& s) {
 std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
   const Shape s(w);
   const linear_op::Shape product = dgrad_product(s);
-  return with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
+  std::vector<Tile> tiles =
+      with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
+  // Rows of f32 that come in any order are behind more addresses than those of the leading operation.
+  constexpr int64_t kMostValues = 48;  // of a thread
+  if (s.is_trailing && s.dtype == DType::f32)
+    std::erase_if(tiles, [&](const Tile& tile) {
+      return tile.is_of_gpu() && linear_op::values_of_block(product, tile) >= kMostValues * tile.threads();
+    });
+  return tiles;
 }
 
 std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {

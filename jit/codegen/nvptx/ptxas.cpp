@@ -130,9 +130,12 @@ Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimi
 /// resort. An assembler without these options keeps its first word.
 Assembled without_spills(Assembled best, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
   const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
-  for (const char* option : {"--register-usage-level=10", "--minnctapersm=1", "--register-usage-level=2", "-O1"}) {
+  const std::string freely = "--register-usage-level=10", one_block = "--minnctapersm=1";
+  const std::vector<std::string> attempts[] = {
+      {freely}, {one_block}, {"--register-usage-level=2"}, {freely, one_block}, {"-O1"}};
+  for (const std::vector<std::string>& options : attempts) {
     if (spilled(best) == 0) break;
-    Assembled next = run_ptxas(ptx, target, limits, {option});
+    Assembled next = run_ptxas(ptx, target, limits, options);
     const bool is_better =
         next.result.ok() && spilled(next) < spilled(best) && next.use.warnings.size() <= best.use.warnings.size();
     if (is_better) best = std::move(next);
