@@ -221,8 +221,8 @@ std::string AbortRecord::text(std::string_view name) const {
                           : kind == channel::timed_out ? fmt::format("which did not answer within {:g} s", seconds)
                           : kind == channel::peer_died ? "which has died"
                                                        : "when another rank had given up";
-  return fmt::format("rank {} gave up waiting for rank {}, {}: {}, tile {}, flag {:#x}, expected {:#x}", rank, peer, why,
-                     where, tile, static_cast<uint64_t>(seen), static_cast<uint64_t>(expected));
+  return fmt::format("rank {} gave up waiting for rank {}, {}: {}, tile {}, flag {:#x}, expected {:#x}", rank, peer,
+                     why, where, tile, static_cast<uint64_t>(seen), static_cast<uint64_t>(expected));
 }
 
 }  // namespace seqtile

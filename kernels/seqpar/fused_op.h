@@ -37,8 +37,8 @@ std::vector<double> gathered_row(const autotune::Problem& problem, const Exchang
 autotune::Fields common_arguments(const autotune::Workload& w);
 /// Whether two configurations of an operation put the same on the wire, whatever else differs.
 bool look_alike(const autotune::Config& a, const autotune::Config& b);
-/// A number of what ranks must have in common, and of what a configuration puts on the wire; its low bits are 0, for the
-/// operation's number on the channel.
+/// A number of what ranks must have in common, and of what a configuration puts on the wire; its low bits are 0, for
+/// the operation's number on the channel.
 int64_t identity_of(const autotune::Workload& w, const autotune::Config& config);
 
 /// Where no tensor has the rows of all ranks: the tensor `sequence` [length], of which nothing but the size is read.

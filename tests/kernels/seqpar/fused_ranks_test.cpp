@@ -102,7 +102,7 @@ TEST_CASE("fused ranks: an order that differs is a record and NaN; reset() makes
       else layers.up(args, 40);
       require(y.is_nan(), "never wrong data");
       if (const auto record = layers.channel.abort_record(); record && record->operation != 0)
-        require_error(fabric.rank() == 1 ? "operation 2, fused_allgather_and_linear" : "operation 0, fused_allgather_and",
+        require_error(fabric.rank() == 1 ? "operation 2, fused_allgather" : "operation 0, fused_allgather",
                       [&] { layers.channel.check(); });
       require(layers.run_down(17, 2) == "NaN", "an aborted channel stays so");
       require(layers.channel.abort_record().has_value(), "every rank has a record");
