@@ -104,7 +104,7 @@ std::vector<int> Elimination::joint_scope(const std::vector<int>& factors, int w
     for (const int variable : factors_[static_cast<size_t>(factor)].scope)
       if (variable != without) scope.push_back(variable);
   std::ranges::sort(scope);
-  scope.erase(std::ranges::unique(scope).begin(), scope.end());
+  scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
   return scope;
 }
 
