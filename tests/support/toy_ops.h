@@ -15,7 +15,7 @@
 //
 // "toy_ranks": the same on several ranks, of which rank 1 may misbehave when all run together; one process that runs it
 // is rank 0.
-//   together      right                          late         rank 1 does its work a thousand times over
+//   together      right                          late         rank 1 does its work 100,000 times over
 //   dies          rank 1 writes far away         stays        rank 1 never ends
 #pragma once
 #include <string>
