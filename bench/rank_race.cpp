@@ -63,8 +63,8 @@ class Track {
         result.seconds.push_back(slowest);
       }
       if (difference > race_.difference_limit) {
-        result.failure = fmt::format("a result differs from the reference by {:.3g}, at most {:.3g} is expected", difference,
-                                     race_.difference_limit);
+        result.failure = fmt::format("a result differs from the reference by {:.3g}, at most {:.3g} is expected",
+                                     difference, race_.difference_limit);
         result.seconds.clear();
       }
       results.push_back(std::move(result));
