@@ -62,9 +62,10 @@ std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& tar
   const linear_op::Shape product = dgrad_product(s);
   std::vector<Tile> tiles =
       with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
-  // Rows of f32 that come in any order are behind more addresses than those of the leading operation.
+  // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
+  // of several weights that are added to.
   constexpr int64_t kMostValues = 48;  // of a thread
-  if (s.is_trailing && s.dtype == DType::f32)
+  if (s.dtype == DType::f32 && (s.is_trailing || (s.accumulate && s.n.size() > 1)))
     std::erase_if(tiles, [&](const Tile& tile) {
       return tile.is_of_gpu() && linear_op::values_of_block(product, tile) >= kMostValues * tile.threads();
     });
