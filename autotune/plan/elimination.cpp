@@ -44,7 +44,7 @@ double least_sum(const std::vector<double>& start, const std::vector<const doubl
 constexpr int64_t kHugeTable = int64_t{1} << 40;  ///< entries, far above any limit: what is more is not counted
 
 /// Beside each variable those of its functions, itself too, while functions come and go: one that thousands share is
-/// not gone through again whenever one of them goes. Variables of one value, which make no table larger, are left out.
+/// not gone through again whenever one of them goes.
 class Neighbours {
  public:
   explicit Neighbours(const std::vector<int>& domains) : domains_(domains), shared_(domains.size()) {}
@@ -53,20 +53,18 @@ class Neighbours {
   void count(const std::vector<int>& scope, int change) {
     for (const int variable : scope)
       for (const int other : scope)
-        if (std::map<int, int>& shared = shared_[static_cast<size_t>(variable)]; domain(other) > 1)
-          if ((shared[other] += change) == 0) shared.erase(other);
+        if (std::map<int, int>& shared = shared_[static_cast<size_t>(variable)]; (shared[other] += change) == 0)
+          shared.erase(other);
   }
   /// Entries of all functions of the variable as one.
   int64_t table_size(size_t variable) const {
     int64_t size = 1;
     for (const auto& [other, functions] : shared_[variable])
-      if ((size *= domain(other)) > kHugeTable) break;
+      if ((size *= domains_[static_cast<size_t>(other)]) > kHugeTable) break;
     return size;
   }
 
  private:
-  int domain(int variable) const { return domains_[static_cast<size_t>(variable)]; }
-
   const std::vector<int>& domains_;
   std::vector<std::map<int, int>> shared_;  ///< by variable: how many functions it shares with others
 };
@@ -85,8 +83,15 @@ double value_of(const Model& model, const std::vector<int>& assignment) {
 
 Elimination::Elimination(const Model& model, int64_t table_limit) {
   for (const auto& unary : model.unaries) domains_.push_back(static_cast<int>(unary.size()));
-  for (const Model::Pair& pair : model.pairs) factors_.push_back({{pair.a, pair.b}, &pair.values, {}});
+  for (const Model::Pair& pair : model.pairs) factors_.push_back({choices_of(pair), &pair.values, {}});
   plan(table_limit);
+}
+
+// One that has no choice would only widen the tables of those beside it.
+std::vector<int> Elimination::choices_of(const Model::Pair& pair) const {
+  if (domains_[static_cast<size_t>(pair.b)] == 1) return {pair.a};
+  if (domains_[static_cast<size_t>(pair.a)] == 1) return {pair.b};
+  return {pair.a, pair.b};
 }
 
 int64_t Elimination::size_of(const std::vector<int>& scope) const {
@@ -145,7 +150,7 @@ void Elimination::plan(int64_t table_limit) {
     const std::vector<int> factors = factors_of[variable];
     std::vector<int> left = factors;
     do {  // as many functions as one table holds
-      const std::vector<int> group = size <= table_limit ? left : first_group(left, table_limit);
+      const std::vector<int> group = size <= table_limit ? std::exchange(left, {}) : first_group(left, table_limit);
       std::erase_if(left, [&](int factor) { return std::ranges::find(group, factor) != group.end(); });
       step.parts.push_back(make_part(step.variable, group));
     } while (!left.empty());

@@ -66,6 +66,8 @@ class Elimination {
     std::vector<Part> parts;
   };
 
+  /// Those of its two variables that have more than one value, or one that has not.
+  std::vector<int> choices_of(const Model::Pair& pair) const;
   int64_t size_of(const std::vector<int>& scope) const;
   std::vector<int> joint_scope(const std::vector<int>& factors, int without) const;
   /// As many of the functions as one table holds, from the first one on.
