@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -104,6 +105,8 @@ std::string ptxas_identity(const std::string& program) {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 struct Assembled {
   ChildResult result;
   std::string code;
@@ -127,17 +130,21 @@ Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimi
 /// The assembler trades a few spilled values for one more block a multiprocessor, or for loads that it moves ahead;
 /// what it does not spill when told to use registers freely, that one block is enough, or to move less, is the better
 /// code. In kernels of many products it moves so much ahead that half of the registers are enough with -O1, the last
-/// resort. An assembler without these options keeps its first word.
-Assembled without_spills(Assembled best, const MemoryFile& ptx, const Target& target, const ChildLimits& limits) {
+/// resort, which is worth it where nothing is spilled then. An assembler without these options keeps its first word, and
+/// none is asked again after the deadline.
+Assembled without_spills(Assembled best, const MemoryFile& ptx, const Target& target, ChildLimits limits,
+                         Clock::time_point deadline) {
   const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
-  const std::string freely = "--register-usage-level=10", one_block = "--minnctapersm=1";
+  const std::string freely = "--register-usage-level=10", one_block = "--minnctapersm=1", last_resort = "-O1";
   const std::vector<std::string> attempts[] = {
-      {freely}, {one_block}, {"--register-usage-level=2"}, {freely, one_block}, {"-O1"}};
+      {freely}, {one_block}, {"--register-usage-level=2"}, {freely, one_block}, {last_resort}};
   for (const std::vector<std::string>& options : attempts) {
-    if (spilled(best) == 0) break;
+    limits.seconds = std::chrono::duration<double>(deadline - Clock::now()).count();
+    if (spilled(best) == 0 || limits.seconds <= 0) break;
     Assembled next = run_ptxas(ptx, target, limits, options);
+    const int64_t most = options.front() == last_resort ? 0 : spilled(best) - 1;
     const bool is_better =
-        next.result.ok() && spilled(next) < spilled(best) && next.use.warnings.size() <= best.use.warnings.size();
+        next.result.ok() && spilled(next) <= most && next.use.warnings.size() <= best.use.warnings.size();
     if (is_better) best = std::move(next);
   }
   return best;
@@ -181,13 +188,15 @@ std::optional<std::string> usable_ptxas(const std::string& arch, const ChildLimi
 
 void assemble(KernelBinary& binary, const Target& target, const StageDump& dump, const ChildLimits& limits) {
   const MemoryFile ptx({reinterpret_cast<const char*>(binary.code.data()), binary.code.size()});
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limits.seconds));
   Assembled assembled = run_ptxas(ptx, target, limits, {});
   const ChildResult& result = assembled.result;
   if (!result.ok() && is_too_old(result.output))
     return log_line(LogLevel::warning, fmt::format("{} is too old for {}, its kernels stay PTX: {}", target.ptxas,
                                                    target.cubin_arch, complaint(result.output)));
   if (!result.ok()) fail(binary, target, result, limits);
-  assembled = without_spills(std::move(assembled), ptx, target, limits);
+  assembled = without_spills(std::move(assembled), ptx, target, limits, deadline);
   const auto bytes = std::as_bytes(std::span(assembled.code));
   if (cubin_sm(bytes) != sm_number(target.cubin_arch))
     fail(ErrorCode::compile_failed, binary, target,

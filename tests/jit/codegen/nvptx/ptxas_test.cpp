@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 #include <fstream>
 #include <thread>
 
@@ -186,6 +187,45 @@ TEST_CASE("ptxas: it is given the text and the architecture, and its cubin is ta
   CHECK(binary.resources->registers == 40);
   CHECK(dumped == test::cubin_header(89));
   CHECK(cubin_sm(binary.code) == 89);
+}
+
+/// Assembles with a program that spills `bytes` of the attempts' order, or fails where they are negative: which attempt
+/// is taken, and how many there were.
+std::pair<int, int> attempt_taken(const std::vector<int>& bytes, const std::string& before = {},
+                                  const ChildLimits& limits = {}) {
+  const char* const options[] = {"",
+                                 "--register-usage-level=10",
+                                 "--minnctapersm=1",
+                                 "--register-usage-level=2",
+                                 "--register-usage-level=10 --minnctapersm=1",
+                                 "-O1"};
+  const test::TempFolder folder;
+  std::ofstream(folder.file("cubin")) << test::cubin_header(80);
+  std::string body = "echo >> " + folder.file("runs") + "; out=$5; shift 5; case \"$*\" in\n";
+  for (size_t i = 0; i < bytes.size(); ++i)
+    body += fmt::format("'{}') [ {} -ge 0 ] || exit 1; r={} s={};;\n", options[i], bytes[i], i, bytes[i]);
+  body += "*) exit 2;; esac; " + before +
+          "\necho \"    8 bytes stack frame, $s bytes spill stores, 0 bytes spill loads\"\n"
+          "echo \"ptxas info : Used $r registers\"; cat " +
+          folder.file("cubin") + " > \"$out\"";
+  KernelBinary binary = sample_ptx();
+  nvptx::assemble(binary, target_with(write_script(folder.file("ptxas"), body)), {}, limits);
+  std::ifstream runs(folder.file("runs"));
+  const auto count = std::count(std::istreambuf_iterator<char>(runs), {}, '\n');
+  return {binary.resources.value().registers, static_cast<int>(count)};
+}
+
+TEST_CASE("ptxas: one that spills is asked again, at last for -O1, which has to spill nothing", "[jit][ptxas]") {
+  using Taken = std::pair<int, int>;
+  CHECK(attempt_taken({0, 0, 0, 0, 0, 0}) == Taken{0, 1});
+  CHECK(attempt_taken({40, 0, 0, 0, 0, 0}) == Taken{1, 2});
+  CHECK(attempt_taken({40, 20, 30, 10, 15, 8}) == Taken{3, 6});
+  CHECK(attempt_taken({40, 20, 30, 10, 15, 0}) == Taken{5, 6});
+  CHECK(attempt_taken({40, -1, -1, -1, -1, -1}) == Taken{0, 6});
+}
+
+TEST_CASE("ptxas: one that is slow is not asked again after the deadline of the first time", "[jit][ptxas][fault]") {
+  CHECK(attempt_taken({40, 0, 0, 0, 0, 0}, "sleep 2", {.seconds = 3}) == std::pair{0, 2});
 }
 
 TEST_CASE("ptxas: several run at once", "[jit][ptxas]") {
