@@ -75,9 +75,7 @@ class CollectiveRacer : public Racer {
     return worst;
   }
 
-  void check() const override {
-    if (const auto record = channel_->abort_record()) throw Error(ErrorCode::aborted, record->text());
-  }
+  void check() const override { channel_->check(); }
 
  private:
   /// Of a broadcast, which is in place as gloo's.

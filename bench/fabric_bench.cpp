@@ -79,10 +79,10 @@ class EmptyCall {
     x_ = y_ = make_tensor(&place_, DType::f32, {0, kColumns});
   }
   void operator()() const { (*handle_)({x_, y_}, 0); }
-  /// Errors: aborted, or internal where not every call was a launch.
+  /// Errors: as Channel::check(), internal where not every call was a launch.
   void check(uint64_t calls) const {
     if (channel_->epoch() != calls) throw Error(ErrorCode::internal, fmt::format("{} launches", channel_->epoch()));
-    if (const auto record = channel_->abort_record()) throw Error(ErrorCode::aborted, record->text());
+    channel_->check();
   }
 
  private:

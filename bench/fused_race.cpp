@@ -27,9 +27,7 @@ void FusedContestant::run(bool waits, std::vector<Tensor> tensors, int64_t lengt
   handle_.handle(tensors, length, std::array<int64_t, 1>{});
 }
 
-void FusedContestant::check() const {
-  if (const auto record = waiting_->abort_record()) throw Error(ErrorCode::aborted, record->text());
-}
+void FusedContestant::check() const { waiting_->check(); }
 
 Tensor rows_of(const Operand& operand, int64_t first, int64_t count) {
   Tensor tensor = operand.tensor();

@@ -82,7 +82,8 @@ class Channel {
   /// Nothing where all is well. Where another rank gave up first, its record is the more telling one; the own operation
   /// is 0 where no program here has waited in vain.
   std::optional<AbortRecord> abort_record();
-  /// Errors where this rank or a peer has given up, with the record: timeout, internal, or aborted where a peer did.
+  /// Errors where this rank or a peer has given up, with the record: timeout, aborted (a peer has given up or died),
+  /// invalid_argument (ranks that called other operations or lengths, or more rows than there is room for).
   void check();
 
  private:

@@ -97,10 +97,8 @@ class ShardedLayer {
   void norm_backward(Matrix& dy, Matrix& x, Matrix& beside, Tensor weight, Matrix& dx, Tensor dweight, int64_t length) {
     norm_backward_({.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = dweight}, length);
   }
-  /// Where a peer failed or took another step, results are NaN and the record says why.
-  void check() {
-    if (const auto record = channel_.abort_record()) throw Error(ErrorCode::aborted, record->text());
-  }
+  /// Where a peer failed or took another step, results are NaN and the error says why.
+  void check() { channel_.check(); }
 
   const FusedOps ops_;
   Engine& engine_;

@@ -46,6 +46,18 @@ std::optional<Error> problem_of(const ChannelOptions& options) {
   return std::nullopt;
 }
 
+ErrorCode error_code_of(channel::Outcome kind) {
+  switch (kind) {
+    case channel::aborted:
+    case channel::peer_died: return ErrorCode::aborted;
+    case channel::timed_out: return ErrorCode::timeout;
+    case channel::mismatch:
+    case channel::too_long: return ErrorCode::invalid_argument;
+    case channel::arrived: break;
+  }
+  return ErrorCode::internal;
+}
+
 }  // namespace
 
 Channel::Channel(Fabric& fabric, const ChannelOptions& options)
@@ -201,9 +213,7 @@ std::string Channel::name_of(const AbortRecord& record) const {
 void Channel::check() {
   const auto record = abort_record();
   if (!record) return;
-  const bool is_told = record->kind == channel::aborted, is_late = record->kind == channel::timed_out;
-  throw Error(is_told ? ErrorCode::aborted : is_late ? ErrorCode::timeout : ErrorCode::internal,
-              record->text(name_of(*record)));
+  throw Error(error_code_of(record->kind), record->text(name_of(*record)));
 }
 
 std::string AbortRecord::text(std::string_view name) const {

@@ -64,10 +64,10 @@ std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& tar
       with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
   // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
   // of several weights that are added to.
-  constexpr int64_t kMostValues = 48;  // of a thread
+  constexpr int64_t kFewestLeftOut = 48;  // values of a thread
   if (s.dtype == DType::f32 && (s.is_trailing || (s.accumulate && s.n.size() > 1)))
     std::erase_if(tiles, [&](const Tile& tile) {
-      return tile.is_of_gpu() && linear_op::values_of_block(product, tile) >= kMostValues * tile.threads();
+      return tile.is_of_gpu() && linear_op::values_of_block(product, tile) >= kFewestLeftOut * tile.threads();
     });
   return tiles;
 }
@@ -75,6 +75,7 @@ std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& tar
 std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
   const Shape s(w);
   const linear_wgrad_op::Gradient gradient = s.wgrad(s.depth());
+  // The sums of one rank's rows are held while those of the next one's are awaited: room as beside several weights.
   std::vector<Tile> tiles = with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
                                       linear_wgrad_op::product(gradient, rows), true);
   // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.

@@ -58,7 +58,7 @@ void run_rank(const EngineOptions& options, const autotune::Registry& registry, 
     const int64_t own = (fabric.rank() + 1) * length / kRanks - fabric.rank() * length / kRanks;
     handle(args_of(op, x, w, y, own, length), length);
   }
-  if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+  channel.check();
   const EngineCounters counters = engine->counters();
   if (counters.compiles + counters.compiles_at_load + counters.tunings != 0 || counters.hits != 4)
     throw Error(ErrorCode::wrong_result, "a call was not served from the record");

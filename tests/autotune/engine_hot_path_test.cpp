@@ -169,7 +169,8 @@ TEST_CASE("hot path: lookup within 100 ns p50, call to hand-off within 1 us p99"
     call_p99 = std::min(call_p99, quantile(calls, 0.99));
   }
   INFO("lookup p50 " << lookup_p50 << " ns, call p99 " << call_p99 << " ns");
-  CHECK(!is_slow());
+  CHECK(lookup_p50 <= 100);
+  CHECK(call_p99 <= 1000);
 }
 
 TEST_CASE("engine: 1,000 records over 100 binaries open within 20 ms and start no compiler", "[autotune][engine]") {

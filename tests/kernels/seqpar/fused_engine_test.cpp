@@ -160,7 +160,7 @@ int64_t run_layers(const Home& home, std::vector<std::unique_ptr<Fabric>> fabric
           check_element(length, row, column, z[static_cast<size_t>(row * kHidden + column)],
                         layer.wanted(x, row, column));
     }
-    if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+    channel.check();
     launches += engine->counters().launches;
     fabric.all_gather("");
   });

@@ -90,7 +90,7 @@ void check_replays(const char* target, const Workload& workload, int count) {
     }
     require(captured.engine().counters().compiles == compiles, "a call has compiled");
     require(captured.channel().epoch() == 2 * lengths.size() + 2, "an epoch is missing");
-    if (const auto record = captured.channel().abort_record()) throw Error(ErrorCode::aborted, record->text());
+    captured.channel().check();
     require(!can_grow(captured.channel()), "a channel whose memory a graph knows has grown");
   });
 }
@@ -109,7 +109,7 @@ void check_set(const char* target, const Workload& workload, int count) {
       require(replayed == called, where + "the replay differs from the call");
       require(captured.fault_of(replayed, length).empty(), where + captured.fault_of(replayed, length));
     }
-    if (const auto record = captured.channel().abort_record()) throw Error(ErrorCode::aborted, record->text());
+    captured.channel().check();
   });
 }
 

@@ -73,7 +73,7 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
     events = timeline.events();
   }
   call(kCapacity);  // nobody looks any more
-  if (const auto record = channel.abort_record()) throw Error(ErrorCode::aborted, record->text());
+  channel.check();
   fabric.all_gather("");
   return events;
 }
