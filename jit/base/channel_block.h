@@ -12,7 +12,7 @@ constexpr int kMaxRanks = 16;
 constexpr int kEpochBits = 48;  ///< of a flag; the 16 below are a hash of the operation and its length
 constexpr int64_t kEpochMask = (int64_t{1} << kEpochBits) - 1;
 constexpr int kHashBits = 16;
-constexpr int kNumberBits = 16;  ///< of an operation's identity, the low ones: its number on the channel
+constexpr int kNumberBits = 16;     ///< of an operation's identity, the low ones: its number on the channel
 constexpr int64_t kFlagBytes = 32;  ///< from one flag to the next: a sector each
 constexpr int kMaxPhases = 2;
 
@@ -34,7 +34,8 @@ enum Word : int64_t {
   timeline,             ///< the address of the events of one, or 0: jit/base/timeline_block.h
   timeline_events,      ///< how many fit in there
   peers = 24,           ///< of each rank kPeerWords: the addresses of its staging, its flags and its abort word
-  num_words = peers + 3 * kMaxRanks
+  kept = peers + 3 * kMaxRanks,  ///< of each rank: the address of the staging where what it keeps for its peers is read
+  num_words = kept + kMaxRanks
 };
 
 enum PeerWord : int64_t { staging_address, flags_address, abort_address, num_peer_words };

@@ -133,6 +133,9 @@ void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
     words[channel::staging_address] = static_cast<int64_t>(staging_->address(peer));
     words[channel::flags_address] = static_cast<int64_t>(flags_->address(peer));
     words[channel::abort_address] = static_cast<int64_t>(abort_->address(peer));
+    // What a rank of another node keeps is sent here, as is what it writes to this one's staging.
+    const bool is_remote = block[channel::remote_ranks] >> peer & 1;
+    block[channel::kept + peer] = static_cast<int64_t>(staging_->address(is_remote ? fabric_.rank() : peer));
   }
   DeviceMemory& memory = fabric_.device().memory();
   memory.copy(block_.data(), block.data(), kBlockBytes);

@@ -16,6 +16,13 @@ const Protocol& gather_protocol() {
   return table;
 }
 
+// To the model the one segment is a segment for each peer, all of them written before a flag is sent.
+const Protocol& pulled_gather_protocol() {
+  static const Protocol table{
+      "pulled gather", 1, {{"push", {{{write, 0}}, {{publish, 0}}}}, {"use", {{{await, 0}, {read, 0}}}}}};
+  return table;
+}
+
 const Protocol& reduce_scatter_protocol() {
   static const Protocol table{
       "reduce-scatter", 1, {{"produce", {{{write, 0}, {publish, 0}}}}, {"sum", {{{await, 0}}, {{read, 0}}}}}};
@@ -42,7 +49,7 @@ const Protocol& gather_beside_reduce_scatter_protocol() {
 }
 
 std::vector<const Protocol*> all_protocols() {
-  return {&gather_protocol(), &reduce_scatter_protocol(), &two_shot_protocol(),
+  return {&gather_protocol(), &pulled_gather_protocol(), &reduce_scatter_protocol(), &two_shot_protocol(),
           &gather_beside_reduce_scatter_protocol()};
 }
 

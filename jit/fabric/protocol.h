@@ -48,6 +48,8 @@ struct Protocol {
 /// Every rank gets every rank's shard, or its own part of it; ranks without data publish all the same. Serves
 /// all-gather, all-to-all, broadcast and the one-shot all-reduce.
 const Protocol& gather_protocol();
+/// The same of what all others get alike: a rank writes it once, to its own staging, from which they read it.
+const Protocol& pulled_gather_protocol();
 /// Every rank's partial results go to the owner, who sums them up when all are there. Serves the all-to-all in front of
 /// a product too, which needs all heads of a row.
 const Protocol& reduce_scatter_protocol();

@@ -10,25 +10,26 @@
 
 namespace seqtile::kernels::seqpar {
 
-GatherOrder gather_order(const autotune::Config& config) {
-  const std::string order = config.get_string("order");
-  return order == "serial"       ? GatherOrder::serial
-         : order == "interleave" ? GatherOrder::interleave
-                                 : GatherOrder::rotate;
+GatherSchedule GatherSchedule::from(const autotune::Config& c) {
+  return {TransferSchedule::from(c), c.get_string("order", "rotate") != "rotate"};
 }
 
-std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const std::vector<int64_t>& programs) {
+std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
+                                               int threads) {
   std::vector<autotune::Config> configs;
-  for (const int64_t count : programs)
-    for (const char* order : {"rotate", "interleave", "serial"})
-      for (const int64_t chunk_rows : {256, 64}) {
-        if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
-        autotune::Config config = tiles;
-        config.set("chunk_rows", chunk_rows);
-        config.set("push_programs", count);
-        config.set("order", std::string(order));
-        configs.push_back(std::move(config));
-      }
+  for (const bool pulls : {false, true})
+    for (const int64_t programs : push_programs(target, threads))
+      for (const char* order : {"rotate", "interleave", "serial"})
+        for (const int64_t chunk_rows : {256, 64}) {
+          if (pulls && !may_pull(target, world_size)) continue;
+          if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
+          autotune::Config config = tiles;
+          config.set("chunk_rows", chunk_rows);
+          config.set("push_programs", programs);
+          config.set("order", std::string(order));
+          if (pulls) config.set("transfer", std::string("pull"));
+          configs.push_back(std::move(config));
+        }
   return configs;
 }
 
@@ -47,26 +48,16 @@ GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op
 Var GatheredProduct::num_tiles() { return row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n)); }
 
 void GatheredProduct::push(Var program) {
-  push_rows(b_, ex_, world_size_ - 1, program, {schedule_.chunk_rows, schedule_.push_programs}, [&](Var) {
+  push_rows(b_, ex_, world_size_ - 1, program, schedule_.transfer, [&](Var) {
     return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
   });
-}
-
-/// i1: all chunks of all peers have come.
-Var GatheredProduct::await_rows_of_all(Var tile) {
-  Var good = b_.compare(Compare::eq, tile, tile), none = b_.constant(DType::i64, int64_t{0});
-  return b_.for_loop(0, world_size_ - 1, 1, {good}, [&](Var i, std::vector<Var> before) {
-    Var source = ex_.peer(i);
-    Var come = ex_.await(0, source, none, ex_.num_chunks(0, ex_.rank(), source), tile);
-    return std::vector{b_.logical_and(before[0], come)};
-  })[0];
 }
 
 void GatheredProduct::compute(Var tile) {
   // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
   const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
   Var turn, row_block, column_block;
-  if (schedule_.order != GatherOrder::rotate) {
+  if (schedule_.is_interleaved) {
     turn = tile % world_size_;
     row_block = tile / world_size_ % row_blocks_;
     column_block = tile / (row_blocks_ * world_size_);
@@ -80,11 +71,11 @@ void GatheredProduct::compute(Var tile) {
   Var is_own = b_.compare(Compare::eq, turn, 0);
   Var column = v.choose(b_, s_, column_block, t_.block_n);
   Var good;
-  if (schedule_.order == GatherOrder::serial) {
-    good = await_rows_of_all(tile);
+  if (schedule_.transfer.is_serial) {
+    good = await_rows_of_all(b_, ex_, world_size_, tile);
   } else {
-    Var first = row / schedule_.chunk_rows;
-    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    Var first = row / schedule_.transfer.chunk_rows;
+    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.transfer.chunk_rows);
     good = ex_.await(0, source, first, b_.select(is_own, first, last), tile);
   }
   b_.when(b_.logical_and(good, row < rows), [&] {
@@ -105,20 +96,23 @@ autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_o
                                    const GatherSchedule& schedule, int world_size) {
   return {world_size * linear_op::column_blocks(shape, tile.block_n),
           {{0, world_size * tile.block_m}},
-          schedule.push_programs + 1};
+          schedule.transfer.push_programs + 1};
 }
 
 void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
                             const GatherSchedule& schedule, int world_size, int64_t identity) {
   const linear_op::Operands v(b, shape);
   const ChannelViews channel = declare_channel(b);
-  Exchange ex(b, gather_protocol(), gather_shape(shape, world_size, identity, schedule.chunk_rows), channel.block,
-              channel.counters, channel.number, b.size(v.y[0], 0));
+  const TransferSchedule& transfer = schedule.transfer;
+  const ExchangeShape exchange =
+      with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.pulls);
+  Exchange ex(b, protocol_of_gather(exchange), exchange, channel.block, channel.counters, channel.number,
+              b.size(v.y[0], 0));
   Var length = b.size(v.y[0], 0), id = b.program_id(0);
   GatheredProduct product(b, ex, shape, tile, schedule, world_size, v, length);
-  Var tiles = product.num_tiles(), use = id - schedule.push_programs;
+  Var tiles = product.num_tiles(), use = id - transfer.push_programs;
   b.when(
-      id < schedule.push_programs, [&] { ex.role("push", [&] { product.push(id); }); },
+      id < transfer.push_programs, [&] { ex.role("push", [&] { product.push(id); }); },
       [&] {
         b.when(
             use < tiles, [&] { ex.role("use", [&] { product.compute(use); }); },

@@ -2,29 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "kernels/linear_tile.h"
-#include "kernels/seqpar/exchange.h"
+#include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
-/// In which order a launch computes its tiles.
-enum class GatherOrder : uint8_t {
-  rotate,      ///< rank after rank, own rows first
-  interleave,  ///< those of all ranks in turn
-  serial       ///< the same, and none before all rows of all ranks have come: communicate, then compute
-};
-/// Of a configuration: its parameter "order".
-GatherOrder gather_order(const autotune::Config& config);
-
 /// How a launch communicates, beside the tile of its products.
 struct GatherSchedule {
-  int64_t chunk_rows = 256;   ///< rows that one flag stands for
-  int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone computes
-  GatherOrder order = GatherOrder::rotate;
+  static GatherSchedule from(const autotune::Config& config);
+  TransferSchedule transfer;
+  bool is_interleaved = false;  ///< tiles of all ranks take turns; else rank after rank, own rows first
 };
 
-/// The tiles with every order, size of chunks and number of programs that push, the default first. Programs: of
-/// push_programs().
-std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const std::vector<int64_t>& programs);
+/// The tiles with every order, size of chunks, number of programs that send and way to send, the default first.
+std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
+                                               int threads);
 
 ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
@@ -46,7 +37,6 @@ class GatheredProduct {
   void compute(Var tile);
 
  private:
-  Var await_rows_of_all(Var tile);
   KernelBuilder& b_;
   Exchange& ex_;
   const linear_op::Shape& s_;

@@ -58,8 +58,6 @@ Workload normalize(const Workload& given) {
   return reader.finish();
 }
 
-TransferSchedule schedule_of(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
-
 /// The schema of linear, with this rank's columns of x and its rows of everything else.
 Schema schema_of(const Workload& w) {
   const Heads heads(w);
@@ -100,12 +98,15 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
 std::vector<Config> schedules_of(const Tile& tile, const Target& target, int threads) {
   std::vector<Config> configs;
   for (const int64_t programs : push_programs(target, threads))
-    for (const int64_t chunk_rows : {256, 64}) {
-      Config config = tile.config();
-      config.set("chunk_rows", chunk_rows);
-      config.set("push_programs", programs);
-      configs.push_back(std::move(config));
-    }
+    for (const char* order : {"", "serial"})
+      for (const int64_t chunk_rows : {256, 64}) {
+        if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
+        Config config = tile.config();
+        config.set("chunk_rows", chunk_rows);
+        config.set("push_programs", programs);
+        if (*order) config.set("order", std::string(order));
+        configs.push_back(std::move(config));
+      }
   return configs;
 }
 
@@ -136,7 +137,7 @@ class Builder {
         t_(Tile::from(c)),
         heads_(w),
         world_size_(world_size_of(w)),
-        schedule_(schedule_of(c)),
+        schedule_(TransferSchedule::from(c)),
         v_(b, s_, b.view("x", w.dtype, {kDynamic, heads_.is_even() ? heads_.most_columns() : kDynamic})),
         channel_(declare_channel(b)),
         ex_(b, reduce_scatter_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number,
@@ -175,8 +176,9 @@ class Builder {
   void compute(Var tile, Var row_blocks) {
     // Tiles of one block of columns follow each other: its weights stay in the cache.
     Var row = tile % row_blocks * t_.block_m, column = tile / row_blocks * t_.block_n;
-    Var rows = ex_.num_rows(ex_.rank()), first = row / schedule_.chunk_rows;
-    Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
+    Var rows = ex_.num_rows(ex_.rank());
+    Var first = schedule_.is_serial ? b_.constant(DType::i64, int64_t{0}) : row / schedule_.chunk_rows;
+    Var last = b_.cdiv(schedule_.is_serial ? rows : b_.min(row + t_.block_m, rows), schedule_.chunk_rows);
     Var good = b_.for_loop(0, world_size_, 1, {row < rows}, [&](Var i, std::vector<Var> before) {
       return b_.if_then(
           before[0], [&] { return std::vector{ex_.await(0, ex_.peer(i), first, last, tile)}; }, [&] { return before; });
@@ -246,7 +248,7 @@ Workload FusedAlltoallAndLinear::workload() const {
 
 autotune::OpDef fused_alltoall_and_linear() {
   autotune::OpDef op;
-  op.version = 4;
+  op.version = 5;
   op.name = kName;
   op.summary = "own rows of x w^T from own heads of all rows, in one launch of each rank";
   op.normalize = normalize;
@@ -260,7 +262,7 @@ autotune::OpDef fused_alltoall_and_linear() {
     const Tile t = Tile::from(c);
     return {autotune::SizeExpr{linear_op::column_blocks(Shape(product_of(w)), t.block_n),
                                {{0, world_size_of(w) * t.block_m}},
-                               schedule_of(c).push_programs + 1},
+                               TransferSchedule::from(c).push_programs + 1},
             {},
             {}};
   };

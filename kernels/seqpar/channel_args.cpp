@@ -78,6 +78,7 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
     words[channel::staging_address] = address_of(staging) + (is_own ? 0 : 2 * parity_bytes + peer * stride);
     words[channel::flags_address] = address_of(flags) + (is_own ? 0 : flag_words * 8);
     words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
+    block[channel::kept + peer] = address_of(staging);
   }
 }
 

@@ -92,12 +92,9 @@ PartialShape partials_of(const Workload& w) {
   return {tile.rows, (n + tile.columns - 1) / tile.columns, n, 1, w.dtype, w.dtype};
 }
 
-ReduceSchedule reduce_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1)}; }
-
-TransferSchedule transfer_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
-
-TransferShape transfer_shape(const Workload& w, int64_t chunk_rows, int64_t identity) {
-  ExchangeShape exchange = collective_exchange(w, chunk_rows);
+TransferShape transfer_shape(const Workload& w, const Config& c, int64_t identity) {
+  const TransferSchedule schedule = TransferSchedule::from(c);
+  ExchangeShape exchange = with_transfer(collective_exchange(w, schedule.chunk_rows), schedule.pulls);
   exchange.identity = identity;
   return {exchange, is_broadcast(w)};
 }
@@ -131,17 +128,23 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
   const std::vector<int64_t> push_programs = target.is_gpu() ? std::vector<int64_t>{32, 8, 128}
                                              : w.threads > 1 ? std::vector<int64_t>{w.threads, 1}
                                                              : std::vector<int64_t>{1};
+  std::vector<std::string> transfers{"push"};
+  if (!is_sum(w) && !is_all_to_all(w) && may_pull(target, world_size_of(w))) transfers.push_back("pull");
   std::vector<Config> configs;
+  const auto add = [&](const std::string& reduction, const std::string& transfer, int64_t chunk_rows) {
+    for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs) {
+      Config config{{"chunk_rows", chunk_rows}};
+      if (transfer == "pull") config.set("transfer", transfer);
+      if (!is_sum(w)) config.set("push_programs", programs);
+      if (w.operation == "all_reduce") config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
+      if (!reduction.empty()) config.set("reduction", reduction);
+      if (target.is_gpu()) config.set("num_warps", int64_t{8});
+      configs.push_back(std::move(config));
+    }
+  };
   for (const std::string& reduction : reductions)
-    for (const int64_t chunk_rows : chunk_sizes(w))
-      for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs) {
-        Config config{{"chunk_rows", chunk_rows}};
-        if (!is_sum(w)) config.set("push_programs", programs);
-        if (w.operation == "all_reduce") config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
-        if (!reduction.empty()) config.set("reduction", reduction);
-        if (target.is_gpu()) config.set("num_warps", int64_t{8});
-        configs.push_back(std::move(config));
-      }
+    for (const std::string& transfer : transfers)
+      for (const int64_t chunk_rows : chunk_sizes(w)) add(reduction, transfer, chunk_rows);
   return configs;
 }
 
@@ -168,7 +171,7 @@ void build_sum(KernelBuilder& b, const Workload& w, const Config& c) {
   body.outputs = [&](Var first, Var end) {
     return std::vector{rows_of(y, form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first, end)};
   };
-  build_reduction(b, partials_of(w), reduce_schedule(c), form, world_size_of(w), identity_of(w, c), channel,
+  build_reduction(b, partials_of(w), ReduceSchedule::from(c), form, world_size_of(w), identity_of(w, c), channel,
                   b.size(x, 0), body);
 }
 
@@ -183,8 +186,7 @@ void build_move(KernelBuilder& b, const Workload& w, const Config& c) {
     Var first = is_broadcast(w) ? b.constant(DType::i64, int64_t{0}) : ex.first_row(source);
     return b.slice(y, {first, 0}, {ex.segment_rows(0, ex.rank(), source), n});
   };
-  build_transfer(b, transfer_shape(w, c.get_int("chunk_rows"), identity_of(w, c)), transfer_schedule(c), channel,
-                 b.size(y, 0), body);
+  build_transfer(b, transfer_shape(w, c, identity_of(w, c)), TransferSchedule::from(c), channel, b.size(y, 0), body);
 }
 
 void build_all_to_all(KernelBuilder& b, const Workload& w, const Config& c) {
@@ -209,7 +211,7 @@ void build_all_to_all(KernelBuilder& b, const Workload& w, const Config& c) {
   body.place = [&](Exchange& ex, Var source) {
     return by_heads ? rows_of(ex, y, source) : columns_of(y, source, ex.num_rows(ex.rank()));
   };
-  build_transfer(b, transfer_shape(w, c.get_int("chunk_rows"), identity_of(w, c)), transfer_schedule(c), channel,
+  build_transfer(b, transfer_shape(w, c, identity_of(w, c)), TransferSchedule::from(c), channel,
                  b.size(by_heads ? y : x, 0), body);
 }
 
@@ -271,7 +273,7 @@ void move_reference(const Problem& p, std::span<const int64_t> rows, std::vector
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 6;
+  op.version = 7;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -306,10 +308,10 @@ autotune::OpDef sum_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { build_sum(b, w, c); };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {reduce_programs(partials_of(w), reduce_schedule(c), reduce_form(c), world_size_of(w)), {}, {}};
+    return {reduce_programs(partials_of(w), ReduceSchedule::from(c), reduce_form(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(reduce_schedule(c), reduce_form(c), world_size_of(w))}};
+    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), reduce_form(c), world_size_of(w))}};
   };
   op.reference = sum_reference;
   return op;
@@ -317,12 +319,12 @@ autotune::OpDef sum_base(const char* name, const char* summary) {
 
 autotune::OpDef move_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
-  op.version = 7;
+  op.version = 8;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     is_all_to_all(w) ? build_all_to_all(b, w, c) : build_move(b, w, c);
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {transfer_programs(transfer_shape(w, c.get_int("chunk_rows"), 0), transfer_schedule(c)), {}, {}};
+    return {transfer_programs(transfer_shape(w, c, 0), TransferSchedule::from(c)), {}, {}};
   };
   op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
     return {{"counters", DType::i32, {1}}};

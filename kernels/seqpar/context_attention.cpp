@@ -41,7 +41,7 @@ ContextShape shape_of(const Workload& w, int64_t identity = 0) {
 }
 
 ContextSchedule schedule_of(const Config& c) {
-  return {c.get_int("block_m"), c.get_int("block_n"), context_schedule(c)};
+  return {c.get_int("block_m"), c.get_int("block_n"), TransferSchedule::from(c)};
 }
 
 /// Beside what they know of the ranks, which on Hopper takes fewer registers where it is the same in all threads of a
@@ -151,7 +151,7 @@ Call ContextAttentionForward::pack(const Args& a, int64_t length) {
 
 autotune::OpDef context_attention_forward() {
   autotune::OpDef op;
-  op.version = 4;
+  op.version = 5;
   op.name = kName;
   op.summary = "own rows of softmax(q k^T) v over the keys of all ranks, in one launch of each";
   op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {"lse"}); };

@@ -34,7 +34,7 @@ ContextBackwardShape shape_of(const Workload& w, int64_t identity = 0) {
 }
 
 ContextBackwardSchedule schedule_of(const Config& c) {
-  return {c.get_int("block"), c.get_int("block_n"), context_schedule(c)};
+  return {c.get_int("block"), c.get_int("block_n"), TransferSchedule::from(c)};
 }
 
 /// Beside what they know of the ranks, threads of a GPU hold the sums of dk and dv, scores and weights, and keys and
@@ -223,7 +223,7 @@ Call ContextAttentionBackward::pack(const Args& a, int64_t length) {
 autotune::OpDef context_attention_backward() {
   autotune::OpDef op;
   op.name = kName;
-  op.version = 4;
+  op.version = 5;
   op.summary = "own rows of the gradients of attention over the keys of all ranks, in one launch of each";
   op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {}); };
   op.schema = schema_of;

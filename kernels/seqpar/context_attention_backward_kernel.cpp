@@ -46,8 +46,8 @@ class Builder {
         channel_(declare_channel(b)),
         length_(b.size(v_.sequence, 0)),
         positions_(b, shape.layout, shape.world_size, length_),
-        ex_(b, gather_protocol(), context_backward_exchange(shape, schedule.transfer.chunk_rows), channel_.block,
-            channel_.counters, channel_.number, length_) {
+        ex_(b, protocol_of_gather(exchange()), exchange(), channel_.block, channel_.counters, channel_.number,
+            length_) {
     check_chunk(schedule.transfer.chunk_rows, schedule.block_n);
   }
 
@@ -67,6 +67,10 @@ class Builder {
   }
 
  private:
+  ExchangeShape exchange() const {
+    return with_transfer(context_backward_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.pulls);
+  }
+
   /// Own rows: a graph's tensors have more.
   Var rows_of(Var view) { return b_.slice(view, {0, 0}, {own_rows_, view.type().shape[1]}); }
   /// The columns of one head in `rows` rows, of which the first head has those from `column` on.
@@ -143,7 +147,7 @@ class Builder {
   void compute_keys(Var tile) {
     // Early keys are seen by the most queries under a causal mask: they go first.
     Var head = tile / row_blocks_, row = tile % row_blocks_ * schedule_.block;
-    b_.when(row < own_rows_, [&] {
+    b_.when(may_begin(b_, ex_, schedule_.transfer, s_.world_size, tile, row < own_rows_), [&] {
       const RowPieces<Var> own = positions_.of(ex_.rank());
       KeyBlock block;
       block.head = head;
@@ -199,7 +203,7 @@ class Builder {
   void compute_queries(Var tile) {
     // Late queries see the most keys under a causal mask: they go first.
     Var head = tile / row_blocks_, row = (row_blocks_ - 1 - tile % row_blocks_) * schedule_.block;
-    b_.when(row < own_rows_, [&] {
+    b_.when(may_begin(b_, ex_, schedule_.transfer, s_.world_size, tile, row < own_rows_), [&] {
       const RowPieces<Var> own = positions_.of(ex_.rank());
       QueryBlock block;
       block.kv_head = head / a_.group;

@@ -43,8 +43,8 @@ class Builder {
         channel_(declare_channel(b)),
         length_(b.size(v_.sequence, 0)),
         rows_(b, shape.layout, shape.world_size, length_),
-        ex_(b, gather_protocol(), context_exchange(shape, schedule.transfer.chunk_rows), channel_.block,
-            channel_.counters, channel_.number, length_) {
+        ex_(b, protocol_of_gather(exchange()), exchange(), channel_.block, channel_.counters, channel_.number,
+            length_) {
     check_chunk(schedule.transfer.chunk_rows, schedule.block_n);
   }
 
@@ -65,6 +65,10 @@ class Builder {
   }
 
  private:
+  ExchangeShape exchange() const {
+    return with_transfer(context_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.pulls);
+  }
+
   /// A graph's tensors have more rows than a call owns.
   Var rows_of(Var view, Var rows) { return b_.slice(view, {0, 0}, {rows, view.type().shape[1]}); }
   Var head_of(Var view, Var rows, Var head) { return b_.slice(view, {0, head * a_.head_dim}, {rows, a_.head_dim}); }
@@ -85,7 +89,7 @@ class Builder {
     // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
     Var head = tile / row_blocks, row = (row_blocks - 1 - tile % row_blocks) * schedule_.block_m;
     const RowPieces<Var> own = rows_.of(ex_.rank());
-    b_.when(row < own.num_rows, [&] {
+    b_.when(may_begin(b_, ex_, schedule_.transfer, s_.world_size, tile, row < own.num_rows), [&] {
       Queries queries;
       queries.head = head, queries.row = row;
       queries.last = rows_.position(own, b_.min(row + schedule_.block_m, own.num_rows) - 1);

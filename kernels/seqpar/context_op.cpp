@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "jit/base/cdiv.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/product_tiles.h"
 
@@ -22,16 +23,21 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
   return std::max<int64_t>(1, most_rows(layout_of(w), length, world_size_of(w)));
 }
 
-std::vector<Config> schedules_of(const Config& tile, const Target& target, int threads) {
-  const int64_t block_n = tile.get_int("block_n");
+std::vector<Config> schedules_of(const Workload& w, const Config& tile, const Target& target) {
   std::vector<Config> configs;
-  for (const int64_t chunk_rows : {256, 64})
-    for (const int64_t programs : push_programs(target, threads)) {
-      Config config = tile;
-      config.set("chunk_rows", (chunk_rows + block_n - 1) / block_n * block_n);
-      config.set("push_programs", programs);
-      configs.push_back(std::move(config));
-    }
+  for (const bool pulls : {false, true})
+    for (const char* order : {"", "serial"})
+      for (const int64_t chunk_rows : {256, 64})
+        for (const int64_t programs : push_programs(target, w.threads)) {
+          if (pulls && !may_pull(target, world_size_of(w))) continue;
+          if (chunk_rows == 64 && *order) continue;  // who waits for all needs no small chunks
+          Config config = tile;
+          config.set("chunk_rows", round_up(chunk_rows, tile.get_int("block_n")));
+          config.set("push_programs", programs);
+          if (*order) config.set("order", std::string(order));
+          if (pulls) config.set("transfer", std::string("pull"));
+          configs.push_back(std::move(config));
+        }
   return configs;
 }
 
@@ -94,7 +100,7 @@ autotune::ConfigSpace context_space(const ContextTiles& tiles, const Workload& w
   autotune::ConfigSpace space;
   const Config best = default_tile(tiles, w, length, target);
   for (const Config& tile : tiles_for(tiles, w, length, target)) {
-    std::vector<Config> configs = schedules_of(tile, target, w.threads);
+    std::vector<Config> configs = schedules_of(w, tile, target);
     if (tile != best) configs.resize(1);
     for (Config& config : configs) space.add(std::move(config));
   }
@@ -102,15 +108,13 @@ autotune::ConfigSpace context_space(const ContextTiles& tiles, const Workload& w
 }
 
 Config context_default(const ContextTiles& tiles, const Workload& w, int64_t length, const Target& target) {
-  return schedules_of(default_tile(tiles, w, length, target), target, w.threads).front();
+  return schedules_of(w, default_tile(tiles, w, length, target), target).front();
 }
 
 double context_predicted_us(const OpDef& plain, const Workload& w, const Config& config, int64_t length,
                             const Target& target) {
   return autotune::predicted_us(plain, plain_workload(plain, w), config, length, portable(target)) / world_size_of(w);
 }
-
-TransferSchedule context_schedule(const Config& c) { return {c.get_int("chunk_rows"), c.get_int("push_programs")}; }
 
 std::vector<int64_t> plain_symbols(int64_t length) { return {length, length, length, 1}; }
 

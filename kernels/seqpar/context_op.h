@@ -35,7 +35,6 @@ autotune::Config context_default(const ContextTiles& tiles, const autotune::Work
                                  const Target& target);
 double context_predicted_us(const autotune::OpDef& plain, const autotune::Workload& w, const autotune::Config& config,
                             int64_t length, const Target& target);
-TransferSchedule context_schedule(const autotune::Config& config);
 
 /// Of the plain operation over the whole sequence.
 std::vector<int64_t> plain_symbols(int64_t length);

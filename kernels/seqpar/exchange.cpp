@@ -183,35 +183,41 @@ void Exchange::refuse_above(int64_t most_rows) {
   });
 }
 
-// In the staging of `owner`, or without one from the begin of any rank's.
-Var Exchange::segment_address(int phase, std::optional<Var> owner, Var source) {
+// In a staging, or without one from the begin of any.
+Var Exchange::segment_address(int phase, const Address& staging, Var source) {
   const PhaseShape& shape = shape_of(phase);
   const auto bytes = [&](const PhaseShape& p) {
     return b_.cdiv(room(p) * (p.columns * dtype_bytes(p.dtype)), kSegmentAlignment) * kSegmentAlignment;
   };
   Var parity_bytes = word(channel::parity_bytes), offset = parity() * parity_bytes;
-  if (owner) offset = peer_word(*owner, channel::staging_address) + offset;
+  if (staging) offset = staging() + offset;
   for (int before = 0; before < shape_.first_phase + phase; ++before)
     offset = offset + bytes(shape_.phases[before]) * num_segments(shape_.phases[before], shape_.world_size);
   return num_segments(shape, shape_.world_size) > 1 ? offset + source * bytes(shape) : offset;
 }
 
-// The segment of `source` in the staging of `owner`: one writer, its source.
-Var Exchange::segment(int phase, Var owner, Var source, Var rows, std::optional<DType> as) {
+// The segment of `source`: one writer, its source.
+Var Exchange::segment(int phase, const Address& staging, Var source, Var rows, std::optional<DType> as) {
   const PhaseShape& shape = shape_of(phase);
-  Var address = segment_address(phase, owner, source);
+  Var address = segment_address(phase, staging, source);
   const DType dtype = as.value_or(shape.dtype);
   return b_.view_at(address, dtype, {rows, shape.columns * dtype_bytes(shape.dtype) / dtype_bytes(dtype)});
 }
 
 Var Exchange::target(int phase, Var peer, Var rows, std::optional<DType> as) {
   note(Action::write, phase);
-  return segment(phase, peer, rank(), rows, as);
+  return segment(
+      phase, [&] { return peer_word(peer, channel::staging_address); }, rank(), rows, as);
 }
 
 Var Exchange::source(int phase, Var source, Var rows, std::optional<DType> as) {
   note(Action::read, phase);
-  return segment(phase, rank(), source, rows, as);
+  if (is_pulled(phase))
+    return segment(
+        phase, [&] { return b_.load_scalar(block_, {source + int64_t{channel::kept}}); }, source, rows, as);
+  Var self = rank();
+  return segment(
+      phase, [&] { return peer_word(self, channel::staging_address); }, source, rows, as);
 }
 
 // Of the flags of any rank, those of this epoch's parity.
@@ -236,10 +242,13 @@ void Exchange::publish(int phase, Var peer, Var chunk) {
   record(timeline::publish, phase, peer, chunk);
   const auto store_flag = [&] { b_.signal("set", flag(phase, peer, rank()), {chunk, 0}, expected(), "sys"); };
   if (b_.is_for_gpu()) return store_flag();  // ranks of several nodes are CPUs
-  Var bit = b_.binary(OpKind::shr, word(channel::remote_ranks), peer);
-  Var is_remote = b_.compare(Compare::ne, b_.binary(OpKind::bit_and, bit, 1), 0);
   b_.when(
-      is_remote, [&] { hand_over(phase, peer, chunk); }, store_flag);
+      is_remote(peer), [&] { hand_over(phase, peer, chunk); }, store_flag);
+}
+
+Var Exchange::is_remote(Var peer) {
+  Var bit = b_.binary(OpKind::shr, word(channel::remote_ranks), peer);
+  return b_.compare(Compare::ne, b_.binary(OpKind::bit_and, bit, 1), 0);
 }
 
 // To a rank of another node: the rows stand in what mirrors its staging here. A thread of the fabric carries them.

@@ -43,6 +43,7 @@ struct PhaseShape {
   int64_t most_rows = 0;  ///< 0: as many as the channel's capacity
   int root = 0;
   int64_t column_group = 0;  ///< shared: sources have whole groups of so many columns, by the floor rule
+  bool is_pulled = false;    ///< the same for all: sources keep it in their own staging, where peers read it. CPUs
 };
 
 struct ExchangeShape {
@@ -89,13 +90,16 @@ class Exchange {
   /// Awaits all flags of all peers.
   void last_role();
 
+  bool is_pulled(int phase) const { return shape_of(phase).is_pulled; }
+  /// i1: the peer is on another node, which reads nothing of this one's memory. CPUs.
+  Var is_remote(Var peer);
   /// This rank's segment of the peer's staging: [rows, columns]. `as`: with rows read as elements of another format.
   Var target(int phase, Var peer, Var rows, std::optional<DType> as = {});
   /// Stores what this program has written to the peer before, then the flag of the chunk.
   void publish(int phase, Var peer, Var chunk);
   /// i1: all flags of the source's chunks [first, last) have come. Else the channel is aborted.
   Var await(int phase, Var source, Var first, Var last, Var tile);
-  /// The source's segment of the own staging, likewise. Only where await() returned true.
+  /// The source's segment of the own staging, or where it is kept, likewise. Only where await() returned true.
   Var source(int phase, Var source, Var rows, std::optional<DType> as = {});
   /// Ends every program. The last one of the launch ends the epoch, and fills the outputs with NaN where the channel is
   /// aborted.
@@ -110,8 +114,9 @@ class Exchange {
   Var most_rows(Var length);
   Var room(const PhaseShape& phase);
   Var peer_word(Var peer, int64_t which);
-  Var segment_address(int phase, std::optional<Var> owner, Var source);
-  Var segment(int phase, Var owner, Var source, Var rows, std::optional<DType> as);
+  using Address = std::function<Var()>;
+  Var segment_address(int phase, const Address& staging, Var source);
+  Var segment(int phase, const Address& staging, Var source, Var rows, std::optional<DType> as);
   Var first_flag(int phase, Var source, Var per_source);
   Var flags_per_phase(Var per_source);
   Var flag(int phase, Var owner, Var source);

@@ -72,15 +72,6 @@ Workload normalize(const Workload& given) {
   return result;
 }
 
-GatherSchedule gather_schedule(const Config& c) {
-  return {c.get_int("chunk_rows"), c.get_int("push_programs"), gather_order(c)};
-}
-
-ReduceSchedule reduce_schedule(const Config& c) {
-  return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1),
-          c.values().contains("order") && c.get_string("order") == "interleave"};
-}
-
 DType transport_of(const Workload& w) { return parse_dtype(w.fields.get_string("transport")).value(); }
 
 NormEpilogue norm_of(const Workload& w) { return {w.fields.get_int("norm") != 0, w.fields.get_double("eps", 0)}; }
@@ -159,7 +150,7 @@ std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Ti
 }
 
 std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& tile, const Target& target) {
-  if (is_gather(w)) return gather_schedules(tile.config(), push_programs(target, w.threads));
+  if (is_gather(w)) return gather_schedules(tile.config(), target, world_size_of(w), w.threads);
   return reduce_schedules(w, length, tile);
 }
 
@@ -196,7 +187,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 7;
+  op.version = 8;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -223,14 +214,14 @@ autotune::OpDef base(const char* name, const char* summary) {
 autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), reduce_schedule(c), reduce_form(c), world_size_of(w),
-                        transport_of(w), identity_of(w, c), norm_of(w));
+    build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), ReduceSchedule::from(c), reduce_form(c),
+                        world_size_of(w), transport_of(w), identity_of(w, c), norm_of(w));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {reduce_programs(partials_of(w, c), reduce_schedule(c), reduce_form(c), world_size_of(w)), {}, {}};
+    return {reduce_programs(partials_of(w, c), ReduceSchedule::from(c), reduce_form(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(reduce_schedule(c), reduce_form(c), world_size_of(w))}};
+    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), reduce_form(c), world_size_of(w))}};
   };
   return op;
 }
@@ -325,11 +316,11 @@ Workload LinearAndAllreduce::workload() const { return reduce_workload(kAllReduc
 autotune::OpDef fused_allgather_and_linear() {
   autotune::OpDef op = base(kGather, "gather(x) w^T with linear's epilogue, in one launch of each rank");
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w),
+    build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), GatherSchedule::from(c), world_size_of(w),
                            identity_of(w, c));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {gather_programs(Shape(product_of(w)), Tile::from(c), gather_schedule(c), world_size_of(w)), {}, {}};
+    return {gather_programs(Shape(product_of(w)), Tile::from(c), GatherSchedule::from(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
     return {{"counters", DType::i32, {1}}};

@@ -53,7 +53,7 @@ std::vector<double> gathered_row(const Problem& problem, const ExchangeShape& ex
 namespace {
 
 /// The parameters of a configuration that peers see.
-constexpr const char* kWireParameters[] = {"chunk_rows", "reduction"};
+constexpr const char* kWireParameters[] = {"chunk_rows", "reduction", "transfer"};
 
 std::string wire_of(const autotune::Config& config) {
   std::string text;

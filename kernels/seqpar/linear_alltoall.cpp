@@ -111,7 +111,7 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
 
 std::vector<Config> schedules_of(const Tile& tile) {
   std::vector<Config> configs;
-  for (const int64_t chunk_rows : {256, 64}) {
+  for (const int64_t chunk_rows : {256, 1024, 64}) {
     Config config = tile.config();
     config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
     configs.push_back(std::move(config));
@@ -354,7 +354,7 @@ Workload FusedLinearAndAlltoall::workload() const {
 autotune::OpDef fused_linear_and_alltoall() {
   autotune::OpDef op;
   op.name = kName;
-  op.version = 3;
+  op.version = 4;
   op.summary = "own heads of x w^T for all rows from own rows of x, in one launch of each rank";
   op.normalize = normalize;
   op.schema = schema_of;

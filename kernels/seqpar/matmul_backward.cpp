@@ -101,7 +101,7 @@ Workload workload_of(const char* name, const Op& op) {
 
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 4;
+  op.version = 5;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -201,7 +201,7 @@ autotune::OpDef sequence_parallel_leading_matmul_backward() {
     build_leading(b, Shape(w), Schedule::from(c), identity_of(w, c));
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters({c.get_int("chunk_rows")}, ReduceForm::scatter, world_size_of(w))}};
+    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), ReduceForm::scatter, world_size_of(w))}};
   };
   return op;
 }

@@ -131,16 +131,22 @@ Config tiles_config(const Pair& pair) {
 }
 
 /// The default first.
-std::vector<Config> schedules_of(const Shape& s, const Pair& pair, const std::vector<int64_t>& programs) {
-  if (s.is_trailing) return gather_schedules(tiles_config(pair), programs);
+std::vector<Config> schedules_of(const Workload& w, const Pair& pair, const Target& target) {
+  const Shape s(w);
+  if (s.is_trailing) return gather_schedules(tiles_config(pair), target, s.world_size, w.threads);
   std::vector<Config> configs;
-  for (const int64_t count : programs)
-    for (const int64_t chunk_rows : {256, 1024, 64}) {
-      Config config = tiles_config(pair);
-      config.set("chunk_rows", round_up(chunk_rows, pair.dgrad.block_m));  // tiles are sent as a whole
-      config.set("push_programs", count);
-      if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
-    }
+  for (const int64_t count : push_programs(target, w.threads))
+    for (const char* order : {"", "interleave"})
+      for (const int64_t chunk_rows : {256, 1024, 64}) {
+        Config config = tiles_config(pair);
+        config.set("chunk_rows", round_up(chunk_rows, pair.dgrad.block_m));  // tiles are sent as a whole
+        config.set("push_programs", count);
+        if (*order) {
+          config.set("order", std::string(order));
+          config.set("sum_rows", std::min<int64_t>(pair.dgrad.block_m, 8));
+        }
+        if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
+      }
   return configs;
 }
 
@@ -152,8 +158,7 @@ Schedule Schedule::from(const Config& c) {
     if (name.starts_with(kPrefix)) wgrad.set(name.substr(kPrefix.size()), value);
     if (name == "num_warps" || name == "num_stages") wgrad.set(name, value);
   }
-  return {Tile::from(c), Tile::from(wgrad), c.get_int("chunk_rows"), c.get_int("push_programs"),
-          c.values().contains("order") ? gather_order(c) : GatherOrder::rotate};
+  return {Tile::from(c), Tile::from(wgrad), GatherSchedule::from(c), ReduceSchedule::from(c)};
 }
 
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
@@ -165,7 +170,7 @@ autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Targ
   autotune::ConfigSpace space;
   const std::vector<Pair> pairs = pairs_of(w, length, target);
   for (size_t i = 0; i < pairs.size(); ++i) {
-    std::vector<Config> configs = schedules_of(Shape(w), pairs[i], push_programs(target, w.threads));
+    std::vector<Config> configs = schedules_of(w, pairs[i], target);
     if (i > 0) configs.resize(1);
     for (Config& config : configs) space.add(std::move(config));
   }
@@ -173,7 +178,7 @@ autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Targ
 }
 
 Config default_config(const Workload& w, int64_t length, const Target& target) {
-  return schedules_of(Shape(w), pairs_of(w, length, target).front(), push_programs(target, w.threads)).front();
+  return schedules_of(w, pairs_of(w, length, target).front(), target).front();
 }
 
 }  // namespace seqtile::kernels::seqpar::matmul_backward_op

@@ -21,10 +21,6 @@ using linear_op::numbered;
 
 namespace {
 
-GatherSchedule gathers_of(const Schedule& schedule) {
-  return {schedule.chunk_rows, schedule.push_programs, schedule.order};
-}
-
 /// A parameter for each weight, of its size.
 std::vector<Var> declare_each(KernelBuilder& b, const Shape& s, const char* name, DType dtype) {
   std::vector<Var> views;
@@ -33,9 +29,11 @@ std::vector<Var> declare_each(KernelBuilder& b, const Shape& s, const char* name
   return views;
 }
 
-Exchange exchange_in(KernelBuilder& b, const Protocol& protocol, const Shape& s, const Schedule& schedule,
-                     int64_t identity, const ChannelViews& c, Var length) {
-  return {b, protocol, exchange_of(s, identity, schedule.chunk_rows), c.block, c.counters, c.number, length};
+Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& transfer, int64_t identity,
+                     const ChannelViews& c, Var length) {
+  const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.pulls);
+  const Protocol& protocol = s.is_trailing ? protocol_of_gather(shape) : gather_beside_reduce_scatter_protocol();
+  return {b, protocol, shape, c.block, c.counters, c.number, length};
 }
 
 /// Own rows of the sums over ranks of the products of this rank's weights.
@@ -72,11 +70,12 @@ void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, 
   g.dw = declare_each(b, s, "dw", s.dw_dtype);
   const ChannelViews channel = declare_channel(b);
   Var length = b.size(v.y[0], 0);
-  Exchange ex = exchange_in(b, gather_protocol(), s, schedule, identity, channel, length);
-  GatheredProduct du(b, ex, dgrad, schedule.dgrad, gathers_of(schedule), s.world_size, v, length);
-  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, schedule.chunk_rows, s.world_size, true, g);
+  const TransferSchedule& transfer = schedule.gather.transfer;
+  Exchange ex = exchange_in(b, s, transfer, identity, channel, length);
+  GatheredProduct du(b, ex, dgrad, schedule.dgrad, schedule.gather, s.world_size, v, length);
+  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, s.world_size, true, g);
   const std::array kinds{
-      ProgramKind{schedule.push_programs, [&](Var i) { ex.role("push", [&] { du.push(i); }); }},
+      ProgramKind{transfer.push_programs, [&](Var i) { ex.role("push", [&] { du.push(i); }); }},
       ProgramKind{du.num_tiles(), [&](Var i) { ex.role("use", [&] { du.compute(i); }); }},
       ProgramKind{num_wgrad_tiles(s.gradients(), schedule.wgrad),
                   [&](Var i) { ex.role("use", [&] { dw.compute(i); }); }},
@@ -97,14 +96,14 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, i
   g.dw = declare_each(b, s, "dw", s.dw_dtype);
   const ChannelViews channel = declare_channel(b);
   Var length = b.size(dy[0], 0);
-  Exchange ex = exchange_in(b, gather_beside_reduce_scatter_protocol(), s, schedule, identity, channel, length);
+  const TransferSchedule& transfer = schedule.gather.transfer;
+  Exchange ex = exchange_in(b, s, transfer, identity, channel, length);
   const ReduceBody body = dx_body(b, s, schedule.dgrad, dy, w, dx);
   const PartialShape partials = partials_of(s, schedule.dgrad);
-  Reduction sums(b, ex, partials, {schedule.chunk_rows}, ReduceForm::scatter, s.world_size, channel.counters, length,
-                 body, 1);
-  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, schedule.chunk_rows, s.world_size, false, g);
+  Reduction sums(b, ex, partials, schedule.sums, ReduceForm::scatter, s.world_size, channel.counters, length, body, 1);
+  GatheredWgrad dw(b, ex, s.gradients(), schedule.wgrad, transfer.chunk_rows, s.world_size, false, g);
   const auto push = [&](Var i) {
-    push_rows(b, ex, s.world_size - 1, i, {schedule.chunk_rows, schedule.push_programs}, [&](Var) {
+    push_rows(b, ex, s.world_size - 1, i, transfer, [&](Var) {
       return std::vector{Part{b.slice(g.cut, {0, 0}, {ex.num_rows(ex.rank()), s.k})}};
     });
   };
@@ -113,7 +112,7 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, i
     ex.last_role();
   };
   const std::array kinds{
-      ProgramKind{schedule.push_programs, [&](Var i) { ex.role("push", [&] { push(i); }); }},
+      ProgramKind{transfer.push_programs, [&](Var i) { ex.role("push", [&] { push(i); }); }},
       ProgramKind{sums.num_partials(), [&](Var i) { ex.role("produce", [&] { sums.produce(i); }); }},
       ProgramKind{num_wgrad_tiles(s.gradients(), schedule.wgrad),
                   [&](Var i) { ex.role("use", [&] { dw.compute(i); }); }},
@@ -127,13 +126,14 @@ void build_leading(KernelBuilder& b, const Shape& s, const Schedule& schedule, i
 }
 
 autotune::SizeExpr num_programs(const Shape& s, const Schedule& schedule) {
+  const TransferSchedule& transfer = schedule.gather.transfer;
   autotune::SizeExpr programs;
   if (s.is_trailing) {
-    programs = gather_programs(s.dgrad(), schedule.dgrad, gathers_of(schedule), s.world_size);
+    programs = gather_programs(s.dgrad(), schedule.dgrad, schedule.gather, s.world_size);
   } else {
     const PartialShape partials = partials_of(s, schedule.dgrad);
-    programs = reduce_programs(partials, {schedule.chunk_rows}, ReduceForm::scatter, s.world_size);
-    programs.more += schedule.push_programs;
+    programs = reduce_programs(partials, schedule.sums, ReduceForm::scatter, s.world_size);
+    programs.more += transfer.push_programs;
   }
   programs.more += num_wgrad_tiles(s.gradients(), schedule.wgrad);
   return programs;

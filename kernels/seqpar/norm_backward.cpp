@@ -226,7 +226,7 @@ Call SequenceParallelRmsNormBackward::pack(const Args& a, int64_t length) {
 autotune::OpDef sequence_parallel_rms_norm_backward() {
   autotune::OpDef op;
   op.name = kName;
-  op.version = 3;
+  op.version = 4;
   op.summary = "gradients of a root-mean-square norm of own rows, its weight's summed over the ranks in the launch";
   op.normalize = normalize;
   op.schema = schema_of;

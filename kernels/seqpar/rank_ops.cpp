@@ -17,6 +17,7 @@
 #include "kernels/seqpar/matmul_backward.h"
 #include "kernels/seqpar/norm_backward.h"
 #include "kernels/seqpar/reduction.h"
+#include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -25,10 +26,12 @@ using autotune::Workload;
 
 namespace {
 
-/// All forms of a sum have their places in a channel; a configuration uses one.
+/// All forms of a sum have their places in a channel; a configuration uses one, and says where a
+/// gather is read.
 ExchangeShape of_form(ExchangeShape shape, const Config* c) {
-  if (c && reduce_form(*c) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
-  return shape;
+  if (!c) return shape;
+  if (reduce_form(*c) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
+  return with_transfer(std::move(shape), pulls(*c));
 }
 
 template <ExchangeShape (*exchange)(const Workload&, int64_t)>
@@ -47,6 +50,8 @@ const Protocol& always(const Config&) {
   return protocol();
 }
 
+const Protocol& of_gather(const Config& c) { return pulls(c) ? pulled_gather_protocol() : gather_protocol(); }
+
 const Protocol& of_sum(const Config& c) { return protocol_of(reduce_form(c)); }
 
 int64_t head_columns(const Workload& w, int rank, bool) { return Heads(w).columns(rank); }
@@ -57,28 +62,25 @@ int64_t grouped_columns(const Workload& w, int rank, bool of_keys) { return Grou
 const std::vector<RankOp>& rank_ops() {
   const std::vector<std::string> rows{"n", "n2", "n3"}, columns{"k"}, none;
   static const std::vector<RankOp> table = {
-      {"fused_allgather_and_linear", fused_allgather_and_linear, in_chunks<linear_exchange>, always<gather_protocol>,
-       rows},
+      {"fused_allgather_and_linear", fused_allgather_and_linear, in_chunks<linear_exchange>, of_gather, rows},
       {"fused_linear_and_reducescatter", fused_linear_and_reducescatter, in_chunks<linear_exchange>, of_sum, columns},
       {"linear_and_allreduce", linear_and_allreduce, in_chunks<linear_exchange>, of_sum, columns},
       {"fused_linear_and_alltoall", fused_linear_and_alltoall, in_chunks<linear_alltoall_exchange>,
        always<gather_protocol>, rows, grouped_columns},
       {"fused_alltoall_and_linear", fused_alltoall_and_linear, in_chunks<alltoall_linear_exchange>,
        always<reduce_scatter_protocol>, none, head_columns},
-      {"context_attention_forward", context_attention_forward, in_chunks<context_attention_exchange>,
-       always<gather_protocol>},
-      {"context_attention_backward", context_attention_backward, in_chunks<context_backward_exchange>,
-       always<gather_protocol>},
+      {"context_attention_forward", context_attention_forward, in_chunks<context_attention_exchange>, of_gather},
+      {"context_attention_backward", context_attention_backward, in_chunks<context_backward_exchange>, of_gather},
       {"sequence_parallel_trailing_matmul_backward", sequence_parallel_trailing_matmul_backward,
-       in_chunks<matmul_backward_exchange>, always<gather_protocol>, columns},
+       in_chunks<matmul_backward_exchange>, of_gather, columns},
       {"sequence_parallel_leading_matmul_backward", sequence_parallel_leading_matmul_backward,
        in_chunks<matmul_backward_exchange>, always<gather_beside_reduce_scatter_protocol>, rows},
       {"sequence_parallel_rms_norm_backward", sequence_parallel_rms_norm_backward, of_norm, always<gather_protocol>},
-      {"all_gather", all_gather, of_collective, always<gather_protocol>},
+      {"all_gather", all_gather, of_collective, of_gather},
       {"reduce_scatter", reduce_scatter, of_collective, of_sum},
       {"all_reduce", all_reduce, of_collective, of_sum},
       {"all_to_all", all_to_all, of_collective, always<gather_protocol>, none, head_columns},
-      {"broadcast", broadcast, of_collective, always<gather_protocol>},
+      {"broadcast", broadcast, of_collective, of_gather},
   };
   return table;
 }

@@ -33,6 +33,10 @@ ReduceForm reduce_form(const autotune::Config& config) {
   return form.empty() ? ReduceForm::scatter : form == "one_shot" ? ReduceForm::one_shot : ReduceForm::two_shot;
 }
 
+ReduceSchedule ReduceSchedule::from(const autotune::Config& c) {
+  return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1), c.get_string("order", "") == "interleave"};
+}
+
 const Protocol& protocol_of(ReduceForm form) {
   return form == ReduceForm::scatter    ? reduce_scatter_protocol()
          : form == ReduceForm::two_shot ? two_shot_protocol()

@@ -12,6 +12,23 @@ std::vector<int64_t> push_programs(const Target& target, int threads) {
   return threads > 1 ? std::vector<int64_t>{threads, 1} : std::vector<int64_t>{1};
 }
 
+bool pulls(const autotune::Config& config) { return config.get_string("transfer", "push") == "pull"; }
+
+TransferSchedule TransferSchedule::from(const autotune::Config& c) {
+  return {c.get_int("chunk_rows"), c.get_int("push_programs"), seqpar::pulls(c), c.get_string("order", "") == "serial"};
+}
+
+bool may_pull(const Target& target, int world_size) { return !target.is_gpu() && world_size > 2; }
+
+ExchangeShape with_transfer(ExchangeShape shape, bool pulls) {
+  shape.phases[0].is_pulled = pulls;
+  return shape;
+}
+
+const Protocol& protocol_of_gather(const ExchangeShape& shape) {
+  return shape.phases[0].is_pulled ? pulled_gather_protocol() : gather_protocol();
+}
+
 CopyTile copy_tile(int64_t row_columns) {
   constexpr int64_t kElements = 4096, kMostRows = 8, kLeastColumns = kElements / kMostRows;
   if (row_columns == kDynamic) return {kMostRows, kLeastColumns};
@@ -46,8 +63,29 @@ void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var ro
   }
 }
 
+namespace {
+
+// What ranks of other nodes get is sent to each.
+void keep_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+                 const std::function<void(Var peer, Var chunk)>& copy) {
+  Var self = ex.rank(), chunks = ex.num_chunks(0, self, self);
+  b.when(ex.is_aborted(), nullptr, [&] {
+    b.for_each(program, chunks, schedule.push_programs, [&](Var chunk) {
+      copy(self, chunk);
+      b.for_each(0, num_receivers, 1, [&](Var i) {
+        Var peer = ex.peer(i);
+        b.when(ex.is_remote(peer), [&] { copy(peer, chunk); });
+        ex.publish(0, peer, chunk);
+      });
+    });
+  });
+}
+
+}  // namespace
+
 void push_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
                  const std::function<void(Var peer, Var chunk)>& copy) {
+  if (ex.is_pulled(0)) return keep_chunks(b, ex, num_receivers, program, schedule, copy);
   // Alone, a rank takes the protocol's steps in no turn of the loop.
   const int64_t peers = num_receivers, divisor = std::max<int64_t>(peers, 1);
   Var chunks = b.max(ex.most_chunks(0), 1);
@@ -73,6 +111,23 @@ void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, c
   });
 }
 
+Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int world_size, Var tile) {
+  Var good = b.compare(Compare::eq, tile, tile), none = b.constant(DType::i64, int64_t{0});
+  return b.for_loop(0, world_size - 1, 1, {good}, [&](Var i, std::vector<Var> before) {
+    Var source = ex.peer(i);
+    Var come = ex.await(0, source, none, ex.num_chunks(0, ex.rank(), source), tile);
+    return std::vector{b.logical_and(before[0], come)};
+  })[0];
+}
+
+Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile,
+              Var has_rows) {
+  if (!schedule.is_serial) return has_rows;
+  return b.if_then(
+      has_rows, [&] { return std::vector{await_rows_of_all(b, ex, world_size, tile)}; },
+      [&] { return std::vector{has_rows}; })[0];
+}
+
 namespace {
 
 class Builder {
@@ -83,7 +138,8 @@ class Builder {
         s_(shape),
         schedule_(schedule),
         body_(body),
-        ex_(b, gather_protocol(), shape.exchange, channel.block, channel.counters, channel.number, length) {}
+        ex_(b, protocol_of_gather(shape.exchange), shape.exchange, channel.block, channel.counters, channel.number,
+            length) {}
 
   void build() {
     Var id = b_.program_id(0), use = id - schedule_.push_programs;

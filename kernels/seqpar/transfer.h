@@ -10,9 +10,21 @@
 namespace seqtile::kernels::seqpar {
 
 struct TransferSchedule {
+  static TransferSchedule from(const autotune::Config& config);
   int64_t chunk_rows = 256;   ///< rows that one flag stands for
   int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone receives
+  bool pulls = false;         ///< of what all get alike: written once, to the own staging, where the others read it
+  bool is_serial = false;     ///< nothing is computed before all rows have come: communicate, then compute
 };
+
+/// Of a configuration: its parameter "transfer".
+bool pulls(const autotune::Config& config);
+/// Whether there may be such configurations. Two ranks write as much either way; on a GPU every tile would read
+/// its rows from another one.
+bool may_pull(const Target& target, int world_size);
+/// The exchange of a gather, and its protocol.
+ExchangeShape with_transfer(ExchangeShape shape, bool pulls);
+const Protocol& protocol_of_gather(const ExchangeShape& shape);
 
 /// How many programs may send, the default first: one block of a GPU, or one of several threads, does not fill a link.
 std::vector<int64_t> push_programs(const Target& target, int threads);
@@ -36,13 +48,18 @@ struct Part {
 void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var rows, Var first, Var end);
 
 /// Program `program` of those that send: its chunks of what rank + 1, ..., rank + num_receivers get, the first chunk of
-/// each first. `copy` brings a chunk to the peer's staging.
+/// each first. `copy` brings a chunk to the staging of a rank: a peer's, or the own one where peers read it there.
 void push_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
                  const std::function<void(Var peer, Var chunk)>& copy);
 
 /// The same for chunks of what is there as it is to be sent.
 void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
                const std::function<std::vector<Part>(Var peer)>& parts);
+
+/// i1: all chunks of all peers have come.
+Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int world_size, Var tile);
+/// i1: the tile has rows, and of a serial schedule those of all ranks have come.
+Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile, Var has_rows);
 
 /// What an operation moves.
 struct TransferShape {

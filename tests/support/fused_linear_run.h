@@ -32,7 +32,7 @@ struct Case {
   std::vector<int64_t> lengths;
   DType dtype = DType::f32;
   linear_op::Tile tile{"outer", 24, 32, 6, 16, 32};
-  seqpar::GatherSchedule gathers{16, 1};
+  seqpar::GatherSchedule gathers{{16, 1}};
   seqpar::ReduceSchedule reduces{24, 5};
   DType transport = DType::f32;
   std::optional<autotune::Config> config = std::nullopt;  ///< that the tile and the schedule were taken from
@@ -101,7 +101,9 @@ class Problem {
 
   seqpar::ExchangeShape exchange() const {
     const Case& c = case_;
-    if (c.kind == Case::gather) return seqpar::gather_shape(shape_, c.world_size, kIdentity, c.gathers.chunk_rows);
+    const seqpar::TransferSchedule& transfer = c.gathers.transfer;
+    if (c.kind == Case::gather)
+      return with_transfer(seqpar::gather_shape(shape_, c.world_size, kIdentity, transfer.chunk_rows), transfer.pulls);
     return seqpar::reduce_shape(partials(), c.form(), c.world_size, kIdentity, c.reduces.chunk_rows);
   }
   ChannelOptions channel(ChannelOptions options) const {

@@ -93,11 +93,11 @@ TEST_CASE("fused linear: exact on ranks that share a simulated GPU, every check 
 TEST_CASE("fused linear: a gather is exact in every order of its tiles", "[seqpar][sim]") {
   for (const std::string device : {"threads", "processes", "nodes", "sim:sm_80", "sim:sm_90a"})
     for (const int world_size : {1, 2, 3})
-      for (const auto order : {seqpar::GatherOrder::interleave, seqpar::GatherOrder::serial}) {
+      for (const bool is_serial : {false, true}) {
         const bool is_gpu = device.starts_with("sim");
         Case c{Case::gather, world_size, 72, 48, {0, 1, 5, 70, 3}, is_gpu ? DType::bf16 : DType::f32};
         if (is_gpu) c = simulated(c);
-        c.gathers.order = order;
+        c.gathers.is_interleaved = true, c.gathers.transfer.is_serial = is_serial;
         RankOptions options;
         options.device = device;
         options.seed = is_gpu ? 0 : 3;
@@ -120,10 +120,7 @@ void check_configs(Case c, const std::string& operation, const std::string& devi
     };
     if (operation == "linear_and_allreduce") c.kind = is("reduction", "one_shot") ? Case::one_shot : Case::two_shot;
     c.config = config, c.tile = linear_op::Tile::from(config);
-    c.gathers = {chunk_rows, config.get_int("push_programs", 1),
-                 is("order", "interleave") ? seqpar::GatherOrder::interleave
-                 : is("order", "serial")   ? seqpar::GatherOrder::serial
-                                           : seqpar::GatherOrder::rotate};
+    if (c.kind == Case::gather) c.gathers = seqpar::GatherSchedule::from(config);
     c.reduces = {chunk_rows, config.get_int("sum_rows", 1), is("order", "interleave")};
     RankOptions options;
     options.device = device;

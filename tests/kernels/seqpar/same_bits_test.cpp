@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kLength = 400;  // of three ranks each has three of the smallest chunks
 
 /// Parameters that say how ranks exchange rows and in which order programs run, but not how a tile is computed.
-constexpr const char* kKnobs[] = {"chunk_rows", "push_programs", "order", "sum_rows", "reduction"};
+constexpr const char* kKnobs[] = {"chunk_rows", "push_programs", "order", "sum_rows", "reduction", "transfer"};
 
 /// Those that say which elements of a product a program computes, each by the same sum over k. (How many sums over k a
 /// CPU's core has under way, mr and nr, says how each of them is split.)
@@ -202,6 +202,24 @@ TEST_CASE("same bits: every knob of simulated GPUs", "[seqpar][sim][slow]") {
   for (const char* device : {"sim:sm_80", "sim:sm_90a"})
     for (const int world_size : {2, 3})
       check_knobs(device, forms_on_ranks(world_size, DType::bf16), {{70}, {1}, {20}, {70}}, kAll);
+}
+
+TEST_CASE("same bits: rows that peers read where they are, in threads, in processes and on nodes", "[seqpar]") {
+  for (const Workload& workload : operations_on_ranks(4, DType::f32)) {
+    OpOnRanks pushed(workload, "threads", {{kLength}, {3}, {0}, {131}});
+    const auto space = pushed.op().config_space(workload, kLength, target_of({})).enumerate();
+    const auto pulls = std::ranges::find_if(space, [](const Config& c) { return c.contains("transfer"); });
+    if (pulls == space.end()) continue;
+    CHECK(pushed.run(late(0)) == "");
+    for (const char* device : {"threads", "processes", "nodes"}) {
+      INFO(workload.operation << " on " << device);
+      OpOnRanks pulled(workload, device, {{kLength}, {3}, {0}, {131}}, *pulls);
+      CHECK(pulled.run(late(7)) == "");
+      const bool has_same_bits =
+          without_knobs(*pulls) != without_knobs(pushed.config()) || pulled.bytes() == pushed.bytes();
+      CHECK(has_same_bits);
+    }
+  }
 }
 
 TEST_CASE("same bits: other numbers of ranks, in processes and on nodes too", "[seqpar][slow]") {
