@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "jit/error.h"
 #include "kernels/registry.h"
@@ -82,14 +83,16 @@ std::vector<autotune::Workload> operations_on_ranks(int world_size, DType dtype)
   return workloads;
 }
 
-std::vector<ConfiguredOp> with_both_reductions(const std::vector<autotune::Workload>& workloads, const Target& target) {
+std::vector<ConfiguredOp> with_every_exchange(const std::vector<autotune::Workload>& workloads, const Target& target) {
   std::vector<ConfiguredOp> ops;
   for (const autotune::Workload& workload : workloads) {
-    const auto space = library().find(workload.operation).config_space(workload, 1, target).enumerate();
-    const auto two_shot = std::ranges::find_if(
-        space, [](const autotune::Config& config) { return config.get_string("reduction", "") == "two_shot"; });
     ops.push_back({workload});
-    if (two_shot != space.end()) ops.push_back({workload, *two_shot});
+    const auto space = library().find(workload.operation).config_space(workload, 1, target).enumerate();
+    for (const auto& [name, value] : {std::pair{"reduction", "two_shot"}, std::pair{"transfer", "pull"}}) {
+      const auto found = std::ranges::find_if(
+          space, [&](const autotune::Config& config) { return config.get_string(name, "") == value; });
+      if (found != space.end()) ops.push_back({workload, *found});
+    }
   }
   return ops;
 }

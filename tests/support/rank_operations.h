@@ -22,7 +22,8 @@ struct ConfiguredOp {
   autotune::Workload workload;
   std::optional<autotune::Config> config = {};
 };
-/// Those that sum up for all ranks in two shots too, where the default for few rows takes one.
-std::vector<ConfiguredOp> with_both_reductions(const std::vector<autotune::Workload>& workloads, const Target& target);
+/// The defaults, and configurations that exchange rows in another way: sums in two shots, where the default for few
+/// rows takes one; rows that are pulled.
+std::vector<ConfiguredOp> with_every_exchange(const std::vector<autotune::Workload>& workloads, const Target& target);
 
 }  // namespace seqtile::testing

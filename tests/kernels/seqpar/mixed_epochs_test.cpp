@@ -23,7 +23,7 @@ OpCall random_call(std::mt19937& random) {
 
 void check_epochs(const std::string& device, const std::vector<Workload>& workloads, size_t num_epochs) {
   const auto world_size = static_cast<int>(workloads[0].fields.get_int("world_size"));
-  const std::vector<ConfiguredOp> forms = with_both_reductions(workloads, target_of({.device = device}));
+  const std::vector<ConfiguredOp> forms = with_every_exchange(workloads, target_of({.device = device}));
   std::mt19937 random(static_cast<uint32_t>(world_size));
   std::vector<size_t> order;  // of forms, by epoch
   std::vector<std::vector<OpCall>> calls(forms.size());
