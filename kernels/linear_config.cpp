@@ -166,11 +166,11 @@ void collect_transposed(const Shape& s, int threads, int64_t length, const Targe
 void collect_matrix(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
   if (!target.has_matrix_registers || length < kMatrixRows / 2) return;
   using Block = std::pair<int64_t, int64_t>;
-  for (const auto& [mr, nr] : {Block{16, 48}, Block{32, 32}, Block{48, 16}, Block{32, 16}}) {
+  for (const auto& [mr, nr] : {Block{32, 32}, Block{32, 16}, Block{48, 16}, Block{16, 48}}) {
     if (mr - kMatrixRows >= length) continue;
-    for (const int64_t slice : {1024, 4096})
-      for (const int64_t block_n : column_blocks(s, nr, threads, {512, 1024, 2048}))
-        for (const int64_t block_m : {64, 128, 256, 512, 1024}) {
+    for (const int64_t slice : {256, 512, 1024, 4096})
+      for (const int64_t block_n : column_blocks(s, nr, threads, {512, 1024, 2048, 4096}))
+        for (const int64_t block_m : {64, 128, 256, 512, 1024, 2048}) {
           if (block_m > 64 && block_m / 2 >= round_up(length, mr)) continue;
           collector.add({"matrix", balanced_rows(length, block_m, mr), block_n, mr, nr, balanced_slice(s.k, slice)});
         }
@@ -226,16 +226,22 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
   return cycles / (products / 2);
 }
 
-/// 16 cycles a product and 8 for an operand; sums go through memory for each slice; what is packed is packed again for
-/// each block.
-double matrix_cycles(const Shape& s, const Tile& t, double rows, double columns) {
-  constexpr double kProduct = 16, kLoad = 8, kSum = 96, kPackedElement = 0.2, kRegister = kMatrixRows * kMatrixRows;
+/// Products wait for operands, which come from L2 where a slice of the packed side fits in there beside what streams
+/// past it; sums go through memory for each slice. The packed side is packed for each block of the other one, the other
+/// one streams past each of its blocks.
+double matrix_cycles(const Shape& s, const Tile& t, double rows, double columns, const Target& target) {
+  constexpr double kProduct = 28, kLoad = 8, kBeyondL2 = 1.4, kSum = 24, kPackedElement = 0.35, kStreamedElement = 0.5;
+  constexpr double kRegister = kMatrixRows * kMatrixRows, kShareOfL2 = 0.75;
   const double a = static_cast<double>(t.nr / kMatrixRows), b = static_cast<double>(t.mr / kMatrixRows);
   const double sums = rows * columns / kRegister, k = static_cast<double>(s.k);
-  const double packed = packs_weights(s) ? columns * std::ceil(rows / static_cast<double>(t.block_m))
-                                         : rows * std::ceil(columns / static_cast<double>(t.block_n));
-  return sums * k / (2 * kMatrixRows) * std::max(kProduct, kLoad * (a + b) / (a * b)) +
-         sums * static_cast<double>(cdiv(s.k, t.kc)) * kSum + packed * k * kPackedElement;
+  const double by_rows = rows * std::ceil(columns / static_cast<double>(t.block_n));
+  const double by_columns = columns * std::ceil(rows / static_cast<double>(t.block_m));
+  const double packed = packs_weights(s) ? by_columns : by_rows, streamed = packs_weights(s) ? by_rows : by_columns;
+  const auto slice_bytes = static_cast<double>((packs_weights(s) ? t.block_n : t.block_m) * t.kc * 2);
+  const double beyond = slice_bytes > kShareOfL2 * static_cast<double>(target.l2_bytes) ? kBeyondL2 : 1;
+  return sums * k / (2 * kMatrixRows) * (kProduct + kLoad * (a + b) / (a * b)) * beyond +
+         sums * static_cast<double>(cdiv(s.k, t.kc)) * kSum + packed * k * kPackedElement +
+         streamed * k * kStreamedElement;
 }
 
 /// Rows that the transposed form pays for: whole panels, and what is left as pairs of vectors and one more.
@@ -395,7 +401,7 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
   const double steps = static_cast<double>(s.k) / per_step;
   double cycles = rows * columns * steps / (2 * lanes) * register_inefficiency(s, t, target);
   if (is_matrix) {
-    cycles = matrix_cycles(s, t, rows, columns);
+    cycles = matrix_cycles(s, t, rows, columns, target);
   } else if (is_outer) {
     const double packing =
         kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
