@@ -34,7 +34,7 @@ enum Word : int64_t {
   timeline,             ///< the address of the events of one, or 0: jit/base/timeline_block.h
   timeline_events,      ///< how many fit in there
   peers = 24,           ///< of each rank kPeerWords: the addresses of its staging, its flags and its abort word
-  kept = peers + 3 * kMaxRanks,  ///< of each rank: the address of the staging where what it keeps for its peers is read
+  kept = peers + 3 * kMaxRanks,  ///< of each rank: the staging where this one reads what that one keeps for all
   num_words = kept + kMaxRanks
 };
 

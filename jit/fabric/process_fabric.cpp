@@ -130,14 +130,14 @@ class ProcessFabric final : public Fabric {
 
   std::unique_ptr<SymmetricMemory> allocate(size_t bytes) override {
     const size_t stride = (bytes + kPage - 1) / kPage * kPage, offset = next_offset_;
-    const size_t end = offset + stride * static_cast<size_t>(world_size());
+    const size_t end = offset + FileMemory::file_bytes(world_size(), stride);
     const fabric::Wishes wishes{{"bytes", std::to_string(bytes)}};
     fabric::agree(*this, "shared memory", wishes, fabric::problem_in([&] {
       if (rank_ == 0) grow_file(end);
     }));
     std::unique_ptr<SymmetricMemory> memory;
     fabric::agree(*this, "shared memory", wishes, fabric::problem_in([&] {
-      memory = std::make_unique<FileMemory>(file_, rank_, world_size(), offset, stride, bytes);
+      memory = std::make_unique<FileMemory>(file_, world_size(), offset, stride, bytes);
     }));
     next_offset_ = end;
     return memory;

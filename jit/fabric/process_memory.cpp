@@ -35,12 +35,12 @@ Mapping::Mapping(int fd, size_t offset, size_t bytes) : bytes_(bytes) {
 
 Mapping::~Mapping() { munmap(data_, bytes_); }
 
-FileMemory::FileMemory(std::shared_ptr<SharedFile> file, int rank, int world_size, size_t offset, size_t stride,
-                       size_t bytes)
-    : FileMemory(std::make_unique<Mapping>(file->descriptor.get(), offset, stride * static_cast<size_t>(world_size)),
-                 world_size, stride, bytes) {
-  file_ = std::move(file), own_offset_ = offset + stride * static_cast<size_t>(rank), stride_ = stride;
-  held_bytes_ = stride * static_cast<size_t>(world_size);
+FileMemory::FileMemory(std::shared_ptr<SharedFile> file, int world_size, size_t offset, size_t stride, size_t bytes)
+    : FileMemory(std::make_unique<Mapping>(file->descriptor.get(), offset, file_bytes(world_size, stride)), world_size,
+                 stride, bytes) {
+  file_ = std::move(file), world_size_ = static_cast<uint32_t>(world_size), offset_ = offset;
+  held_bytes_ = file_bytes(world_size, stride);
+  num_gone_ = reinterpret_cast<std::atomic<uint32_t>*>(static_cast<std::byte*>(mapping_->data()) + held_bytes_ - kPage);
   file_->held_bytes += held_bytes_;
 }
 
@@ -49,8 +49,9 @@ FileMemory::FileMemory(std::unique_ptr<Mapping> mapping, int world_size, size_t 
 
 FileMemory::~FileMemory() {
   file_->held_bytes -= held_bytes_;
-  fallocate(file_->descriptor.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(own_offset_),
-            static_cast<off_t>(stride_));
+  if (num_gone_->fetch_add(1) + 1 != world_size_) return;
+  fallocate(file_->descriptor.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
+            static_cast<off_t>(held_bytes_));
 }
 
 }  // namespace seqtile::fabric

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,19 +40,24 @@ struct SharedFile {
   std::atomic<size_t> held_bytes{0};  ///< of buffers that are there, with the parts of all ranks
 };
 
-/// The parts of all ranks, `stride` bytes apart from `offset` on.
+/// The parts of all ranks, `stride` bytes apart from `offset` on, and behind them a page that counts who has let go.
 class FileMemory final : public SymmetricMemory {
  public:
-  FileMemory(std::shared_ptr<SharedFile> file, int rank, int world_size, size_t offset, size_t stride, size_t bytes);
-  /// The own part goes back to the system; where a peer still stores there, its page comes anew.
+  FileMemory(std::shared_ptr<SharedFile> file, int world_size, size_t offset, size_t stride, size_t bytes);
+  /// Peers may still store here, or read: the last rank that lets go gives all parts back to the system. Where one has
+  /// died they go with the file.
   ~FileMemory() override;
+
+  static size_t file_bytes(int world_size, size_t stride) { return stride * static_cast<size_t>(world_size) + kPage; }
 
  private:
   FileMemory(std::unique_ptr<Mapping> mapping, int world_size, size_t stride, size_t bytes);
 
   std::unique_ptr<Mapping> mapping_;
   std::shared_ptr<SharedFile> file_;  ///< the buffer may outlive its fabric
-  size_t own_offset_ = 0, stride_ = 0, held_bytes_ = 0;
+  uint32_t world_size_ = 0;
+  size_t offset_ = 0, held_bytes_ = 0;
+  std::atomic<uint32_t>* num_gone_ = nullptr;  ///< in the memory that ranks share, which begins as zeros
 };
 
 }  // namespace seqtile::fabric

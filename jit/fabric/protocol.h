@@ -19,10 +19,10 @@ namespace seqtile {
 
 struct ProtocolStep {
   enum class Action : uint8_t {
-    write,    ///< to this rank's segment of the peer's staging
+    write,    ///< to this rank's segment of the peer's staging, or of the own one where that is read
     publish,  ///< this rank's flags at the peer, after the data
     await,    ///< the peer's flags here
-    read      ///< the peer's segment of the own staging
+    read      ///< the peer's segment, of the own staging or of the peer's
   };
   Action action;
   int phase;  ///< each phase has staging and flags of its own

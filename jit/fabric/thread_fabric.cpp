@@ -12,7 +12,7 @@ namespace {
 
 using SharedBuffer = std::shared_ptr<DeviceBuffer>;
 
-/// Holds the buffers of all ranks: peers may still store there when a rank has gone.
+/// Holds the buffers of all ranks: peers may still store there, or read, when a rank has gone.
 class HostMemory final : public SymmetricMemory {
  public:
   HostMemory(std::vector<SharedBuffer> buffers, size_t bytes)

@@ -1,7 +1,7 @@
 // kernels/seqpar/allgather_linear.cpp -- see allgather_linear.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs, in order: those that push this rank's rows to its peers, chunk by chunk, so that the first chunk of every
+// Programs, in order: those that send this rank's rows to its peers, chunk by chunk, so that the first chunk of every
 // rank is early everywhere; the tiles, own rows first, then those of rank + 1, rank + 2, ...; one that awaits the rest.
 // A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
 #include "kernels/seqpar/allgather_linear.h"
@@ -16,21 +16,8 @@ GatherSchedule GatherSchedule::from(const autotune::Config& c) {
 
 std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
                                                int threads) {
-  std::vector<autotune::Config> configs;
-  for (const bool pulls : {false, true})
-    for (const int64_t programs : push_programs(target, threads))
-      for (const char* order : {"rotate", "interleave", "serial"})
-        for (const int64_t chunk_rows : {256, 64}) {
-          if (pulls && !may_pull(target, world_size)) continue;
-          if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
-          autotune::Config config = tiles;
-          config.set("chunk_rows", chunk_rows);
-          config.set("push_programs", programs);
-          config.set("order", std::string(order));
-          if (pulls) config.set("transfer", std::string("pull"));
-          configs.push_back(std::move(config));
-        }
-  return configs;
+  return transfer_schedules(tiles, {"rotate", "interleave", "serial"}, push_programs(target, threads),
+                            may_pull(target, world_size));
 }
 
 GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape,
@@ -105,7 +92,7 @@ void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, con
   const ChannelViews channel = declare_channel(b);
   const TransferSchedule& transfer = schedule.transfer;
   const ExchangeShape exchange =
-      with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.pulls);
+      with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.is_pulled);
   Exchange ex(b, protocol_of_gather(exchange), exchange, channel.block, channel.counters, channel.number,
               b.size(v.y[0], 0));
   Var length = b.size(v.y[0], 0), id = b.program_id(0);

@@ -13,7 +13,7 @@ struct GatherSchedule {
   bool is_interleaved = false;  ///< tiles of all ranks take turns; else rank after rank, own rows first
 };
 
-/// The tiles with every order, size of chunks, number of programs that send and way to send, the default first.
+/// As transfer_schedules(), of the orders that such a product has.
 std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
                                                int threads);
 

@@ -95,26 +95,13 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
                                portable(target));
 }
 
-std::vector<Config> schedules_of(const Tile& tile, const Target& target, int threads) {
-  std::vector<Config> configs;
-  for (const int64_t programs : push_programs(target, threads))
-    for (const char* order : {"", "serial"})
-      for (const int64_t chunk_rows : {256, 64}) {
-        if (chunk_rows == 64 && order == std::string("serial")) continue;  // who waits for all needs no small chunks
-        Config config = tile.config();
-        config.set("chunk_rows", chunk_rows);
-        config.set("push_programs", programs);
-        if (*order) config.set("order", std::string(order));
-        configs.push_back(std::move(config));
-      }
-  return configs;
-}
-
 std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
   return configs_of(
       w.operation, target, tiles_for(w, length, target),
       [&](const Config& config) { return predict_us(w, config, length, target); },
-      [&](const Tile& tile) { return schedules_of(tile, target, w.threads); });
+      [&](const Tile& tile) {
+        return transfer_schedules(tile.config(), {"", "serial"}, push_programs(target, w.threads), false);
+      });
 }
 
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {

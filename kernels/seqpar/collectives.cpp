@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "jit/base/channel_block.h"
+#include "jit/error.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/heads.h"
@@ -94,7 +95,9 @@ PartialShape partials_of(const Workload& w) {
 
 TransferShape transfer_shape(const Workload& w, const Config& c, int64_t identity) {
   const TransferSchedule schedule = TransferSchedule::from(c);
-  ExchangeShape exchange = with_transfer(collective_exchange(w, schedule.chunk_rows), schedule.pulls);
+  if (schedule.is_pulled && is_all_to_all(w))
+    throw Error(ErrorCode::invalid_argument, "transfer = pull: all_to_all gives every rank other rows; leave it out");
+  ExchangeShape exchange = with_transfer(collective_exchange(w, schedule.chunk_rows), schedule.is_pulled);
   exchange.identity = identity;
   return {exchange, is_broadcast(w)};
 }
@@ -128,23 +131,23 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
   const std::vector<int64_t> push_programs = target.is_gpu() ? std::vector<int64_t>{32, 8, 128}
                                              : w.threads > 1 ? std::vector<int64_t>{w.threads, 1}
                                                              : std::vector<int64_t>{1};
-  std::vector<std::string> transfers{"push"};
-  if (!is_sum(w) && !is_all_to_all(w) && may_pull(target, world_size_of(w))) transfers.push_back("pull");
+  std::vector<bool> transfers{false};  // whether rows are pulled
+  if (!is_sum(w) && !is_all_to_all(w) && may_pull(target, world_size_of(w))) transfers.push_back(true);
   std::vector<Config> configs;
-  const auto add = [&](const std::string& reduction, const std::string& transfer, int64_t chunk_rows) {
-    for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs) {
-      Config config{{"chunk_rows", chunk_rows}};
-      if (transfer == "pull") config.set("transfer", transfer);
-      if (!is_sum(w)) config.set("push_programs", programs);
-      if (w.operation == "all_reduce") config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
-      if (!reduction.empty()) config.set("reduction", reduction);
-      if (target.is_gpu()) config.set("num_warps", int64_t{8});
-      configs.push_back(std::move(config));
-    }
+  const auto add = [&](const std::string& reduction, bool is_pulled, int64_t chunk_rows, int64_t programs) {
+    Config config{{"chunk_rows", chunk_rows}};
+    if (is_pulled) config.set("transfer", std::string("pull"));
+    if (!is_sum(w)) config.set("push_programs", programs);
+    if (w.operation == "all_reduce") config.set("sum_rows", copy_tile(w.fields.get_int("n")).rows);
+    if (!reduction.empty()) config.set("reduction", reduction);
+    if (target.is_gpu()) config.set("num_warps", int64_t{8});
+    configs.push_back(std::move(config));
   };
   for (const std::string& reduction : reductions)
-    for (const std::string& transfer : transfers)
-      for (const int64_t chunk_rows : chunk_sizes(w)) add(reduction, transfer, chunk_rows);
+    for (const bool is_pulled : transfers)
+      for (const int64_t chunk_rows : chunk_sizes(w))
+        for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs)
+          add(reduction, is_pulled, chunk_rows, programs);
   return configs;
 }
 

@@ -1,7 +1,7 @@
 // kernels/seqpar/context_attention_backward_kernel.cpp -- see context_attention_backward_kernel.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs, in order: those that push this rank's rows to every rank, chunk by chunk; blocks of its keys, which go over
+// Programs, in order: those that send this rank's rows to every rank, chunk by chunk; blocks of its keys, which go over
 // the queries of one rank after the other; blocks of its queries, which go over the keys; one that awaits the rest. A
 // program starts with its own rank's rows and waits for a peer's when it comes to them. Own rows go through the staging
 // as well: there all that is known of a row is in one place, and a GPU's registers do not hold addresses of two.
@@ -68,7 +68,7 @@ class Builder {
 
  private:
   ExchangeShape exchange() const {
-    return with_transfer(context_backward_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.pulls);
+    return with_transfer(context_backward_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.is_pulled);
   }
 
   /// Own rows: a graph's tensors have more.

@@ -1,7 +1,7 @@
 // kernels/seqpar/context_attention_kernel.cpp -- see context_attention_kernel.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs, in order: those that push this rank's keys and values to its peers, chunk by chunk; the tiles of queries,
+// Programs, in order: those that send this rank's keys and values to its peers, chunk by chunk; the tiles of queries,
 // which await a peer's chunk when they come to it; one that awaits the rest, also what causality hides from everyone
 // here. Keys beyond a rank's rows are left out by the bounds of its view: they are not multiplied by zero.
 #include "kernels/seqpar/context_attention_kernel.h"
@@ -66,7 +66,7 @@ class Builder {
 
  private:
   ExchangeShape exchange() const {
-    return with_transfer(context_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.pulls);
+    return with_transfer(context_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.is_pulled);
   }
 
   /// A graph's tensors have more rows than a call owns.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "jit/base/cdiv.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/product_tiles.h"
 
@@ -24,21 +23,8 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
 }
 
 std::vector<Config> schedules_of(const Workload& w, const Config& tile, const Target& target) {
-  std::vector<Config> configs;
-  for (const bool pulls : {false, true})
-    for (const char* order : {"", "serial"})
-      for (const int64_t chunk_rows : {256, 64})
-        for (const int64_t programs : push_programs(target, w.threads)) {
-          if (pulls && !may_pull(target, world_size_of(w))) continue;
-          if (chunk_rows == 64 && *order) continue;  // who waits for all needs no small chunks
-          Config config = tile;
-          config.set("chunk_rows", round_up(chunk_rows, tile.get_int("block_n")));
-          config.set("push_programs", programs);
-          if (*order) config.set("order", std::string(order));
-          if (pulls) config.set("transfer", std::string("pull"));
-          configs.push_back(std::move(config));
-        }
-  return configs;
+  return transfer_schedules(tile, {"", "serial"}, push_programs(target, w.threads), may_pull(target, world_size_of(w)),
+                            tile.get_int("block_n"));
 }
 
 /// On GPUs those that leave room; where none does those of longer sequences, and all where there are none either.

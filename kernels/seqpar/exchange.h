@@ -43,7 +43,7 @@ struct PhaseShape {
   int64_t most_rows = 0;  ///< 0: as many as the channel's capacity
   int root = 0;
   int64_t column_group = 0;  ///< shared: sources have whole groups of so many columns, by the floor rule
-  bool is_pulled = false;    ///< the same for all: sources keep it in their own staging, where peers read it. CPUs
+  bool is_pulled = false;    ///< the same for all: sources keep it in their own staging, where peers read it. CPU ranks
 };
 
 struct ExchangeShape {
@@ -91,7 +91,7 @@ class Exchange {
   void last_role();
 
   bool is_pulled(int phase) const { return shape_of(phase).is_pulled; }
-  /// i1: the peer is on another node, which reads nothing of this one's memory. CPUs.
+  /// i1: the peer is on another node, which reads nothing of this one's memory. CPU ranks.
   Var is_remote(Var peer);
   /// This rank's segment of the peer's staging: [rows, columns]. `as`: with rows read as elements of another format.
   Var target(int phase, Var peer, Var rows, std::optional<DType> as = {});

@@ -111,7 +111,7 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
 
 std::vector<Config> schedules_of(const Tile& tile) {
   std::vector<Config> configs;
-  for (const int64_t chunk_rows : {256, 1024, 64}) {
+  for (const int64_t chunk_rows : {256, 64}) {
     Config config = tile.config();
     config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
     configs.push_back(std::move(config));

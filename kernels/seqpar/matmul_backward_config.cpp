@@ -134,22 +134,22 @@ Config tiles_config(const Pair& pair) {
 std::vector<Config> schedules_of(const Workload& w, const Pair& pair, const Target& target) {
   const Shape s(w);
   if (s.is_trailing) return gather_schedules(tiles_config(pair), target, s.world_size, w.threads);
-  // With f32 sums of several weights that start from what is there a GPU's registers have no room for sums apart.
-  const bool has_room = !target.is_gpu() || s.dtype != DType::f32 || !s.accumulate || s.n.size() == 1;
   std::vector<Config> configs;
-  for (const int64_t count : push_programs(target, w.threads))
-    for (const char* order : {"", "interleave"})
-      for (const int64_t chunk_rows : {256, 1024, 64}) {
-        if (*order && !has_room) continue;
-        Config config = tiles_config(pair);
-        config.set("chunk_rows", round_up(chunk_rows, pair.dgrad.block_m));  // tiles are sent as a whole
-        config.set("push_programs", count);
-        if (*order) {
-          config.set("order", std::string(order));
-          config.set("sum_rows", std::min<int64_t>(pair.dgrad.block_m, 8));
-        }
-        if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
-      }
+  const auto add = [&](int64_t chunk_rows, int64_t programs, bool is_interleaved) {
+    Config config = tiles_config(pair);
+    config.set("chunk_rows", round_up(chunk_rows, pair.dgrad.block_m));  // tiles are sent as a whole
+    config.set("push_programs", programs);
+    if (is_interleaved) {
+      config.set("order", std::string("interleave"));
+      config.set("sum_rows", std::min<int64_t>(pair.dgrad.block_m, 8));
+    }
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
+  };
+  const std::vector<int64_t> programs = push_programs(target, w.threads);
+  for (const int64_t count : programs)
+    for (const int64_t chunk_rows : {256, 1024, 64}) add(chunk_rows, count, false);
+  // With f32 sums of several weights that start from what is there a GPU's registers have no room for sums apart.
+  if (!target.is_gpu() || s.dtype != DType::f32 || !s.accumulate || s.n.size() == 1) add(256, programs[0], true);
   return configs;
 }
 

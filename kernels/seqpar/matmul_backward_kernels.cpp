@@ -4,7 +4,8 @@
 // Trailing: those that push dz; tiles of du, own rows first, then as the rows of peers come; tiles of dw, which need
 // all rows, when most have come. Leading: those that push x; tiles of dx of the peers' rows, which are sent; tiles of
 // dw, which need the rows of x that have come meanwhile; the own tiles of dx, to which what peers have sent meanwhile
-// is added. The last program awaits the rest.
+// is added; interleaved, the own rows of dx are computed with the others, and sums follow behind. The last program
+// awaits the rest.
 #include <array>
 
 #include "kernels/linear_tile.h"
@@ -31,7 +32,7 @@ std::vector<Var> declare_each(KernelBuilder& b, const Shape& s, const char* name
 
 Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& transfer, int64_t identity,
                      const ChannelViews& c, Var length) {
-  const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.pulls);
+  const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.is_pulled);
   const Protocol& protocol = s.is_trailing ? protocol_of_gather(shape) : gather_beside_reduce_scatter_protocol();
   return {b, protocol, shape, c.block, c.counters, c.number, length};
 }

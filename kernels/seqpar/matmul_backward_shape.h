@@ -32,8 +32,8 @@ struct Shape {
 struct Schedule {
   static Schedule from(const autotune::Config& config);
   linear_op::Tile dgrad, wgrad;
-  GatherSchedule gather;
-  ReduceSchedule sums;  ///< of the leading operation
+  GatherSchedule gather;  ///< the order of tiles of the trailing operation
+  ReduceSchedule sums;    ///< of the leading operation
 };
 
 ExchangeShape exchange_of(const Shape& shape, int64_t identity, int64_t chunk_rows);

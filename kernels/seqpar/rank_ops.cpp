@@ -26,12 +26,11 @@ using autotune::Workload;
 
 namespace {
 
-/// All forms of a sum have their places in a channel; a configuration uses one, and says where a
-/// gather is read.
+/// All forms of a sum have their places in a channel; a configuration uses one. It also says where a gather is read.
 ExchangeShape of_form(ExchangeShape shape, const Config* c) {
   if (!c) return shape;
   if (reduce_form(*c) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
-  return with_transfer(std::move(shape), pulls(*c));
+  return with_transfer(std::move(shape), is_pulled(*c));
 }
 
 template <ExchangeShape (*exchange)(const Workload&, int64_t)>
@@ -50,7 +49,7 @@ const Protocol& always(const Config&) {
   return protocol();
 }
 
-const Protocol& of_gather(const Config& c) { return pulls(c) ? pulled_gather_protocol() : gather_protocol(); }
+const Protocol& of_gather(const Config& c) { return is_pulled(c) ? pulled_gather_protocol() : gather_protocol(); }
 
 const Protocol& of_sum(const Config& c) { return protocol_of(reduce_form(c)); }
 

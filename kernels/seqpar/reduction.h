@@ -24,7 +24,7 @@ enum class ReduceForm : uint8_t {
 struct ReduceSchedule {
   static ReduceSchedule from(const autotune::Config& config);
   int64_t chunk_rows = 256;  ///< rows that one flag stands for; whole tiles
-  int64_t sum_rows = 8;      ///< rows of a program that takes over sums, or sums up apart from the tiles
+  int64_t sum_rows = 1;      ///< rows of a program that takes over sums, or sums up apart from the tiles
   /// Tiles of the same columns follow each other, for all ranks' rows: what computes them is read once. Else the rows
   /// of one rank come after those of the other, chunk by chunk, and a chunk is sent as soon as it is complete.
   bool is_interleaved = false;

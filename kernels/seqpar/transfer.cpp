@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "jit/base/cdiv.h"
+
 namespace seqtile::kernels::seqpar {
 
 std::vector<int64_t> push_programs(const Target& target, int threads) {
@@ -12,21 +14,47 @@ std::vector<int64_t> push_programs(const Target& target, int threads) {
   return threads > 1 ? std::vector<int64_t>{threads, 1} : std::vector<int64_t>{1};
 }
 
-bool pulls(const autotune::Config& config) { return config.get_string("transfer", "push") == "pull"; }
+bool is_pulled(const autotune::Config& config) { return config.get_string("transfer", "push") == "pull"; }
 
 TransferSchedule TransferSchedule::from(const autotune::Config& c) {
-  return {c.get_int("chunk_rows"), c.get_int("push_programs"), seqpar::pulls(c), c.get_string("order", "") == "serial"};
+  return {c.get_int("chunk_rows"), c.get_int("push_programs"), seqpar::is_pulled(c),
+          c.get_string("order", "") == "serial"};
 }
 
 bool may_pull(const Target& target, int world_size) { return !target.is_gpu() && world_size > 2; }
 
-ExchangeShape with_transfer(ExchangeShape shape, bool pulls) {
-  shape.phases[0].is_pulled = pulls;
+ExchangeShape with_transfer(ExchangeShape shape, bool is_pulled) {
+  shape.phases[0].is_pulled = is_pulled;
   return shape;
 }
 
 const Protocol& protocol_of_gather(const ExchangeShape& shape) {
   return shape.phases[0].is_pulled ? pulled_gather_protocol() : gather_protocol();
+}
+
+// Who waits for all needs no small chunks; rows are pulled as by default else: a search has room for tiles too.
+std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, const std::vector<const char*>& orders,
+                                                 const std::vector<int64_t>& programs, bool may_pull,
+                                                 int64_t chunk_unit) {
+  std::vector<autotune::Config> configs;
+  const auto add = [&](const std::string& order, int64_t chunk_rows, int64_t num_programs, bool is_pulled) {
+    autotune::Config config = tile;
+    config.set("chunk_rows", round_up(chunk_rows, chunk_unit));
+    config.set("push_programs", num_programs);
+    if (!order.empty()) config.set("order", order);
+    if (is_pulled) config.set("transfer", std::string("pull"));
+    configs.push_back(std::move(config));
+  };
+  constexpr int64_t kChunk = 256, kSmallChunk = 64;
+  for (const std::string order : orders) {
+    add(order, kChunk, programs[0], false);
+    if (order == "serial") continue;
+    for (const int64_t count : programs)
+      for (const int64_t chunk_rows : {kChunk, kSmallChunk})
+        if (count != programs[0] || chunk_rows != kChunk) add(order, chunk_rows, count, false);
+  }
+  if (may_pull) add(orders[0], kChunk, programs[0], true);
+  return configs;
 }
 
 CopyTile copy_tile(int64_t row_columns) {
@@ -65,18 +93,18 @@ void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var ro
 
 namespace {
 
-// What ranks of other nodes get is sent to each.
+// Once to the own segment, and of ranks of other nodes to each; then the flags of all.
 void keep_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
                  const std::function<void(Var peer, Var chunk)>& copy) {
   Var self = ex.rank(), chunks = ex.num_chunks(0, self, self);
+  const auto for_each_peer = [&](const std::function<void(Var peer)>& body) {
+    b.for_each(0, num_receivers, 1, [&](Var i) { body(ex.peer(i)); });
+  };
   b.when(ex.is_aborted(), nullptr, [&] {
     b.for_each(program, chunks, schedule.push_programs, [&](Var chunk) {
       copy(self, chunk);
-      b.for_each(0, num_receivers, 1, [&](Var i) {
-        Var peer = ex.peer(i);
-        b.when(ex.is_remote(peer), [&] { copy(peer, chunk); });
-        ex.publish(0, peer, chunk);
-      });
+      for_each_peer([&](Var peer) { b.when(ex.is_remote(peer), [&] { copy(peer, chunk); }); });
+      for_each_peer([&](Var peer) { ex.publish(0, peer, chunk); });
     });
   });
 }

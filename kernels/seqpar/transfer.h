@@ -13,18 +13,24 @@ struct TransferSchedule {
   static TransferSchedule from(const autotune::Config& config);
   int64_t chunk_rows = 256;   ///< rows that one flag stands for
   int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone receives
-  bool pulls = false;         ///< of what all get alike: written once, to the own staging, where the others read it
+  bool is_pulled = false;     ///< what all get alike is written once, to the own staging, where the others read it
   bool is_serial = false;     ///< nothing is computed before all rows have come: communicate, then compute
 };
 
-/// Of a configuration: its parameter "transfer".
-bool pulls(const autotune::Config& config);
-/// Whether there may be such configurations. Two ranks write as much either way; on a GPU every tile would read
-/// its rows from another one.
+/// Of a configuration: its parameter "transfer" is "pull".
+bool is_pulled(const autotune::Config& config);
+/// Whether it is offered. Two ranks write as much either way; on a GPU every tile would read its rows over the link.
 bool may_pull(const Target& target, int world_size);
 /// The exchange of a gather, and its protocol.
-ExchangeShape with_transfer(ExchangeShape shape, bool pulls);
+ExchangeShape with_transfer(ExchangeShape shape, bool is_pulled);
 const Protocol& protocol_of_gather(const ExchangeShape& shape);
+
+/// The tile with every order, size of chunks, number of programs that send and way to send, the default first. `orders`
+/// begins with the default one, "" where it has no name, and may end with "serial". Chunks are multiples of
+/// `chunk_unit` rows. `may_pull`: as of the function.
+std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, const std::vector<const char*>& orders,
+                                                 const std::vector<int64_t>& programs, bool may_pull,
+                                                 int64_t chunk_unit = 1);
 
 /// How many programs may send, the default first: one block of a GPU, or one of several threads, does not fill a link.
 std::vector<int64_t> push_programs(const Target& target, int threads);

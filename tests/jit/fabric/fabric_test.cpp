@@ -170,6 +170,26 @@ TEST_CASE("fabric: memory of processes is there again when it has been given bac
             "");
 }
 
+// Rows that are pulled are read where they are, perhaps after their rank has ended its last launch.
+TEST_CASE("fabric: what a rank has written stays when it lets the memory go before its peers", "[fabric]") {
+  for (const char* kind : {"threads", "processes"})
+    check_all(on_ranks(kind, 3,
+                       [](Fabric& fabric) {
+                         auto memory = fabric.allocate(1 << 20);
+                         const auto part_of = [&](int rank) {
+                           return reinterpret_cast<int*>(memory->address(rank)) + (1 << 17);
+                         };
+                         *part_of(fabric.rank()) = 7 + fabric.rank();
+                         fabric.all_gather("");
+                         if (fabric.rank() != 1) memory.reset();
+                         fabric.all_gather("");
+                         if (fabric.rank() != 1) return;
+                         for (int rank = 0; rank < 3; ++rank)
+                           if (*part_of(rank) != 7 + rank) throw Error(ErrorCode::internal, "it is gone");
+                       }),
+              "");
+}
+
 TEST_CASE("fabric: a rank that lives but does not come to the survivors is named", "[fabric]") {
   const auto errors = on_ranks("processes", 3, [](Fabric& fabric) {
     if (fabric.rank() == 0) _exit(9);

@@ -148,7 +148,7 @@ TEST_CASE("protocol: a flag before its data is found", "[fabric]") {
         std::vector<PeerSteps>& loops = swapped.roles[role].loops;
         PeerSteps& steps = loops[loop];
         if (steps.back().action != ProtocolStep::Action::publish) continue;
-        if (steps.size() == 1) std::swap(loops[loop], loops[loop - 1]);
+        if (steps.size() == 1) std::swap(loops.at(loop), loops.at(loop - 1));
         else std::swap(steps[steps.size() - 1], steps[steps.size() - 2]);
         CHECK_THAT(violation_of(swapped, {2}), Catch::Contains("reads what"));
       }

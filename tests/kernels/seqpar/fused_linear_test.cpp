@@ -103,6 +103,8 @@ TEST_CASE("fused linear: a gather is exact in every order of its tiles", "[seqpa
         options.seed = is_gpu ? 0 : 3;
         if (device == "nodes" && world_size == 1) continue;
         check(c, options);
+        c.gathers.transfer.is_pulled = true;
+        if (!is_gpu) check(c, options);
       }
 }
 
@@ -114,14 +116,11 @@ void check_configs(Case c, const std::string& operation, const std::string& devi
       testing::normalized({operation, {{"n", c.n}, {"k", c.k}, {"world_size", int64_t{c.world_size}}}}, c.dtype, 1);
   for (const autotune::Config& config : testing::configs_on(device, w)) {
     INFO(config.json());
-    const int64_t chunk_rows = config.get_int("chunk_rows");
-    const auto is = [&](const char* name, const char* value) {
-      return config.values().contains(name) && config.get_string(name) == value;
-    };
+    const auto is = [&](const char* name, const char* value) { return config.get_string(name, "") == value; };
     if (operation == "linear_and_allreduce") c.kind = is("reduction", "one_shot") ? Case::one_shot : Case::two_shot;
     c.config = config, c.tile = linear_op::Tile::from(config);
     if (c.kind == Case::gather) c.gathers = seqpar::GatherSchedule::from(config);
-    c.reduces = {chunk_rows, config.get_int("sum_rows", 1), is("order", "interleave")};
+    else c.reduces = seqpar::ReduceSchedule::from(config);
     RankOptions options;
     options.device = device;
     check(c, options);

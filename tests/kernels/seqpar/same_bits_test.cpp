@@ -211,12 +211,15 @@ TEST_CASE("same bits: rows that peers read where they are, in processes and on n
   for (const ConfiguredOp& of : with_every_exchange(operations_on_ranks(4, DType::f32), target_of({}))) {
     if (!of.config || !of.config->contains("transfer")) continue;
     pulled.insert(of.workload.operation);
-    Config pushes = without(std::array{"transfer"}, *of.config);
+    Config pulls = *of.config;  // two chunks a rank, by two programs
+    pulls.set("chunk_rows", std::max<int64_t>(64, pulls.get_int("block_n", 1)));
+    pulls.set("push_programs", int64_t{2});
+    const Config pushes = without(std::array{"transfer"}, pulls);
     OpOnRanks pushed(of.workload, "threads", calls, pushes);
     CHECK(pushed.run(late(0)) == "");
     for (const char* device : {"threads", "processes", "nodes"}) {
       INFO(of.workload.operation << " on " << device);
-      OpOnRanks op(of.workload, device, calls, of.config);
+      OpOnRanks op(of.workload, device, calls, pulls);
       CHECK(op.run(late(7)) == "");
       const bool has_same_bits = op.bytes() == pushed.bytes();
       CHECK(has_same_bits);
