@@ -103,7 +103,8 @@ class Problem {
     const Case& c = case_;
     const seqpar::TransferSchedule& transfer = c.gathers.transfer;
     if (c.kind == Case::gather)
-      return with_transfer(seqpar::gather_shape(shape_, c.world_size, kIdentity, transfer.chunk_rows), transfer.is_pulled);
+      return with_transfer(seqpar::gather_shape(shape_, c.world_size, kIdentity, transfer.chunk_rows),
+                           transfer.is_pulled);
     return seqpar::reduce_shape(partials(), c.form(), c.world_size, kIdentity, c.reduces.chunk_rows);
   }
   ChannelOptions channel(ChannelOptions options) const {
