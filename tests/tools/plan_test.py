@@ -175,6 +175,10 @@ class Comm(Plan):
         self.assert_line(self.plan("comm", "--model", "none.json", "--mesh", "2"), "none.json")
         self.assert_line(self.plan("comm", *self.FLAGS, "--length", "0"), "--length 0")
         self.assert_line(self.plan("comm", *self.FLAGS, "--batch", "0"), "--batch")
+        self.write("machine.json", '{"alpha": [2e-5, 5e-6], "beta": [8e-11, 5e-12]}')  # of any machine, but not of none
+        for command in ["comm", *self.FLAGS], ["model", *FLAGS, *CALIBRATED]:
+            self.good(*command, "--calibration", "machine.json", "--device", "h200")
+            self.assert_line(self.plan(*command, "--calibration", "machine.json", "--device", "bogus"), "--device: .*bogus")
         for text, message in [('{"alpha": [1]}', "of 1 mesh axes"), ('{"overlap_slowdown": 0.5}', "0.5 must be at least 1"),
                               ('{"alpha"', "no JSON"), ('{"beta": [0, 1e300]}', r"beta\[1\]: 1e\+300 must be at most 0.001: seconds of a byte"), ('{"speed": 1}', 'unknown field "speed"')]:
             self.write("machine.json", text)

@@ -116,8 +116,11 @@ void add_strategies_choice(CLI::App& command, PricingOptions& options) {
 plan::Calibration calibration_of(const std::string& file, const Options& given) {
   if (file.empty()) return {};
   const plan::Calibration calibration = plan::read_calibration(file);
-  if (!calibration.measured) return calibration;
   const Options records = with_device(given);
+  if (!calibration.measured) {  // prices of any device, but a mistyped name is told
+    if (!given.device.empty()) open_device_of(records, 1);
+    return calibration;
+  }
   const auto device = open_device_of(records, one_thread_count(records));
   plan::check_machine(calibration, autotune::machine_of(device->info()), file);
   check_threads(*calibration.measured, given, file);
