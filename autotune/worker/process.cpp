@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +54,14 @@ int spawn(const std::string& program, int socket, int shared, pid_t& pid) {
 }  // namespace
 
 std::string worker_program() {
-  if (auto program = env::worker_program()) return *program;
+  if (auto program = env::worker_program()) {
+    struct stat facts = {};
+    if (stat(program->c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && access(program->c_str(), X_OK) == 0)
+      return *program;
+    throw Error(ErrorCode::unsupported, "SEQTILE_WORKER=" + *program +
+                                            ": that is no program that can be run; give the path of one that calls "
+                                            "seqtile::autotune::run_worker(), or unset it");
+  }
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string arguments{std::istreambuf_iterator<char>(file), {}};
   if (arguments.find(std::string("\0", 1) + kWorkerFlag) != std::string::npos)

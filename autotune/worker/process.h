@@ -37,8 +37,8 @@ class WorkerProcess {
   std::string cause_;
 };
 
-/// This executable, or SEQTILE_WORKER. Errors: unsupported in a process that was itself started as a worker but does
-/// not call run_worker(): starting another would go on for ever.
+/// This executable, or SEQTILE_WORKER. Errors: unsupported where that is no program, and in a process that was itself
+/// started as a worker but does not call run_worker(): starting another would go on for ever.
 std::string worker_program();
 
 }  // namespace seqtile::autotune

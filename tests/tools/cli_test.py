@@ -1045,6 +1045,13 @@ class BadInput(Cli):
             run = self.seqtile(command, *LINEAR, "--length", "4", "--device", "xyz")
             self.assert_line(run, 2, "--device: unknown device.*xyz")
 
+    def test_a_worker_that_is_no_program(self):
+        self.write("worker.txt", "no program")
+        for path in "absent/worker", "worker.txt", ".":
+            run = self.seqtile("tune", *LINEAR, "--length", "3", "--cache", "worker.db", "--artifacts", "worker_artifacts.db",
+                               env=dict(self.env, SEQTILE_WORKER=path))
+            self.assert_line(run, 2, f"^seqtile: SEQTILE_WORKER={path}: that is no program that can be run; .*unset it$")
+
     def test_a_profile_executes_nothing(self):
         start = time.monotonic()
         run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--policy",
