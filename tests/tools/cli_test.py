@@ -882,6 +882,8 @@ class Ranks(Cli):
                                (["--fabric", "threads"], "--fabric threads: there is one rank alone; add"),
                                (["--ranks", "2", "--fabric", "smoke"], "--fabric smoke: unknown; use threads, processes, sim"),
                                (["--ranks", "2", "--device", "h200"], "--device h200: ranks of --fabric threads run on cpu"),
+                               (["--ranks", "2", "--fabric", "virtual:sm_80", "--device", "h200"],
+                                "--device h200: ranks of --fabric virtual:sm_80 run on .*, give --device cuda, or use"),
                                (["--ranks", "3"], "3 ranks: the model has 2 attention heads to cut.*at most 2 ranks")):
             for command in (["prewarm"], ["prove"], ["replay", "--trace", "trace.csv"]):
                 self.assert_line(self.seqtile(*command, *plain, *flags), 2, pattern)
@@ -999,6 +1001,13 @@ class BadInput(Cli):
                               ("100000", r"'100000'.* to \d+, 4 times"), ("", "--threads: .*empty")):
             run = self.seqtile("explain", "linear", "--set", "n=8", "--set", "k=8", "--length", "4", "--threads", text)
             self.assert_line(run, 2, pattern)
+        run = self.seqtile("compile", *LINEAR[:-1], "0", "--length", "4")
+        self.assert_line(run, 2, r"--threads 0: .*write for example --threads 1$")
+        for text, pattern in (("1e9h", "'1e9h': not a time above 0: digits, .* and ms, s, m or h; write"),
+                              ("999999999h", "--budget 999999999h: longer than 1000000000 s")):
+            self.assert_line(self.seqtile("prewarm", *self.model_flags, *self.stores, "--budget", text), 2, pattern)
+        run = self.seqtile("simulate", *NORM, "--seed", "-1")
+        self.assert_line(run, 2, "--seed: -1: not a whole number from 0 to 4294967295")
         run = self.seqtile("prewarm", *self.model_flags, "--cache", "small.db", "--budget", "1ms")
         self.assert_line(run, 2, "budget")
 

@@ -22,6 +22,7 @@ namespace seqtile::cli {
 namespace {
 
 constexpr int kThreadsPerCore = 4;       ///< more than that is a slip
+constexpr double kMaxSeconds = 1e9;      ///< of a flag: clocks count nanoseconds in 64 bits
 constexpr size_t kApplicationIdAt = 68;  ///< in the header of an SQLite file
 
 template <class T>
@@ -154,8 +155,14 @@ double parse_seconds(const std::string& flag, const std::string& text) {
   static const std::map<std::string, double> kUnits = {{"", 1}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
   double value = 0;
   if (!parse_number(std::string_view(text).substr(0, unit_at), value) || !kUnits.contains(unit) || value <= 0)
-    bad_input(fmt::format("{} '{}': not a time above 0; write for example 90, 120s or 2m", flag, text));
-  return value * kUnits.at(unit);
+    bad_input(
+        fmt::format("{} '{}': not a time above 0: digits, perhaps with a point, and ms, s, m or h; write for "
+                    "example 90, 120s or 2m",
+                    flag, text));
+  const double seconds = value * kUnits.at(unit);
+  if (seconds > kMaxSeconds)
+    bad_input(fmt::format("{} {}: longer than {:.0f} s; write for example 2h", flag, text, kMaxSeconds));
+  return seconds;
 }
 
 DType parse_dtype_flag(const std::string& text) {
@@ -184,7 +191,7 @@ autotune::Fields parse_fields(const std::string& flag, const std::vector<std::st
 
 namespace {
 
-std::vector<int> host_thread_counts(const Options& options) {
+std::vector<int> host_thread_counts(const Options& options, const std::string& example) {
   const int cores = cores_available(), limit = kThreadsPerCore * cores;
   if (options.threads.empty()) return {cores};
   std::vector<int> counts;
@@ -196,8 +203,8 @@ std::vector<int> host_thread_counts(const Options& options) {
     if (!parse_number(text, count) || count < 1 || count > limit)
       bad_input(
           fmt::format("--threads {}: '{}' is not a whole number from 1 to {}, {} times the {} cores of this "
-                      "process; write for example 1 or 1,2",
-                      options.threads, text, limit, kThreadsPerCore, cores));
+                      "process; write for example {}",
+                      options.threads, text, limit, kThreadsPerCore, cores, example));
     if (std::find(counts.begin(), counts.end(), count) != counts.end())
       bad_input(fmt::format("--threads {}: {} is given twice; give each count once", options.threads, count));
     counts.push_back(count);
@@ -205,7 +212,8 @@ std::vector<int> host_thread_counts(const Options& options) {
   return counts;
 }
 
-int only_one(const Options& options, const std::vector<int>& counts) {
+int one_host_thread_count(const Options& options) {
+  const std::vector<int> counts = host_thread_counts(options, "--threads 1");
   if (counts.size() != 1)
     bad_input(fmt::format("--threads {}: {} counts given, this command takes one; run it once for each",
                           options.threads, counts.size()));
@@ -215,12 +223,16 @@ int only_one(const Options& options, const std::vector<int>& counts) {
 }  // namespace
 
 std::vector<int> thread_counts(const Options& options) {
-  const std::vector<int> counts = host_thread_counts(options);
+  const std::vector<int> counts = host_thread_counts(options, "1 or 1,2");
   return options.device == "cpu" ? counts : std::vector<int>{1};
 }
 
-int one_thread_count(const Options& options) { return only_one(options, thread_counts(options)); }
-int host_threads(const Options& options) { return only_one(options, host_thread_counts(options)); }
+int one_thread_count(const Options& options) {
+  if (options.device != "cpu") return thread_counts(options).front();
+  return one_host_thread_count(options);
+}
+
+int host_threads(const Options& options) { return one_host_thread_count(options); }
 
 CLI::Validator at_least_one() {
   const auto complaint = [](const std::string& text) {

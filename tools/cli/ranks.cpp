@@ -121,8 +121,9 @@ void apply_ranks(Options& options) {
   const std::string device = device_of(*world);
   if (options.device != "cpu" && options.device != device)
     bad_input(
-        fmt::format("--device {}: ranks of --fabric {} run on {}; leave --device out, or use one of the fabrics {}",
-                    options.device, world->fabric, device, fmt::join(kFabrics, ", ")));
+        fmt::format("--device {}: ranks of --fabric {} run on {}; leave --device out, {}or use one of the fabrics {}",
+                    options.device, world->fabric, device, is_shared(*world) ? "give --device cuda, " : "",
+                    fmt::join(kFabrics, ", ")));
   options.device = device;
   if (options.threads.empty() && device == "cpu")
     options.threads = std::to_string(std::max(1, cores_available() / world->size));

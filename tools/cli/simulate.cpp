@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <fstream>
 #include <limits>
 #include <mutex>
@@ -197,7 +199,16 @@ void add_simulate(CLI::App& app, Session& session) {
   add_config(command, options->config);
   command.add_flag("--profile", options->profile, "Count instructions by class, sectors, bytes and bank conflicts");
   command.add_option("--seed", options->seed, "Run warps in a random order of this seed (default: in turn)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            uint32_t seed = 0;
+            const char* end = text.data() + text.size();
+            const auto result = std::from_chars(text.data(), end, seed);
+            const bool is_seed = result.ec == std::errc() && result.ptr == end;
+            return is_seed ? std::string() : fmt::format("{}: not a whole number from 0 to {}", text, UINT32_MAX);
+          },
+          ""));
   command.add_option("--ptx", options->ptx, "Execute this text instead; it must be of the same configuration")
       ->type_name("FILE");
 }
