@@ -296,7 +296,8 @@ void add_run_flags(CLI::App& command, PlanOptions& options) {
       ->capture_default_str();
   up_to(1000, "--rounds", run.rounds, "Times that each plan is run");
   command.add_flag("--operators", run.operators, "Time each operator too, by itself");
-  command.add_option("--calibration", options.pricing.calibration, "JSON of links and device (docs/plan_format.md)")
+  command.add_option("--calibration", options.pricing.calibration,
+                     "JSON of links and device, of `seqtile plan calibrate` here; it is required")
       ->type_name("FILE");
   command.add_option("--cache", options.pricing.records.cache,
                      "tuning.db: its times are predictions, its configurations are run (default: a roofline)")
