@@ -1112,9 +1112,16 @@ class BadInput(Cli):
                 if artifacts == "more.db" or cache == "artifacts.db":
                     line = r"--cache artifacts\.db: is an artifact store .*, not a tuning store .*look swapped"
                 else:
-                    line = r"--artifacts tuning\.db: is a tuning store .*, not an artifact store .*look swapped"
+                    line = r"--cache tuning\.db, --artifacts tuning\.db: the same file is given twice; give each"
                 self.assert_line(run, 2, line)
                 self.assertFalse(os.path.exists(self.path("more.db")))
+        for command in ["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"], ["plan", "calibrate"]:
+            run = self.seqtile(*command, "--cache", "same.db", "--artifacts", "./same.db")
+            self.assert_line(run, 2, "--cache same.db, --artifacts ./same.db: the same file is given twice")
+            self.assertFalse(os.path.exists(self.path("same.db")))
+        shutil.copy(self.path("tuning.db"), self.path("copy.db"))
+        run = self.seqtile("cache", "check", "--cache", "tuning.db", "--artifacts", "copy.db")
+        self.assert_line(run, 2, r"--artifacts .*copy\.db: is a tuning store .*, not an artifact store .*look swapped")
 
     def test_a_file_that_cannot_be_written_keeps_its_content(self):
         emit = ["compile", *LINEAR, "--length", "40", "--emit", "asm", "-o"]

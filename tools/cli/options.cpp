@@ -73,6 +73,19 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
                             schema.subject));
 }
 
+/// Either would be refused as the other's store, but a new file would be one of them by then.
+void check_stores_differ(const Options& options) {
+  const std::string cache = tuning_path(options), artifacts = artifacts_path(options);
+  std::error_code error;
+  // A relative path of which nothing exists would stay as it is written.
+  const auto whole = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  if (std::filesystem::equivalent(cache, artifacts, error) || whole(cache) == whole(artifacts))
+    bad_input(fmt::format("--cache {}, --artifacts {}: the same file is given twice; give each a file of its own",
+                          cache, artifacts));
+}
+
 }  // namespace
 
 void add_operation(CLI::App& app, Options& options) {
@@ -276,6 +289,7 @@ std::unique_ptr<Device> open_device_of(const Options& options, int threads) {
 
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use) {
   const std::string path = tuning_path(options);
+  check_stores_differ(options);
   check_is_database("--cache", path, options.cache.empty(), cache::kTuningSchema);
   const bool exists = std::filesystem::exists(path);
   if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))

@@ -70,8 +70,9 @@ enum class StoreUse {
   check,  ///< the file must exist; one that cannot be used is the caller's answer
   write,
 };
-/// Opens tuning.db. Errors: invalid_argument for a folder, a file that is no database, or an absent one that should be
-/// read; io when it is there and cannot be used at all, or should be written and cannot be.
+/// Opens tuning.db. Errors: invalid_argument for a folder, a file that is no database, one that --artifacts names too,
+/// or an absent one that should be read; io when it is there and cannot be used at all, or should be written and cannot
+/// be.
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use);
 /// The exit code of a command that has read `store`: kMachine when a part could not be read, which the log has said.
 int after_reading(const cache::TuningStore& store, int code);
