@@ -1301,6 +1301,17 @@ class BadInput(Cli):
             page = 4096  # the whole of it: in its middle there may be nothing
             file.seek(os.path.getsize(self.path("damaged.db")) // 2 // page * page)
             file.write(b"\xff" * page)
+        with contextlib.closing(sqlite3.connect(shutil.copy(self.path("tuning.db"), self.path("torn.db")))) as torn:
+            roots = [row[0] for row in torn.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table'")]
+        with open(self.path("torn.db"), "r+b") as file:  # the tables are known, none of them can be read
+            for root in roots:
+                file.seek((root - 1) * page)
+                file.write(b"\xff" * page)
+        for command in (["cache", "ls"], ["cache", "stats"], ["cache", "show", "linear"],
+                        ["cache", "build", "--artifacts", "torn_build.db"], ["explain", *LINEAR, "--length", "40"]):
+            run = self.seqtile(*command, "--cache", "torn.db", "--json")
+            self.assert_line(run, 3, r"torn\.db: damaged \(")
+            self.assertEqual(run.json(), {"error": {"code": "io", "message": run.err.strip().removeprefix("seqtile: ")}})
         check = self.seqtile("cache", "check", "--cache", "damaged.db", "--json")
         self.assertEqual(check.code, 1, check.out + check.err)
         self.assertFalse(check.json()["ok"])

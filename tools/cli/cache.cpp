@@ -137,8 +137,9 @@ int run_ls(const Session&, const Options& options) {
   }
   if (tables.empty() && !could_not_read(*store)) print_line(store->path() + " has no records");
   Json plans = list_plans(*store);
+  check_was_read(*store);
   if (options.json) print_json({{"keys", std::move(list)}, {"plans", std::move(plans)}});
-  return after_reading(*store, kDone);
+  return kDone;
 }
 
 int run_show(const Session&, const Options& options) {
@@ -162,8 +163,9 @@ int run_show(const Session&, const Options& options) {
   }
   if (groups.empty() && !could_not_read(*store))
     print_line(fmt::format("no record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
+  check_was_read(*store);
   if (options.json) print_json({{"records", std::move(list)}});
-  return after_reading(*store, groups.empty() ? kNo : kDone);
+  return groups.empty() ? kNo : kDone;
 }
 
 int run_stats(const Session&, const Options& options) {
@@ -195,6 +197,7 @@ int run_stats(const Session&, const Options& options) {
   table.add({"bad rows", format_count(bad_rows)});
   table.add({"file", format_bytes(bytes)});
   table.print();
+  check_was_read(*store);
   if (options.json)
     print_json({{"keys", groups.size()},
                 {"records", records},
@@ -204,7 +207,7 @@ int run_stats(const Session&, const Options& options) {
                 {"bad_rows", bad_rows},
                 {"foreign_rows", counters.foreign_rows},
                 {"file_bytes", bytes}});
-  return after_reading(*store, kDone);
+  return kDone;
 }
 
 /// What to do about a file. Bad records are measured again by the next tuning of their key; everything else keeps
@@ -305,6 +308,7 @@ int run_build(const Session& session, const Options& options) {
     print_line(fmt::format("{} of another machine, toolchain or version, left alone{}",
                            format_counted(report.other_records, "record"),
                            report.records == 0 ? "; --device h200, for example, takes those of such a GPU" : ""));
+  if (!report.interrupted) check_was_read(*store);
   if (options.json)
     print_json({{"records", report.records},
                 {"other_records", report.other_records},
@@ -316,7 +320,7 @@ int run_build(const Session& session, const Options& options) {
                 {"seconds", report.seconds},
                 {"interrupted", report.interrupted}});
   if (report.interrupted) return interrupted_exit_code();
-  return after_reading(*store, report.failed == 0 ? kDone : kNo);
+  return report.failed == 0 ? kDone : kNo;
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ int run(const Session& session, const Options& options) {
   if (!loop.empty()) print_line("  loop of products: " + loop);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
   const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
+  check_was_read(*store);
   if (options.json)
     print_json({{"operation", op.name},
                 {"length", length},
@@ -159,7 +160,7 @@ int run(const Session& session, const Options& options) {
                 {"loop", loop},
                 {"runner_ups", runner_ups},
                 {"refused", refused}});
-  return after_reading(*store, answer.is_recorded ? kDone : kNo);
+  return answer.is_recorded ? kDone : kNo;
 }
 
 }  // namespace

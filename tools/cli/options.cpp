@@ -312,7 +312,11 @@ bool could_not_read(const cache::TuningStore& store) {
   return counters.bad_files + counters.busy > 0;
 }
 
-int after_reading(const cache::TuningStore& store, int code) { return could_not_read(store) ? kMachine : code; }
+void check_was_read(const cache::TuningStore& store) {
+  if (!could_not_read(store)) return;
+  const std::string status = store.status();  // what passed, as another's lock does, is not in it
+  throw Error(ErrorCode::io, status.empty() ? store.path() + ": not all of it could be read; try again" : status);
+}
 
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   const std::string path = artifacts_path(options);

@@ -74,8 +74,9 @@ enum class StoreUse {
 /// or an absent one that should be read; io when it is there and cannot be used at all, or should be written and cannot
 /// be.
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use);
-/// The exit code of a command that has read `store`: kMachine when a part could not be read, which the log has said.
-int after_reading(const cache::TuningStore& store, int code);
+/// Between what a command prints for people and its JSON: an answer for programs is whole, or an error. Errors: io when
+/// a part of `store` could not be read.
+void check_was_read(const cache::TuningStore& store);
 bool could_not_read(const cache::TuningStore& store);
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
 /// For commands that leave both files to an engine, before it is opened. Errors: as open_store_of(), of paths that are

@@ -53,13 +53,14 @@ int print_plan(const Session& session, const TuneRunOptions& options,
   print_line(fmt::format("{}, {}, {}; estimated {} without a budget, longer on a busy machine",
                          format_counted(rows.size(), "operation"), format_counted(buckets, "bucket"),
                          format_counted(candidates, "candidate"), format_seconds(seconds)));
+  check_was_read(*store);
   if (options.json)
     print_json({{"operations", rows.size()},
                 {"buckets", buckets},
                 {"candidates", candidates},
                 {"estimated_seconds", seconds},
                 {"plan", std::move(list)}});
-  return after_reading(*store, kDone);
+  return kDone;
 }
 
 void print_report(const autotune::TuneReport& report, bool json) {
