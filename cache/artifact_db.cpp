@@ -256,6 +256,8 @@ ArtifactCheck SqliteArtifactDb::check() {
   const bool is_readable =
       file_.read([&](Connection& connection) { report.problems = structure_problems(connection); });
   report.is_sound = report.problems.empty() && !file_.is_damaged();
+  report.is_usable = is_readable || file_.is_damaged();
+  report.is_locked = !is_readable && file_.counters().busy > 0;
   if (!is_readable || !mac_key_) report.problems.push_back(status());
   if (!mac_key_) return report;
   for (const std::string& hash : hashes()) {
@@ -314,6 +316,10 @@ std::vector<ArtifactRepair> SqliteArtifactDb::repair() {
 std::unique_ptr<ArtifactDb> ArtifactDb::open(const std::string& path, const std::string& key_file,
                                              int64_t max_file_bytes) {
   return std::make_unique<SqliteArtifactDb>(path, key_file, max_file_bytes);
+}
+
+std::unique_ptr<ArtifactDb> ArtifactDb::open_empty(const std::string& path, const std::string& key_file) {
+  return std::make_unique<SqliteArtifactDb>(path, key_file, kMaxArtifactFileBytes, true);
 }
 
 }  // namespace seqtile::cache

@@ -31,6 +31,8 @@ struct ArtifactRepair {
 
 struct ArtifactCheck : CheckReport {
   std::set<std::string> good;  ///< hashes of the keys whose binaries can be loaded
+  bool is_usable = true;   ///< false where nothing of the file is read: damaged beyond use, another's, empty, locked
+  bool is_locked = false;  ///< by another process
 };
 
 inline constexpr int64_t kMaxArtifactFileBytes = int64_t{2} << 30;
@@ -42,6 +44,8 @@ class ArtifactDb : public ArtifactStore {
   /// go.
   static std::unique_ptr<ArtifactDb> open(const std::string& path, const std::string& key_file,
                                           int64_t max_file_bytes = kMaxArtifactFileBytes);
+  /// For who only asks of a file that is absent or empty: it stays so, every load misses.
+  static std::unique_ptr<ArtifactDb> open_empty(const std::string& path, const std::string& key_file);
   virtual std::string status() const = 0;
   virtual ArtifactCounters counters() const = 0;
   /// Looks for damage in the whole file; where there is any, moves it aside and starts a new one with the binaries that

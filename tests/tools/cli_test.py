@@ -217,9 +217,18 @@ class Json(Cli):
 
     def test_prove_without_binaries_then_cache_build(self):
         own = ["--cache", "tuning.db", "--artifacts", "fresh.db"]
+        run = self.seqtile("prove", *self.model_flags, *own)
+        self.assert_line(run, 2, "--artifacts fresh.db: no such file; `seqtile cache build .*fresh.db` makes one")
+        self.assertFalse(os.path.exists(self.path("fresh.db")))
+        self.write("fresh.db", "")
         run = self.seqtile("prove", *self.model_flags, *own, "--json")
         self.assertEqual(run.code, 1)
         self.assertIn("cache build", run.json()["missing"][0]["reason"])
+        run = self.seqtile("cache", "check", *own)
+        self.assertEqual(run.code, 1, run.out + run.err)
+        self.assertRegex(run.err, "fresh.db: is empty")
+        self.assertRegex(run.out, "fresh.db: .*not ok; `seqtile cache build .*fresh.db` compiles what is missing")
+        self.assertEqual(self.content("fresh.db"), b"")
         build = self.seqtile("cache", "build", *own, "--json")
         self.assertEqual(build.code, 0, build.err)
         self.assert_fields(build.json(), {"records": int, "binaries": int, "compiled": int, "failed": int})
@@ -292,6 +301,9 @@ class Json(Cli):
         self.assert_fields(run.json(), {"rows": int, "bad_rows": int, "ok": bool})
         self.assertEqual((run.json()["bad_rows"], run.json()["ok"]), (0, True))
         self.assertGreater(run.json()["rows"], 10)
+        self.assert_line(self.seqtile("cache", "check", "--cache", "tuning.db", "--device", "bogus"), 2, "--device: .*bogus")
+        empty = self.seqtile("cache", "check", "--cache", self.write("empty.db", ""))
+        self.assert_line(empty, 1, "empty.db: is empty; ")
 
     def test_cache_check_of_binaries(self):
         check = ["cache", "check", "--cache", "tuning.db", "--artifacts"]
@@ -319,6 +331,12 @@ class Json(Cli):
         self.assertEqual(self.content("spoilt.db"), before)
         self.assertEqual(self.seqtile("cache", "build", "--cache", "tuning.db", "--artifacts", "spoilt.db").code, 0)
         self.assertEqual(self.seqtile(*check, "spoilt.db").code, 0)
+        with open(self.path("spoilt.db"), "r+b") as file:
+            file.truncate(1500)
+        run = self.seqtile(*check, "spoilt.db")
+        self.assertEqual(run.code, 1, run.out + run.err)
+        self.assertRegex(run.out, "spoilt.db: .*: not ok; the file is left as it is: move it away, then run `seqtile cache build")
+        os.unlink(self.path("spoilt.db"))
 
     def test_cache_ls_show_stats(self):
         listed = self.seqtile("cache", "ls", "--cache", "tuning.db", "--json").json()

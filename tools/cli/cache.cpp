@@ -229,6 +229,10 @@ struct BinaryCheck {
 
 std::string verdict(const BinaryCheck& check, const Options& options) {
   if (check.ok()) return "ok";
+  if (check.file.is_locked) return "not ok; nothing was checked, try again when the other process is done";
+  const bool is_empty = std::filesystem::is_empty(options.artifacts);
+  if (!check.file.is_usable && !is_empty)
+    return "not ok; the file is left as it is: move it away, then run " + next_build(options);
   if (!check.file.is_sound) return "not ok; " + next_build(options) + " moves it away and keeps what can be read";
   if (check.named.remaining() > 0) return "not ok; " + next_build(options) + " compiles what is missing";
   return "not ok; bad rows are ignored, a file without them is made where this one is moved away";
@@ -238,7 +242,8 @@ BinaryCheck check_binaries(const Session& session, const Options& options, cache
                            cache::ArtifactDb& artifacts, Device& device) {
   BinaryCheck check{artifacts.check(), {}};
   check.named = find_binaries(session.registry, store, check.file.good, device);
-  const std::string status = artifacts.status();  // standard error has it
+  const std::string status = artifacts.status();
+  if (!status.empty()) warn(status);  // once, where the log has it already
   for (const std::string& problem : check.file.problems)
     if (problem != status) print_line(problem);
   print_line(fmt::format("{}: {}, {} bad; {} of the {} binaries that records of {} name are missing: {}",
@@ -251,10 +256,8 @@ BinaryCheck check_binaries(const Session& session, const Options& options, cache
 int run_check(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::check);
   const bool has_artifacts = !options.artifacts.empty();
-  if (has_artifacts && !std::filesystem::exists(options.artifacts))
-    bad_input(fmt::format("--artifacts {}: no such file; {} makes one", options.artifacts, next_build(options)));
-  const auto artifacts = has_artifacts ? open_artifacts_of(options) : nullptr;
-  const auto device = has_artifacts ? open_device_of(options, 1) : nullptr;
+  const auto artifacts = has_artifacts ? open_existing_artifacts_of(options) : nullptr;
+  const auto device = open_device_of(options, 1);  // without --artifacts too: a mistyped name is told
   const bool is_locked = store->counters().busy > 0;
   const cache::CheckReport report = is_locked ? cache::CheckReport{.problems = {store->status()}} : store->check();
   const std::string status = store->status();  // standard error has it

@@ -303,7 +303,7 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   const bool is_usable = use == StoreUse::write ? store->is_writable() : !could_not_read(*store);
   if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
   const bool is_new = !exists || std::filesystem::is_empty(path);  // who writes later makes a store of it
-  if (!status.empty() && (!is_new || use == StoreUse::write)) warn(status);
+  if (!status.empty() && (!is_new || use == StoreUse::write || use == StoreUse::check)) warn(status);
   return store;
 }
 
@@ -326,10 +326,20 @@ std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   return artifacts;
 }
 
+std::unique_ptr<cache::ArtifactDb> open_existing_artifacts_of(const Options& options) {
+  const std::string path = artifacts_path(options);
+  std::error_code error;
+  const bool exists = std::filesystem::exists(path, error);
+  if (!exists && !options.artifacts.empty() && !error)
+    bad_input(fmt::format("--artifacts {}: no such file; {} makes one", path, next_build(options)));
+  if (exists && std::filesystem::file_size(path, error) > 0) return open_artifacts_of(options);
+  check_is_database("--artifacts", path, options.artifacts.empty(), cache::kArtifactSchema);
+  return cache::ArtifactDb::open_empty(path, cache::default_key_path());
+}
+
 void check_stores_of(const Options& options) {
   if (!options.cache.empty()) open_store_of(options, StoreUse::peek);
-  if (!options.artifacts.empty())
-    check_is_database("--artifacts", options.artifacts, false, cache::kArtifactSchema);
+  if (!options.artifacts.empty()) check_is_database("--artifacts", options.artifacts, false, cache::kArtifactSchema);
 }
 
 std::string tuning_path(const Options& options) {

@@ -78,7 +78,11 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
 /// a part of `store` could not be read.
 void check_was_read(const cache::TuningStore& store);
 bool could_not_read(const cache::TuningStore& store);
+/// Opens artifacts.db. Errors: invalid_argument for a folder or a file that is no database.
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
+/// The same for a command that only asks: an empty file stays as it is, and the default one is not made where there is
+/// none. Errors: also invalid_argument where --artifacts names no file.
+std::unique_ptr<cache::ArtifactDb> open_existing_artifacts_of(const Options& options);
 /// For commands that leave both files to an engine, before it is opened. Errors: as open_store_of(), of paths that are
 /// given.
 void check_stores_of(const Options& options);

@@ -44,7 +44,7 @@ bool prove_ranks(const Session& session, const Options& options, const World& wo
 int prove(const Session& session, const Options& options) {
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
-  const auto artifacts = open_artifacts_of(options);
+  const auto artifacts = open_existing_artifacts_of(options);
   const bool is_cpu = options.device == "cpu";
   Table table({"operation", "lengths", "covered", is_cpu ? "threads" : "device", "binaries"});
   std::map<std::string, int64_t> stages;
