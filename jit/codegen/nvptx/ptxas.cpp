@@ -130,8 +130,8 @@ Assembled run_ptxas(const MemoryFile& ptx, const Target& target, const ChildLimi
 /// The assembler trades a few spilled values for one more block a multiprocessor, or for loads that it moves ahead;
 /// what it does not spill when told to use registers freely, that one block is enough, or to move less, is the better
 /// code. In kernels of many products it moves so much ahead that half of the registers are enough with -O1, the last
-/// resort, which is worth it where nothing is spilled then. An assembler without these options keeps its first word, and
-/// none is asked again after the deadline.
+/// resort, which is worth it where nothing is spilled then. An assembler without these options keeps its first word,
+/// and none is asked again after the deadline.
 Assembled without_spills(Assembled best, const MemoryFile& ptx, const Target& target, ChildLimits limits,
                          Clock::time_point deadline) {
   const auto spilled = [](const Assembled& a) { return a.use.spill_store_bytes + a.use.spill_load_bytes; };
