@@ -131,8 +131,7 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
   const std::vector<int64_t> push_programs = target.is_gpu() ? std::vector<int64_t>{32, 8, 128}
                                              : w.threads > 1 ? std::vector<int64_t>{w.threads, 1}
                                                              : std::vector<int64_t>{1};
-  std::vector<bool> transfers{false};  // whether rows are pulled
-  if (!is_sum(w) && !is_all_to_all(w) && may_pull(target, world_size_of(w))) transfers.push_back(true);
+  const bool can_pull = !is_sum(w) && !is_all_to_all(w) && may_pull(target, world_size_of(w));
   std::vector<Config> configs;
   const auto add = [&](const std::string& reduction, bool is_pulled, int64_t chunk_rows, int64_t programs) {
     Config config{{"chunk_rows", chunk_rows}};
@@ -144,7 +143,7 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
     configs.push_back(std::move(config));
   };
   for (const std::string& reduction : reductions)
-    for (const bool is_pulled : transfers)
+    for (const bool is_pulled : can_pull ? std::vector{false, true} : std::vector{false})
       for (const int64_t chunk_rows : chunk_sizes(w))
         for (const int64_t programs : is_sum(w) ? std::vector<int64_t>{0} : push_programs)
           add(reduction, is_pulled, chunk_rows, programs);
