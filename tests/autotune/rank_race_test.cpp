@@ -18,6 +18,13 @@ namespace {
 
 constexpr const char* kFabrics[] = {"threads", "processes"};
 
+// Until a group that does not end is ended, beyond its own rounds. Busy cores have time to start one that does.
+#if defined(__SANITIZE_THREAD__)
+constexpr double kMeasureS = 20;
+#else
+constexpr double kMeasureS = 8;
+#endif
+
 Config config(const std::string& form) { return {{"form", form}, {"block", int64_t{4}}}; }
 
 /// Both stores and real workers.
@@ -72,7 +79,8 @@ TEST_CASE("rank race: a rank that dies or stays is to blame, and the others go o
   Bench bench;
   for (const char* fabric : kFabrics) {
     INFO(fabric);
-    const auto series = bench.race(fabric, {"together", "dies", "stays"}, 2, 4);
+    const auto series = bench.race(fabric, {"together", "dies", "stays"}, 2, kMeasureS);
+    CHECK(series[0].verdict.detail == "");
     CHECK(series[0].us.size() >= 3);
     CHECK(series[1].verdict.outcome == "crash");
     CHECK_THAT(series[1].verdict.detail, Catch::Contains("ended by signal"));
