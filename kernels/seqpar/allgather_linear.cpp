@@ -3,7 +3,9 @@
 //
 // Programs, in order: those that send this rank's rows to its peers, chunk by chunk, so that the first chunk of every
 // rank is early everywhere; the tiles, own rows first, then those of rank + 1, rank + 2, ...; one that awaits the rest.
-// A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end.
+// A tile belongs to the rows of one rank, so that it awaits one rank's chunks and its masks are those rows' end. Where
+// ranks have few rows such tiles are small, and weights are read again for each rank: joined rows have tiles as linear
+// has them, which await all ranks.
 #include "kernels/seqpar/allgather_linear.h"
 
 #include "kernels/seqpar/transfer.h"
@@ -30,17 +32,31 @@ GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op
       schedule_(schedule),
       world_size_(world_size),
       v_(std::move(operands)),
-      row_blocks_(b.cdiv(length, int64_t{world_size} * tile.block_m)) {}
+      row_blocks_(b.cdiv(length, num_turns() * tile.block_m)) {}
 
-Var GatheredProduct::num_tiles() { return row_blocks_ * (world_size_ * linear_op::column_blocks(s_, t_.block_n)); }
+bool GatheredProduct::is_joined() const { return schedule_.transfer.way == Transfer::join; }
+int64_t GatheredProduct::num_turns() const { return is_joined() ? 1 : world_size_; }
+
+Var GatheredProduct::num_tiles() { return row_blocks_ * (num_turns() * linear_op::column_blocks(s_, t_.block_n)); }
 
 void GatheredProduct::push(Var program) {
-  push_rows(b_, ex_, world_size_ - 1, program, schedule_.transfer, [&](Var) {
+  push_rows(b_, ex_, is_joined() ? world_size_ : world_size_ - 1, program, schedule_.transfer, [&](Var) {
     return std::vector{Part{b_.slice(v_.x, {0, 0}, {ex_.num_rows(ex_.rank()), s_.k})}};
   });
 }
 
-void GatheredProduct::compute(Var tile) {
+void GatheredProduct::compute(Var tile) { is_joined() ? compute_joined(tile) : compute_apart(tile); }
+
+void GatheredProduct::compute_joined(Var tile) {
+  linear_op::Operands v = v_;
+  Var row = tile % row_blocks_ * t_.block_m, column = v.choose(b_, s_, tile / row_blocks_, t_.block_n);
+  b_.when(await_rows_of_all(b_, ex_, world_size_, tile), [&] {
+    v.x = ex_.all_rows(0);
+    linear_op::store_result(b_, s_, v, row, column, linear_op::multiply(b_, s_, t_, v, row, column));
+  });
+}
+
+void GatheredProduct::compute_apart(Var tile) {
   // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
   const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
   Var turn, row_block, column_block;
@@ -59,7 +75,7 @@ void GatheredProduct::compute(Var tile) {
   Var column = v.choose(b_, s_, column_block, t_.block_n);
   Var good;
   if (schedule_.transfer.is_serial) {
-    good = await_rows_of_all(b_, ex_, world_size_, tile);
+    good = await_rows_of_all(b_, ex_, world_size_ - 1, tile);
   } else {
     Var first = row / schedule_.transfer.chunk_rows;
     Var last = b_.cdiv(b_.min(row + t_.block_m, rows), schedule_.transfer.chunk_rows);
@@ -81,8 +97,9 @@ ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_
 
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size) {
-  return {world_size * linear_op::column_blocks(shape, tile.block_n),
-          {{0, world_size * tile.block_m}},
+  const int64_t turns = schedule.transfer.way == Transfer::join ? 1 : world_size;
+  return {turns * linear_op::column_blocks(shape, tile.block_n),
+          {{0, turns * tile.block_m}},
           schedule.transfer.push_programs + 1};
 }
 
@@ -92,8 +109,8 @@ void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, con
   const ChannelViews channel = declare_channel(b);
   const TransferSchedule& transfer = schedule.transfer;
   const ExchangeShape exchange =
-      with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.is_pulled);
-  Exchange ex(b, protocol_of_gather(exchange), exchange, channel.block, channel.counters, channel.number,
+      with_transfer(gather_shape(shape, world_size, identity, transfer.chunk_rows), transfer.way);
+  Exchange ex(b, protocol_of_gather(transfer.way), exchange, channel.block, channel.counters, channel.number,
               b.size(v.y[0], 0));
   Var length = b.size(v.y[0], 0), id = b.program_id(0);
   GatheredProduct product(b, ex, shape, tile, schedule, world_size, v, length);

@@ -37,6 +37,10 @@ class GatheredProduct {
   void compute(Var tile);
 
  private:
+  bool is_joined() const;
+  int64_t num_turns() const;  ///< by whose rows tiles are cut
+  void compute_joined(Var tile), compute_apart(Var tile);
+
   KernelBuilder& b_;
   Exchange& ex_;
   const linear_op::Shape& s_;

@@ -8,6 +8,7 @@
 
 #include "jit/base/channel_block.h"
 #include "jit/fabric/wait.h"
+#include "kernels/seqpar/row_layout.h"
 #include "kernels/tensor_values.h"
 
 namespace seqtile::kernels::seqpar {
@@ -38,17 +39,32 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
 }
 
 /// From the place that stands for a peer's staging to the next peer's. This rank writes to its own segments there: of
-/// one phase they do not overlap where the places are a segment apart.
+/// one phase they do not overlap where the places are a segment apart. Nor do joined ones, which are no larger.
 int64_t peer_stride(const ExchangeShape& shape, int64_t capacity) {
-  const bool is_single = shape.phases.size() == 1;
-  return staging_bytes(shape, capacity) / (is_single ? num_segments(shape.phases[0], shape.world_size) : 1);
+  const bool is_single = std::all_of(shape.phases.begin() + 1, shape.phases.end(), std::mem_fn(&PhaseShape::is_joined));
+  return is_single ? place_of(shape, 0, capacity).second : staging_bytes(shape, capacity);
+}
+
+/// A joined phase gets the rows of the first one.
+void join_rows(const Problem& problem, const ExchangeShape& shape, int phase) {
+  const int64_t length = problem.symbols[0];
+  for (int source = 0; source < shape.world_size; ++source) {
+    const int64_t rows = num_rows(shape.layout, source, length, shape.world_size);
+    const Tensor from = staged_rows(problem, shape, 0, source, rows, 0);
+    std::memcpy(staged_rows(problem, shape, phase, source, rows, 0).data, from.data,
+                static_cast<size_t>(from.num_elements() * dtype_bytes(from.dtype)));
+  }
 }
 
 /// Both parities hold the same, so that every launch computes the same.
-void fill_staging(const Tensor& staging, const ExchangeShape& shape, int64_t capacity, uint64_t seed) {
-  const int64_t parity_bytes = staging_bytes(shape, capacity);
+void fill_staging(const Problem& problem, const Tensor& staging, const ExchangeShape& shape, uint64_t seed) {
+  const int64_t capacity = problem.symbols[0], parity_bytes = staging_bytes(shape, capacity);
   auto* base = static_cast<std::byte*>(staging.data);
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
+    if (shape.phases[phase].is_joined) {
+      join_rows(problem, shape, static_cast<int>(phase));
+      continue;
+    }
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
     const DType dtype = shape.phases[phase].dtype;
     const int64_t bytes = stride * num_segments(shape.phases[phase], shape.world_size);
@@ -117,7 +133,7 @@ ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& work
 bool fill_channel_arg(const Problem& problem, size_t arg, const ExchangeShape& shape, int rank, uint64_t seed) {
   const std::string& name = problem.schema->args[arg].name;
   const Tensor& tensor = problem.tensors[arg];
-  if (name == "staging") fill_staging(tensor, shape, problem.symbols[0], seed);
+  if (name == "staging") fill_staging(problem, tensor, shape, seed);
   else if (name == "flags") std::memset(tensor.data, 0, static_cast<size_t>(tensor.sizes[0] * 8));
   else if (name == "channel") fill_block(problem, tensor, shape, rank);
   else return false;
@@ -128,11 +144,15 @@ Tensor staged_rows(const Problem& problem, const ExchangeShape& shape, int phase
                    std::optional<DType> as) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
+  const int64_t pitch = what.columns * dtype_bytes(what.dtype);
+  const int64_t segment = what.is_joined
+                              ? position_of_row(shape.layout, source, 0, problem.symbols[0], shape.world_size) * pitch
+                          : num_segments(what, shape.world_size) > 1 ? source * stride
+                                                                     : 0;
   const int64_t offset = parity * staging_bytes(shape, problem.symbols[0]) + first + segment;
   const DType dtype = as.value_or(what.dtype);
   return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, dtype,
-                     {rows, what.columns * dtype_bytes(what.dtype) / dtype_bytes(dtype)});
+                     {rows, pitch / dtype_bytes(dtype)});
 }
 
 std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {

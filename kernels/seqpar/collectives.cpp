@@ -95,9 +95,9 @@ PartialShape partials_of(const Workload& w) {
 
 TransferShape transfer_shape(const Workload& w, const Config& c, int64_t identity) {
   const TransferSchedule schedule = TransferSchedule::from(c);
-  if (schedule.is_pulled && is_all_to_all(w))
+  if (schedule.way == Transfer::pull && is_all_to_all(w))
     throw Error(ErrorCode::invalid_argument, "transfer = pull: all_to_all gives every rank other rows; leave it out");
-  ExchangeShape exchange = with_transfer(collective_exchange(w, schedule.chunk_rows), schedule.is_pulled);
+  ExchangeShape exchange = with_transfer(collective_exchange(w, schedule.chunk_rows), schedule.way);
   exchange.identity = identity;
   return {exchange, is_broadcast(w)};
 }

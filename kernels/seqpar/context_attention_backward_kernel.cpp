@@ -46,8 +46,8 @@ class Builder {
         channel_(declare_channel(b)),
         length_(b.size(v_.sequence, 0)),
         positions_(b, shape.layout, shape.world_size, length_),
-        ex_(b, protocol_of_gather(exchange()), exchange(), channel_.block, channel_.counters, channel_.number,
-            length_) {
+        ex_(b, protocol_of_gather(schedule_.transfer.way), exchange(), channel_.block, channel_.counters,
+            channel_.number, length_) {
     check_chunk(schedule.transfer.chunk_rows, schedule.block_n);
   }
 
@@ -68,7 +68,7 @@ class Builder {
 
  private:
   ExchangeShape exchange() const {
-    return with_transfer(context_backward_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.is_pulled);
+    return with_transfer(context_backward_exchange(s_, schedule_.transfer.chunk_rows), schedule_.transfer.way);
   }
 
   /// Own rows: a graph's tensors have more.

@@ -193,6 +193,7 @@ Var Exchange::segment_address(int phase, const Address& staging, Var source) {
   if (staging) offset = staging() + offset;
   for (int before = 0; before < shape_.first_phase + phase; ++before)
     offset = offset + bytes(shape_.phases[before]) * num_segments(shape_.phases[before], shape_.world_size);
+  if (shape.is_joined) return offset + first_row(source) * (shape.columns * dtype_bytes(shape.dtype));
   return num_segments(shape, shape_.world_size) > 1 ? offset + source * bytes(shape) : offset;
 }
 
@@ -218,6 +219,12 @@ Var Exchange::source(int phase, Var source, Var rows, std::optional<DType> as) {
   Var self = rank();
   return segment(
       phase, [&] { return peer_word(self, channel::staging_address); }, source, rows, as);
+}
+
+Var Exchange::all_rows(int phase) {
+  note(Action::read, phase);
+  Var self = rank(), first = b_.constant(DType::i64, int64_t{0});
+  return segment(phase, [&] { return peer_word(self, channel::staging_address); }, first, length_, {});
 }
 
 // Of the flags of any rank, those of this epoch's parity.

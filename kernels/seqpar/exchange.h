@@ -44,6 +44,7 @@ struct PhaseShape {
   int root = 0;
   int64_t column_group = 0;  ///< shared: sources have whole groups of so many columns, by the floor rule
   bool is_pulled = false;    ///< the same for all: sources keep it in their own staging, where peers read it. CPU ranks
+  bool is_joined = false;    ///< of_source: segments have no gaps, so that the rows of all ranks are one matrix
 };
 
 struct ExchangeShape {
@@ -101,6 +102,9 @@ class Exchange {
   Var await(int phase, Var source, Var first, Var last, Var tile);
   /// The source's segment of the own staging, or where it is kept, likewise. Only where await() returned true.
   Var source(int phase, Var source, Var rows, std::optional<DType> as = {});
+  /// The rows of all ranks, where segments are joined: [length, columns]. Only where await() returned true for each
+  /// rank.
+  Var all_rows(int phase);
   /// Ends every program. The last one of the launch ends the epoch, and fills the outputs with NaN where the channel is
   /// aborted.
   void leave(const std::vector<Var>& outputs);

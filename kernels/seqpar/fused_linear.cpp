@@ -99,9 +99,8 @@ Schema schema_of(const Workload& w) {
 
 int64_t most_rows_of_rank(const Workload& w, int64_t length) { return cdiv(length, world_size_of(w)); }
 
-/// Tiles for the rows of one rank, of which a call computes those of all.
-std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
-  const int64_t rows = most_rows_of_rank(w, length);
+/// Tiles for so many rows of one rank, or of all.
+std::vector<Tile> tiles_for(const Workload& w, int64_t rows, const Target& target) {
   Shape shape(product_of(w));
   if (!is_gather(w) && dtype_bytes(transport_of(w)) > dtype_bytes(shape.result)) shape.result = transport_of(w);
   const bool keeps_residual = !is_gather(w) && shape.residual && shape.dtype == DType::f32;
@@ -123,10 +122,16 @@ std::vector<std::string> reductions(const Workload& w, int64_t length) {
   return {"two_shot"};
 }
 
+bool may_join(const Workload& w) { return has_cpu_ranks(w) && world_size_of(w) > 1; }
+
 /// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows.
-std::vector<std::string> orders(const Workload& w, int64_t length) {
+bool has_few_rows(const Workload& w, int64_t length) {
   constexpr int64_t kFewRows = 256;  // of a rank
-  if (length <= kFewRows * world_size_of(w)) return {"interleave", "rotate"};
+  return length <= kFewRows * world_size_of(w);
+}
+
+std::vector<std::string> orders(const Workload& w, int64_t length) {
+  if (has_few_rows(w, length)) return {"interleave", "rotate"};
   return {"rotate", "interleave"};
 }
 
@@ -156,14 +161,34 @@ std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& 
 
 std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
   return configs_of(
-      w.operation, target, tiles_for(w, length, target),
+      w.operation, target, tiles_for(w, most_rows_of_rank(w, length), target),
       [&](const Config& config) { return predict_us(w, config, length, target); },
       [&](const Tile& tile) { return schedules_of(w, length, tile, target); });
+}
+
+Config joined_reduction(const Workload& w, const Tile& tile) {
+  Config config = tile.config();
+  config.set("chunk_rows", round_up(256, tile.block_m));
+  config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
+  config.set("order", std::string("join"));
+  if (is_all_reduce(w)) config.set("reduction", std::string("two_shot"));
+  return config;
+}
+
+/// Where ranks have few rows also the tiles that linear has for those of all.
+std::vector<Config> joined_configs(const Workload& w, int64_t length, const Target& target) {
+  std::vector<Config> configs;
+  if (!may_join(w) || target.is_gpu() || !has_few_rows(w, length)) return configs;
+  for (const Tile& tile : tiles_for(w, length, target))
+    configs.push_back(is_gather(w) ? joined_schedule(tile.config(), push_programs(target, w.threads)[0])
+                                   : joined_reduction(w, tile));
+  return configs;
 }
 
 autotune::ConfigSpace space_of(const Workload& w, int64_t length, const Target& target) {
   autotune::ConfigSpace space;
   for (Config& config : tile_configs(w, length, target)) space.add(std::move(config));
+  for (Config& config : joined_configs(w, length, target)) space.add(std::move(config));
   return space;
 }
 
@@ -221,7 +246,12 @@ autotune::OpDef reduce_base(const char* name, const char* summary) {
     return {reduce_programs(partials_of(w, c), ReduceSchedule::from(c), reduce_form(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), reduce_form(c), world_size_of(w))}};
+    const ReduceSchedule schedule = ReduceSchedule::from(c);
+    std::vector<autotune::Workspace> spaces;
+    if (schedule.order == ReduceOrder::join)
+      spaces.push_back({"joined", transport_of(w), num_joined(partials_of(w, c))});
+    spaces.push_back({"counters", DType::i32, num_counters(schedule, reduce_form(c), world_size_of(w))});
+    return spaces;
   };
   return op;
 }
@@ -295,7 +325,10 @@ Workload reduce_workload(const char* name, const Op& op) {
 
 ExchangeShape linear_exchange(const Workload& w, int64_t chunk_rows) {
   const Shape s(product_of(w));
-  if (is_gather(w)) return gather_shape(s, world_size_of(w), 0, chunk_rows);
+  if (is_gather(w)) {
+    const ExchangeShape gather = gather_shape(s, world_size_of(w), 0, chunk_rows);
+    return may_join(w) ? with_joined_rows(gather) : gather;
+  }
   const PartialShape partials{0, 0, s.n[0], s.weights_per_loop(), transport_of(w), s.dtype};
   return reduce_shape(partials, is_all_reduce(w) ? ReduceForm::two_shot : ReduceForm::scatter, world_size_of(w), 0,
                       chunk_rows);

@@ -17,6 +17,8 @@ void read_rank_fields(WorkloadReader& reader);
 int world_size_of(const autotune::Workload& w);
 /// Ranks that share a GPU have one launch: one kernel, so the same static arguments and the same configuration.
 bool share_a_launch(const autotune::Workload& w);
+/// Whether ranks are threads or processes, on CPUs.
+bool has_cpu_ranks(const autotune::Workload& w);
 /// The rank whose call is measured: of contiguous rows it has the most.
 int longest_rank(const autotune::Workload& w);
 int64_t first_row(int rank, int64_t length, int world_size);

@@ -32,8 +32,8 @@ std::vector<Var> declare_each(KernelBuilder& b, const Shape& s, const char* name
 
 Exchange exchange_in(KernelBuilder& b, const Shape& s, const TransferSchedule& transfer, int64_t identity,
                      const ChannelViews& c, Var length) {
-  const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.is_pulled);
-  const Protocol& protocol = s.is_trailing ? protocol_of_gather(shape) : gather_beside_reduce_scatter_protocol();
+  const ExchangeShape shape = with_transfer(exchange_of(s, identity, transfer.chunk_rows), transfer.way);
+  const Protocol& protocol = s.is_trailing ? protocol_of_gather(transfer.way) : gather_beside_reduce_scatter_protocol();
   return {b, protocol, shape, c.block, c.counters, c.number, length};
 }
 

@@ -30,7 +30,7 @@ namespace {
 ExchangeShape of_form(ExchangeShape shape, const Config* c) {
   if (!c) return shape;
   if (reduce_form(*c) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;
-  return with_transfer(std::move(shape), is_pulled(*c));
+  return with_transfer(std::move(shape), transfer_of(*c));
 }
 
 template <ExchangeShape (*exchange)(const Workload&, int64_t)>
@@ -49,7 +49,7 @@ const Protocol& always(const Config&) {
   return protocol();
 }
 
-const Protocol& of_gather(const Config& c) { return is_pulled(c) ? pulled_gather_protocol() : gather_protocol(); }
+const Protocol& of_gather(const Config& c) { return protocol_of_gather(transfer_of(c)); }
 
 const Protocol& of_sum(const Config& c) { return protocol_of(reduce_form(c)); }
 

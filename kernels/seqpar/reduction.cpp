@@ -13,6 +13,7 @@
 #include "jit/base/cdiv.h"
 #include "jit/base/channel_block.h"
 #include "kernels/row_kernel.h"
+#include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -21,6 +22,10 @@ namespace {
 constexpr int64_t kSumElements = 2048;            ///< of a tile of sums
 constexpr int64_t kFirstCounter = 1;              ///< before it: the programs that have ended
 constexpr int64_t kMostOneShotBytes = 512 << 10;  ///< that a rank sends to each other
+
+ReduceOrder reduce_order(const std::string& name) {
+  return name == "interleave" ? ReduceOrder::interleave : name == "join" ? ReduceOrder::join : ReduceOrder::rotate;
+}
 
 int64_t spans_per_row_block(const PartialShape& shape, const ReduceSchedule& schedule) {
   return cdiv(shape.block_rows, schedule.sum_rows);
@@ -34,7 +39,7 @@ ReduceForm reduce_form(const autotune::Config& config) {
 }
 
 ReduceSchedule ReduceSchedule::from(const autotune::Config& c) {
-  return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1), c.get_string("order", "") == "interleave"};
+  return {c.get_int("chunk_rows"), c.get_int("sum_rows", 1), reduce_order(c.get_string("order", ""))};
 }
 
 const Protocol& protocol_of(ReduceForm form) {
@@ -58,7 +63,10 @@ Reduction::Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, 
       row_blocks_(b.cdiv(length, num_groups() * shape.block_rows)),
       spans_(row_blocks_ * spans_per_row_block(shape, schedule)) {}
 
-Var Reduction::num_partials() { return row_blocks_ * (num_turns() * s_.column_blocks); }
+Var Reduction::num_partials() {
+  return is_joined() ? joined_row_blocks() * s_.column_blocks : row_blocks_ * (num_turns() * s_.column_blocks);
+}
+Var Reduction::joined_row_blocks() { return b_.cdiv(length_, s_.block_rows); }
 Var Reduction::num_sums() { return is_apart() ? spans_ : row_blocks_ * s_.column_blocks; }
 Var Reduction::num_uses() { return spans_ * int64_t{world_size_ - 1}; }
 
@@ -83,12 +91,13 @@ Var Reduction::part(Var segment, Var end, size_t i) {
 }
 
 ChunkedTiles::Place Reduction::place_of(Var id) {
-  if (schedule_.is_interleaved || is_one_shot())
+  if (schedule_.order == ReduceOrder::interleave || is_one_shot())
     return {id % num_turns(), id / num_turns() % row_blocks_ * s_.block_rows, id / (row_blocks_ * num_turns())};
   return tiles().place_of(b_, id, s_.column_blocks);
 }
 
 void Reduction::produce(Var id) {
+  if (is_joined()) return produce_joined(id);
   const auto [turn, row, column_block] = place_of(id);
   Var owner = ex_.peer(turn);
   const Rows rows = rows_of(owner);
@@ -103,6 +112,57 @@ void Reduction::produce(Var id) {
     if (is_one_shot()) for_each(num_receivers(), [&](Var peer) { ex_.publish(phase_, peer, chunk); });
     else ex_.publish(phase_, owner, chunk);
   });
+}
+
+// To memory of this rank alone, as an owner's segment has no place for the rows of another one; from there, while they
+// are in the cache, to their owners. The own ones stay.
+void Reduction::produce_joined(Var id) {
+  Var blocks = joined_row_blocks(), row = id % blocks * s_.block_rows, zero = b_.constant(DType::i64, int64_t{0});
+  const ReduceBody::Tile tile = body_.partial(zero, length_, row, id / blocks);
+  put(tile, joined_rows(zero, length_), length_, row);
+  for_each(world_size_ - 1, [&](Var owner) { send_joined(owner, row, tile.column, tile.sums[0].type().dims()[1]); });
+  publish_if_all_are_there();
+}
+
+void Reduction::send_joined(Var owner, Var row, Var column, int64_t num_columns) {
+  const Rows rows = rows_of(owner);
+  Var first = b_.max(row - rows.first, 0), end = b_.min(row + s_.block_rows - rows.first, rows.end);
+  Var width = b_.min(s_.columns - column, num_columns);
+  Var from = joined_rows(rows.first, rows.end), to = ex_.target(phase_, owner, rows.end);
+  for (int i = 0; i < s_.num_sums; ++i) {
+    Var of_sum = column + int64_t{i} * s_.columns;
+    copy_rows(b_, b_.slice(from, {0, of_sum}, {rows.end, width}), b_.slice(to, {0, of_sum}, {rows.end, width}), first,
+              end, width);
+  }
+}
+
+// Few rows are complete together.
+void Reduction::publish_if_all_are_there() {
+  Var before = b_.cast(b_.atomic("add", counters_, {kFirstCounter}, 1), DType::i64);
+  b_.when(b_.compare(Compare::eq, before, num_partials() - 1), [&] {
+    b_.store_scalar(counters_, {kFirstCounter}, 0);
+    b_.when(ex_.is_aborted(), nullptr, [&] {
+      for_each(num_receivers(), [&](Var owner) {
+        b_.for_each(0, ex_.num_chunks(phase_, owner, ex_.rank()), 1,
+                    [&](Var chunk) { ex_.publish(phase_, owner, chunk); });
+      });
+    });
+  });
+}
+
+// Rows [first, first + end) of the own partial results.
+Var Reduction::joined_rows(Var first, Var end) {
+  const int64_t columns = s_.columns * s_.num_sums;
+  Var all = b_.view_at(b_.address(body_.joined), s_.transport, {length_, columns});
+  return b_.slice(all, {first, 0}, {end, columns});
+}
+
+// What a rank has computed for the own rows.
+Var Reduction::partials_from(Var source, Var end) {
+  Var segment = ex_.source(phase_, source, end);
+  if (!is_joined()) return segment;
+  Var is_own = b_.compare(Compare::eq, source, ex_.rank());
+  return b_.select(is_own, joined_rows(ex_.first_row(ex_.rank()), end), segment);
 }
 
 void Reduction::put(const ReduceBody::Tile& tile, Var segment, Var end, Var row) {
@@ -239,7 +299,7 @@ int64_t Reduction::columns_of_sums() const { return std::max<int64_t>(kSumElemen
 std::vector<Var> Reduction::sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size) {
   const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({size[0], size[1]}, 0.0));
   return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> before) {
-    Var from = ex_.source(phase_, source, end);
+    Var from = partials_from(source, end);
     for (size_t i = 0; i < before.size(); ++i)
       before[i] = before[i] + to_f32(b_, b_.load(part(from, end, i), {row, column}, {size[0], size[1]}));
     return before;
@@ -286,6 +346,9 @@ autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form,
   return {groups + (form == ReduceForm::two_shot ? 1 : 0), {{0, groups * schedule.chunk_rows}}, kFirstCounter};
 }
 
+autotune::SizeExpr num_joined(const PartialShape& shape) { return {shape.columns * shape.num_sums, {{0, 1}}}; }
+
+// Joined tiles are no more than those of each rank.
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                                    int world_size) {
   const int64_t groups = form == ReduceForm::one_shot ? 1 : world_size;

@@ -21,13 +21,18 @@ enum class ReduceForm : uint8_t {
   one_shot   ///< every rank sends all of its rows to all others, and each sums up: for few rows
 };
 
+/// Of the tiles of partial results.
+enum class ReduceOrder : uint8_t {
+  rotate,      ///< one rank's rows after the other's, chunk by chunk; a chunk is sent as soon as it is complete
+  interleave,  ///< those of the same columns for all ranks' rows follow each other: what computes them is read once
+  join         ///< a tile has rows of several ranks, where each has few: it is computed apart, then sent row by row
+};
+
 struct ReduceSchedule {
   static ReduceSchedule from(const autotune::Config& config);
   int64_t chunk_rows = 256;  ///< rows that one flag stands for; whole tiles
   int64_t sum_rows = 1;      ///< rows of a program that takes over sums, or sums up apart from the tiles
-  /// Tiles of the same columns follow each other, for all ranks' rows: what computes them is read once. Else the rows
-  /// of one rank come after those of the other, chunk by chunk, and a chunk is sent as soon as it is complete.
-  bool is_interleaved = false;
+  ReduceOrder order = ReduceOrder::rotate;
 };
 
 /// Of a configuration; scatter where it has no parameter `reduction`.
@@ -50,7 +55,7 @@ struct PartialShape {
 /// Owners add to the tile that they have just computed. Where that would wait for tiles behind it, or rows are needed
 /// as a whole, the own partial results are sent too, and programs of their own sum up.
 inline bool sums_apart(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form) {
-  return shape.whole_rows || schedule.is_interleaved || form == ReduceForm::one_shot;
+  return shape.whole_rows || schedule.order != ReduceOrder::rotate || form == ReduceForm::one_shot;
 }
 
 constexpr int kOneShotPhase = 2;
@@ -60,6 +65,8 @@ ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world
                            int64_t chunk_rows);
 /// Elements of the counters.
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size);
+/// Elements of the workspace for ReduceBody::joined.
+autotune::SizeExpr num_joined(const PartialShape& shape);
 /// Programs: tiles, those that sum up apart, those that take over what others have summed up, and one more.
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                                    int world_size);
@@ -77,6 +84,8 @@ struct ReduceBody {
   std::function<std::vector<Var>(Var first, Var end)> outputs;
   /// What follows when rows of the result are complete: there where PartialShape::whole_rows is set.
   std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
+  /// Where tiles are joined: a workspace in the transport format, for this rank's partial results of all rows.
+  Var joined;
 };
 
 /// What the programs of such a sum do, in a kernel that may do other things beside it.
@@ -106,6 +115,7 @@ class Reduction {
     Var row, end;
   };
   bool is_one_shot() const { return form_ == ReduceForm::one_shot; }
+  bool is_joined() const { return schedule_.order == ReduceOrder::join; }
   bool is_apart() const { return sums_apart(s_, schedule_, form_); }
   /// Rows are sent, and counted, by their owner; in one shot they are all of one group.
   int64_t num_groups() const { return is_one_shot() ? 1 : world_size_; }
@@ -114,6 +124,12 @@ class Reduction {
   int64_t num_receivers() const { return world_size_ - (is_apart() ? 0 : 1); }
   int64_t most_rows() const;
   int64_t columns_of_sums() const;
+  Var joined_row_blocks();
+  void produce_joined(Var id);
+  void send_joined(Var owner, Var row, Var column, int64_t num_columns);
+  void publish_if_all_are_there();
+  Var joined_rows(Var first, Var end);
+  Var partials_from(Var source, Var end);
   Rows rows_of(Var owner);
   Var fitting_rows();
   Var part(Var segment, Var end, size_t i);

@@ -14,22 +14,39 @@ std::vector<int64_t> push_programs(const Target& target, int threads) {
   return threads > 1 ? std::vector<int64_t>{threads, 1} : std::vector<int64_t>{1};
 }
 
-bool is_pulled(const autotune::Config& config) { return config.get_string("transfer", "push") == "pull"; }
+Transfer transfer_of(const autotune::Config& config) {
+  const std::string way = config.get_string("transfer", "push");
+  return way == "pull" ? Transfer::pull : way == "join" ? Transfer::join : Transfer::push;
+}
 
 TransferSchedule TransferSchedule::from(const autotune::Config& c) {
-  return {c.get_int("chunk_rows"), c.get_int("push_programs"), seqpar::is_pulled(c),
-          c.get_string("order", "") == "serial"};
+  return {c.get_int("chunk_rows"), c.get_int("push_programs"), transfer_of(c), c.get_string("order", "") == "serial"};
 }
 
 bool may_pull(const Target& target, int world_size) { return !target.is_gpu() && world_size > 2; }
 
-ExchangeShape with_transfer(ExchangeShape shape, bool is_pulled) {
-  shape.phases[0].is_pulled = is_pulled;
-  return shape;
+namespace {
+
+constexpr int kJoinedPhase = 1;
+constexpr int64_t kChunk = 256;
+
+}  // namespace
+
+ExchangeShape with_transfer(ExchangeShape gather, Transfer way) {
+  if (way == Transfer::join && gather.phases.size() == kJoinedPhase) gather = with_joined_rows(std::move(gather));
+  gather.phases[0].is_pulled = way == Transfer::pull;
+  if (way == Transfer::join) gather.first_phase = kJoinedPhase;
+  return gather;
 }
 
-const Protocol& protocol_of_gather(const ExchangeShape& shape) {
-  return shape.phases[0].is_pulled ? pulled_gather_protocol() : gather_protocol();
+ExchangeShape with_joined_rows(ExchangeShape gather) {
+  gather.phases.push_back(gather.phases[0]);
+  gather.phases[kJoinedPhase].is_joined = true;
+  return gather;
+}
+
+const Protocol& protocol_of_gather(Transfer way) {
+  return way == Transfer::pull ? pulled_gather_protocol() : gather_protocol();
 }
 
 // Who waits for all needs no small chunks; rows are pulled as by default else: a search has room for tiles too.
@@ -45,7 +62,7 @@ std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, c
     if (is_pulled) config.set("transfer", std::string("pull"));
     configs.push_back(std::move(config));
   };
-  constexpr int64_t kChunk = 256, kSmallChunk = 64;
+  constexpr int64_t kSmallChunk = 64;
   for (const std::string order : orders) {
     add(order, kChunk, programs[0], false);
     if (order == "serial") continue;
@@ -55,6 +72,13 @@ std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, c
   }
   if (may_pull) add(orders[0], kChunk, programs[0], true);
   return configs;
+}
+
+autotune::Config joined_schedule(autotune::Config tile, int64_t push_programs) {
+  tile.set("chunk_rows", kChunk);
+  tile.set("push_programs", push_programs);
+  tile.set("transfer", std::string("join"));
+  return tile;
 }
 
 CopyTile copy_tile(int64_t row_columns) {
@@ -139,9 +163,9 @@ void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, c
   });
 }
 
-Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int world_size, Var tile) {
+Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int num_senders, Var tile) {
   Var good = b.compare(Compare::eq, tile, tile), none = b.constant(DType::i64, int64_t{0});
-  return b.for_loop(0, world_size - 1, 1, {good}, [&](Var i, std::vector<Var> before) {
+  return b.for_loop(0, num_senders, 1, {good}, [&](Var i, std::vector<Var> before) {
     Var source = ex.peer(i);
     Var come = ex.await(0, source, none, ex.num_chunks(0, ex.rank(), source), tile);
     return std::vector{b.logical_and(before[0], come)};
@@ -152,7 +176,7 @@ Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, 
               Var has_rows) {
   if (!schedule.is_serial) return has_rows;
   return b.if_then(
-      has_rows, [&] { return std::vector{await_rows_of_all(b, ex, world_size, tile)}; },
+      has_rows, [&] { return std::vector{await_rows_of_all(b, ex, world_size - 1, tile)}; },
       [&] { return std::vector{has_rows}; })[0];
 }
 
@@ -166,7 +190,7 @@ class Builder {
         s_(shape),
         schedule_(schedule),
         body_(body),
-        ex_(b, protocol_of_gather(shape.exchange), shape.exchange, channel.block, channel.counters, channel.number,
+        ex_(b, protocol_of_gather(schedule.way), shape.exchange, channel.block, channel.counters, channel.number,
             length) {}
 
   void build() {

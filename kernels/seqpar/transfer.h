@@ -9,21 +9,29 @@
 
 namespace seqtile::kernels::seqpar {
 
+enum class Transfer : uint8_t {
+  push,  ///< to each peer, to a segment of its own
+  pull,  ///< what all get alike is written once, to the own staging, where the others read it
+  join   ///< to every rank, the own one too, to where it stands among the rows of all
+};
+/// Of a configuration: its parameter "transfer".
+Transfer transfer_of(const autotune::Config& config);
+
 struct TransferSchedule {
   static TransferSchedule from(const autotune::Config& config);
   int64_t chunk_rows = 256;   ///< rows that one flag stands for
   int64_t push_programs = 1;  ///< that send; as many as there are chunks: all send before anyone receives
-  bool is_pulled = false;     ///< what all get alike is written once, to the own staging, where the others read it
-  bool is_serial = false;     ///< nothing is computed before all rows have come: communicate, then compute
+  Transfer way = Transfer::push;
+  bool is_serial = false;  ///< nothing is computed before all rows have come: communicate, then compute
 };
 
-/// Of a configuration: its parameter "transfer" is "pull".
-bool is_pulled(const autotune::Config& config);
 /// Whether it is offered. Two ranks write as much either way; on a GPU every tile would read its rows over the link.
 bool may_pull(const Target& target, int world_size);
-/// The exchange of a gather, and its protocol.
-ExchangeShape with_transfer(ExchangeShape shape, bool is_pulled);
-const Protocol& protocol_of_gather(const ExchangeShape& shape);
+/// The exchange of a gather whose kernel has this way, and its protocol.
+ExchangeShape with_transfer(ExchangeShape gather, Transfer way);
+const Protocol& protocol_of_gather(Transfer way);
+/// The exchange of a gather with places for the same rows joined too, behind those of segments.
+ExchangeShape with_joined_rows(ExchangeShape gather);
 
 /// The tile with every order, size of chunks, number of programs that send and way to send, the default first. `orders`
 /// begins with the default one, "" where it has no name, and may end with "serial". Chunks are multiples of
@@ -31,6 +39,9 @@ const Protocol& protocol_of_gather(const ExchangeShape& shape);
 std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, const std::vector<const char*>& orders,
                                                  const std::vector<int64_t>& programs, bool may_pull,
                                                  int64_t chunk_unit = 1);
+
+/// The tile with rows that are joined, which wait for all ranks.
+autotune::Config joined_schedule(autotune::Config tile, int64_t push_programs);
 
 /// How many programs may send, the default first: one block of a GPU, or one of several threads, does not fill a link.
 std::vector<int64_t> push_programs(const Target& target, int threads);
@@ -62,8 +73,9 @@ void push_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program,
 void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
                const std::function<std::vector<Part>(Var peer)>& parts);
 
-/// i1: all chunks of all peers have come.
-Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int world_size, Var tile);
+/// i1: all chunks of rank + 1, ..., rank + num_senders have come; of as many senders as there are ranks, the own ones
+/// too.
+Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int num_senders, Var tile);
 /// i1: the tile has rows, and of a serial schedule those of all ranks have come.
 Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile, Var has_rows);
 

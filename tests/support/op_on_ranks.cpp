@@ -157,6 +157,7 @@ void OpOnRanks::add(int rank, const OpCall& call) {
   result.workspaces = op_.workspaces(workload_, config_);
   result.num_counters = result.workspaces.back().elements.value(on_rank.symbols);
   result.workspaces.pop_back();
+  result.symbols = on_rank.symbols;
   calls_[static_cast<size_t>(rank)].push_back(std::move(result));
   outputs_[static_cast<size_t>(rank)].push_back(std::move(outputs));
 }

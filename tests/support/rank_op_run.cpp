@@ -60,7 +60,7 @@ void enlarge(ChannelOptions& options, const Workload& w, const Config& config) {
 
 RankCall launch_of(const Workload& w, const Config& config, int64_t length) {
   const OpDef& op = definition_of(w);
-  RankCall call{{op.grid(w, config)[0].value({&length, 1}), 1, 1}, {}, 1, op.workspaces(w, config)};
+  RankCall call{{op.grid(w, config)[0].value({&length, 1}), 1, 1}, {}, 1, op.workspaces(w, config), {length}};
   call.num_counters = call.workspaces.back().elements.value({&length, 1});
   call.workspaces.pop_back();
   return call;

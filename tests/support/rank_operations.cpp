@@ -88,7 +88,8 @@ std::vector<ConfiguredOp> with_every_exchange(const std::vector<autotune::Worklo
   for (const autotune::Workload& workload : workloads) {
     ops.push_back({workload});
     const auto space = library().find(workload.operation).config_space(workload, 1, target).enumerate();
-    for (const auto& [name, value] : {std::pair{"reduction", "two_shot"}, std::pair{"transfer", "pull"}}) {
+    for (const auto& [name, value] : {std::pair{"reduction", "two_shot"}, std::pair{"transfer", "pull"},
+                                      std::pair{"transfer", "join"}, std::pair{"order", "join"}}) {
       const auto found = std::ranges::find_if(
           space, [&](const autotune::Config& config) { return config.get_string(name, "") == value; });
       if (found != space.end()) ops.push_back({workload, *found});

@@ -104,7 +104,7 @@ class Rank {
       for (const Tensor& tensor : call.tensors) placed.push_back(tensors.place(tensor));
       for (const Tensor& tensor : channel.tensors()) placed.push_back(tensor);
       for (const autotune::Workspace& w : call.workspaces) {
-        const int64_t elements = w.elements.value({});
+        const int64_t elements = w.elements.value(call.symbols);
         const auto bytes = static_cast<size_t>(elements * dtype_bytes(w.dtype));
         const DeviceBuffer& buffer = workspaces.emplace_back(device.memory(), bytes);
         device.memory().fill(buffer.data(), 0, bytes);
@@ -275,7 +275,7 @@ bool is_shared(const RankOptions& options) { return options.device.starts_with("
 std::vector<std::unique_ptr<Fabric>> fabric_of(const RankOptions& options) {
   const std::string gpu = gpu_of(options);
   if (options.device == "nodes") return make_node_ranks(options.world_size, {.seed = options.seed});
-  if (gpu.empty()) return make_thread_fabric(options.world_size);
+  if (gpu.empty()) return make_thread_fabric(options.world_size, options.threads);
   std::vector<std::unique_ptr<Fabric>> fabrics =
       is_shared(options) ? make_virtual_fabric(open_device("sim:" + gpu, 1), options.world_size, options.patience)
                          : make_sim_fabric(gpu, options.world_size);

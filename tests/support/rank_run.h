@@ -26,18 +26,20 @@ class FlagRecorder;
 namespace seqtile::testing {
 
 /// One launch of one rank: tensors in the order of the kernel's parameters, without those of the channel.
-/// Workspaces that the kernel has before the counters hold zeros; their sizes do not depend on the length.
+/// Workspaces that the kernel has before the counters hold zeros.
 struct RankCall {
   Grid grid;
   std::vector<Tensor> tensors;
   int64_t num_counters = 1;
   std::vector<autotune::Workspace> workspaces = {};
-  size_t kernel = 0;  ///< of the run's; its number on the channel too
+  std::vector<int64_t> symbols = {};  ///< by which they have their sizes
+  size_t kernel = 0;                  ///< of the run's; its number on the channel too
 };
 
 struct RankOptions {
   std::string device = "threads";  ///< "threads", "processes", "nodes", "sim:sm_80", "virtual:sm_80", ...
   int world_size = 2;
+  int threads = 1;                                               ///< of each rank: device "threads"
   ChannelOptions channel{.deadline = std::chrono::seconds(20)};  ///< rows, staging and flags are the kernel's
   uint32_t seed = 0;   ///< of the schedule of simulated GPUs; threads: of random pauses, 0: none
   int slow_rank = -1;  ///< this rank pauses more than others

@@ -103,9 +103,26 @@ TEST_CASE("fused linear: a gather is exact in every order of its tiles", "[seqpa
         options.seed = is_gpu ? 0 : 3;
         if (device == "nodes" && world_size == 1) continue;
         check(c, options);
-        c.gathers.transfer.is_pulled = true;
+        c.gathers.transfer.way = seqpar::Transfer::pull;
         if (!is_gpu) check(c, options);
       }
+}
+
+TEST_CASE("fused linear: exact where tiles have rows of several ranks", "[seqpar]") {
+  for (const std::string device : {"threads", "processes", "nodes"})
+    for (const Case::Kind kind : {Case::gather, Case::reduce, Case::two_shot})
+      for (const int world_size : {1, 2, 3, 8})
+        for (const auto& [n, k] : {std::pair<int64_t, int64_t>{72, 64}, {33, 57}, {1, 3}}) {
+          if (device != "threads" && (world_size == 1 || world_size == 8 || n == 33)) continue;
+          Case c{kind, world_size, n, k, {0, 1, 5, 64, 200, 3, 100}};
+          c.gathers.transfer.way = seqpar::Transfer::join;
+          c.gathers.transfer.push_programs = world_size % 2 ? 1 : 3;
+          c.reduces.order = seqpar::ReduceOrder::join;
+          RankOptions options;
+          options.device = device;
+          options.seed = static_cast<uint32_t>(world_size);
+          check(c, options);
+        }
 }
 
 namespace {

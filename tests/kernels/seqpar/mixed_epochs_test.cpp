@@ -21,9 +21,18 @@ OpCall random_call(std::mt19937& random) {
   return {length, random() % 3};
 }
 
-void check_epochs(const std::string& device, const std::vector<Workload>& workloads, size_t num_epochs) {
+/// Of ranks with several threads, two programs send.
+std::vector<ConfiguredOp> with_programs(std::vector<ConfiguredOp> ops, int threads) {
+  for (ConfiguredOp& op : ops)
+    if (threads > 1 && op.config && op.config->contains("push_programs")) op.config->set("push_programs", int64_t{2});
+  return ops;
+}
+
+void check_epochs(const std::string& device, const std::vector<Workload>& workloads, size_t num_epochs,
+                  int threads = 1) {
   const auto world_size = static_cast<int>(workloads[0].fields.get_int("world_size"));
-  const std::vector<ConfiguredOp> forms = with_every_exchange(workloads, target_of({.device = device}));
+  const std::vector<ConfiguredOp> forms =
+      with_programs(with_every_exchange(workloads, target_of({.device = device})), threads);
   std::mt19937 random(static_cast<uint32_t>(world_size));
   std::vector<size_t> order;  // of forms, by epoch
   std::vector<std::vector<OpCall>> calls(forms.size());
@@ -32,7 +41,8 @@ void check_epochs(const std::string& device, const std::vector<Workload>& worklo
     calls[order.back()].push_back(random_call(random));
   }
   RankOptions options;
-  options.device = device, options.world_size = world_size, options.before_launch = straggle;
+  options.device = device, options.world_size = world_size, options.threads = threads;
+  options.before_launch = straggle;
   std::deque<OpOnRanks> ops;
   for (size_t i = 0; i < forms.size(); ++i) {
     ops.emplace_back(forms[i].workload, device, calls[i], forms[i].config);
@@ -62,6 +72,10 @@ void check_epochs(const std::string& device, const std::vector<Workload>& worklo
 
 TEST_CASE("mixed epochs: a thousand calls of all operations are right, whoever is late", "[seqpar]") {
   check_epochs("threads", operations_on_ranks(3, DType::f32), 1000);
+}
+
+TEST_CASE("mixed epochs: calls of all operations on ranks of several threads", "[seqpar]") {
+  check_epochs("threads", operations_on_ranks(3, DType::f32), 500, 3);
 }
 
 TEST_CASE("mixed epochs: calls of all operations in processes and on nodes", "[seqpar]") {

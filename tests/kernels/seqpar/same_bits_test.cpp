@@ -230,6 +230,23 @@ TEST_CASE("same bits: rows that peers read where they are, in processes and on n
                                         "sequence_parallel_trailing_matmul_backward"});
 }
 
+TEST_CASE("same bits: ranks of several threads", "[seqpar]") {
+  const std::vector<OpCall> calls{{kLength}, {3}, {0}, {131}};
+  for (const ConfiguredOp& of : with_every_exchange(forms_on_ranks(3, DType::f32), target_of({}))) {
+    OpOnRanks alone(of.workload, "threads", calls, of.config);
+    CHECK(alone.run(late(0)) == "");
+    Config config = alone.config();
+    if (config.contains("push_programs")) config.set("push_programs", int64_t{2});
+    INFO(of.workload.operation << " " << config.json());
+    OpOnRanks op(of.workload, "threads", calls, config);
+    RankOptions options = late(3);
+    options.threads = 3;
+    CHECK(op.run(options) == "");
+    const bool has_same_bits = op.bytes() == alone.bytes();
+    CHECK(has_same_bits);
+  }
+}
+
 TEST_CASE("same bits: other numbers of ranks, in processes and on nodes too", "[seqpar][slow]") {
   for (const char* device : {"threads", "processes", "nodes"})
     for (const int world_size : {1, 2, 4, 8}) check_runs(device, world_size, DType::f32, 100);
