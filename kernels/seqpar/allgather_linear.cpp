@@ -45,7 +45,7 @@ void GatheredProduct::push(Var program) {
   });
 }
 
-void GatheredProduct::compute(Var tile) { is_joined() ? compute_joined(tile) : compute_apart(tile); }
+void GatheredProduct::compute(Var tile) { is_joined() ? compute_joined(tile) : compute_of_rank(tile); }
 
 void GatheredProduct::compute_joined(Var tile) {
   linear_op::Operands v = v_;
@@ -56,7 +56,7 @@ void GatheredProduct::compute_joined(Var tile) {
   });
 }
 
-void GatheredProduct::compute_apart(Var tile) {
+void GatheredProduct::compute_of_rank(Var tile) {
   // Of the tiles of one rank, those of one block of columns follow each other: its weights stay in the cache.
   const int64_t columns = linear_op::column_blocks(s_, t_.block_n);
   Var turn, row_block, column_block;

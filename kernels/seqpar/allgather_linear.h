@@ -38,8 +38,8 @@ class GatheredProduct {
 
  private:
   bool is_joined() const;
-  int64_t num_turns() const;  ///< by whose rows tiles are cut
-  void compute_joined(Var tile), compute_apart(Var tile);
+  int64_t num_turns() const;  ///< groups of rows that tiles are cut from: those of each rank, or one
+  void compute_joined(Var tile), compute_of_rank(Var tile);
 
   KernelBuilder& b_;
   Exchange& ex_;

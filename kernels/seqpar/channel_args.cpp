@@ -39,21 +39,33 @@ std::pair<int64_t, int64_t> place_of(const ExchangeShape& shape, int phase, int6
 }
 
 /// From the place that stands for a peer's staging to the next peer's. This rank writes to its own segments there: of
-/// one phase they do not overlap where the places are a segment apart. Nor do joined ones, which are no larger.
+/// one phase they do not overlap where the places are a segment apart.
 int64_t peer_stride(const ExchangeShape& shape, int64_t capacity) {
-  const bool is_single = std::all_of(shape.phases.begin() + 1, shape.phases.end(), std::mem_fn(&PhaseShape::is_joined));
-  return is_single ? place_of(shape, 0, capacity).second : staging_bytes(shape, capacity);
+  const bool is_single = shape.phases.size() == 1;
+  return staging_bytes(shape, capacity) / (is_single ? num_segments(shape.phases[0], shape.world_size) : 1);
 }
 
-/// A joined phase gets the rows of the first one.
-void join_rows(const Problem& problem, const ExchangeShape& shape, int phase) {
+/// Behind what stands for all stagings: where the rows of phase 0 are joined.
+int64_t joined_offset(const ExchangeShape& shape, int64_t capacity) {
+  return 2 * 2 * staging_bytes(shape, capacity) + shape.world_size * peer_stride(shape, capacity);
+}
+
+int64_t joined_bytes(const ExchangeShape& shape, int64_t capacity) {
+  return shape.may_join ? 2 * staging_bytes(shape, capacity) : 0;
+}
+
+void join_rows(const Problem& problem, const Tensor& staging, const ExchangeShape& shape) {
   const int64_t length = problem.symbols[0];
-  for (int source = 0; source < shape.world_size; ++source) {
-    const int64_t rows = num_rows(shape.layout, source, length, shape.world_size);
-    const Tensor from = staged_rows(problem, shape, 0, source, rows, 0);
-    std::memcpy(staged_rows(problem, shape, phase, source, rows, 0).data, from.data,
-                static_cast<size_t>(from.num_elements() * dtype_bytes(from.dtype)));
-  }
+  const PhaseShape& phase = shape.phases[0];
+  for (int parity = 0; parity < 2; ++parity)
+    for (int source = 0; source < shape.world_size; ++source) {
+      const int64_t rows = num_rows(shape.layout, source, length, shape.world_size);
+      const int64_t first = position_of_row(shape.layout, source, 0, length, shape.world_size);
+      const int64_t row_bytes = phase.columns * dtype_bytes(phase.dtype);
+      std::memcpy(static_cast<std::byte*>(staging.data) + joined_offset(shape, length) +
+                      parity * staging_bytes(shape, length) + first * row_bytes,
+                  staged_rows(problem, shape, 0, source, rows, parity).data, static_cast<size_t>(rows * row_bytes));
+    }
 }
 
 /// Both parities hold the same, so that every launch computes the same.
@@ -61,10 +73,6 @@ void fill_staging(const Problem& problem, const Tensor& staging, const ExchangeS
   const int64_t capacity = problem.symbols[0], parity_bytes = staging_bytes(shape, capacity);
   auto* base = static_cast<std::byte*>(staging.data);
   for (size_t phase = 0; phase < shape.phases.size(); ++phase) {
-    if (shape.phases[phase].is_joined) {
-      join_rows(problem, shape, static_cast<int>(phase));
-      continue;
-    }
     const auto [first, stride] = place_of(shape, static_cast<int>(phase), capacity);
     const DType dtype = shape.phases[phase].dtype;
     const int64_t bytes = stride * num_segments(shape.phases[phase], shape.world_size);
@@ -72,6 +80,7 @@ void fill_staging(const Problem& problem, const Tensor& staging, const ExchangeS
     fill_normal(segments, 0, 1, seed + phase);
   }
   std::memcpy(base + parity_bytes, base, static_cast<size_t>(parity_bytes));
+  if (shape.may_join) join_rows(problem, staging, shape);
 }
 
 void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShape& shape, int rank) {
@@ -94,7 +103,8 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
     words[channel::staging_address] = address_of(staging) + (is_own ? 0 : 2 * parity_bytes + peer * stride);
     words[channel::flags_address] = address_of(flags) + (is_own ? 0 : flag_words * 8);
     words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
-    block[channel::kept + peer] = address_of(staging);
+    block[channel::kept + peer] =
+        address_of(staging) + (is_own && shape.may_join ? joined_offset(shape, problem.symbols[0]) : 0);
   }
 }
 
@@ -117,7 +127,7 @@ void add_channel_args(autotune::Schema& schema) {
 void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity) {
   const ChannelNeeds needs = needs_of(shape, capacity);
   // The rank's own, and what stands for those of the peers. The abort word is behind the flags.
-  symbols.push_back(2 * 2 * needs.staging_bytes + shape.world_size * peer_stride(shape, capacity));
+  symbols.push_back(joined_offset(shape, capacity) + joined_bytes(shape, capacity));
   symbols.push_back((2 * 2 * shape.world_size * needs.flags_per_source + 1) * kWordsPerFlag);
 }
 
@@ -144,15 +154,11 @@ Tensor staged_rows(const Problem& problem, const ExchangeShape& shape, int phase
                    std::optional<DType> as) {
   const auto [first, stride] = place_of(shape, phase, problem.symbols[0]);
   const PhaseShape& what = shape.phases[static_cast<size_t>(phase)];
-  const int64_t pitch = what.columns * dtype_bytes(what.dtype);
-  const int64_t segment = what.is_joined
-                              ? position_of_row(shape.layout, source, 0, problem.symbols[0], shape.world_size) * pitch
-                          : num_segments(what, shape.world_size) > 1 ? source * stride
-                                                                     : 0;
+  const int64_t segment = num_segments(what, shape.world_size) > 1 ? source * stride : 0;
   const int64_t offset = parity * staging_bytes(shape, problem.symbols[0]) + first + segment;
   const DType dtype = as.value_or(what.dtype);
   return make_tensor(static_cast<std::byte*>(find(problem, "staging").data) + offset, dtype,
-                     {rows, pitch / dtype_bytes(dtype)});
+                     {rows, what.columns * dtype_bytes(what.dtype) / dtype_bytes(dtype)});
 }
 
 std::vector<double> staged_row(const Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row) {

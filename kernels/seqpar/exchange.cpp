@@ -60,6 +60,11 @@ int64_t flags_per_source(const ExchangeShape& shape, int64_t capacity) {
 Exchange::Exchange(KernelBuilder& b, const Protocol& protocol, ExchangeShape shape, Var block, Var counters, Var number,
                    Var length)
     : b_(b), protocol_(protocol), shape_(std::move(shape)), block_(block), counters_(counters), length_(length) {
+  for (const PhaseShape& phase : shape_.phases)
+    if (phase.is_joined &&
+        (b.is_for_gpu() || phase.rows != PhaseShape::Rows::of_source || shape_.layout != RowLayout::contiguous))
+      throw Error(ErrorCode::invalid_argument,
+                  "transfer = join: only what ranks on CPUs gather of contiguous rows is joined; leave it out");
   b.schedule({{"in_order", int64_t{1}}});
   identity_ = b.binary(OpKind::bit_xor, number, shape_.identity);
 }
@@ -79,6 +84,8 @@ Var Exchange::word(int64_t index) { return b_.load_scalar(block_, {index}); }
 Var Exchange::peer_word(Var peer, int64_t which) {
   return b_.load_scalar(block_, {peer * channel::num_peer_words + (channel::peers + which)});
 }
+
+Var Exchange::kept(Var source) { return b_.load_scalar(block_, {source + int64_t{channel::kept}}); }
 
 Var Exchange::peer(Var i) { return (rank() + 1 + i) % shape_.world_size; }
 Var Exchange::first_row(Var rank) { return rank * length_ / shape_.world_size; }
@@ -205,17 +212,21 @@ Var Exchange::segment(int phase, const Address& staging, Var source, Var rows, s
   return b_.view_at(address, dtype, {rows, shape.columns * dtype_bytes(shape.dtype) / dtype_bytes(dtype)});
 }
 
+// Joined, a rank is a peer of its own, and keeps its rows where it reads those of all.
 Var Exchange::target(int phase, Var peer, Var rows, std::optional<DType> as) {
   note(Action::write, phase);
+  const auto staging = [&] { return peer_word(peer, channel::staging_address); };
+  if (!shape_of(phase).is_joined) return segment(phase, staging, rank(), rows, as);
+  Var is_own = b_.compare(Compare::eq, peer, rank());
   return segment(
-      phase, [&] { return peer_word(peer, channel::staging_address); }, rank(), rows, as);
+      phase, [&] { return b_.select(is_own, kept(peer), staging()); }, rank(), rows, as);
 }
 
 Var Exchange::source(int phase, Var source, Var rows, std::optional<DType> as) {
   note(Action::read, phase);
   if (is_pulled(phase))
     return segment(
-        phase, [&] { return b_.load_scalar(block_, {source + int64_t{channel::kept}}); }, source, rows, as);
+        phase, [&] { return kept(source); }, source, rows, as);
   Var self = rank();
   return segment(
       phase, [&] { return peer_word(self, channel::staging_address); }, source, rows, as);
@@ -223,8 +234,8 @@ Var Exchange::source(int phase, Var source, Var rows, std::optional<DType> as) {
 
 Var Exchange::all_rows(int phase) {
   note(Action::read, phase);
-  Var self = rank(), first = b_.constant(DType::i64, int64_t{0});
-  return segment(phase, [&] { return peer_word(self, channel::staging_address); }, first, length_, {});
+  Var first = b_.constant(DType::i64, int64_t{0});
+  return segment(phase, [&] { return kept(rank()); }, first, length_, {});
 }
 
 // Of the flags of any rank, those of this epoch's parity.

@@ -44,7 +44,9 @@ struct PhaseShape {
   int root = 0;
   int64_t column_group = 0;  ///< shared: sources have whole groups of so many columns, by the floor rule
   bool is_pulled = false;    ///< the same for all: sources keep it in their own staging, where peers read it. CPU ranks
-  bool is_joined = false;    ///< of_source: segments have no gaps, so that the rows of all ranks are one matrix
+  /// Of contiguous rows of_source: segments begin where their rows stand in the sequence, so that those of all ranks
+  /// are one matrix. CPU ranks.
+  bool is_joined = false;
 };
 
 struct ExchangeShape {
@@ -53,6 +55,7 @@ struct ExchangeShape {
   std::vector<PhaseShape> phases;
   int first_phase = 0;  ///< of the protocol's; those of other forms of the operation have places of their own
   RowLayout layout = RowLayout::contiguous;
+  bool may_join = false;  ///< where one process alone is to be served, kernels may read the rows of phase 0 joined
 };
 
 /// Segments of a phase in the staging of each rank: one for each source, where there are several.
@@ -118,6 +121,7 @@ class Exchange {
   Var most_rows(Var length);
   Var room(const PhaseShape& phase);
   Var peer_word(Var peer, int64_t which);
+  Var kept(Var source);
   using Address = std::function<Var()>;
   Var segment_address(int phase, const Address& staging, Var source);
   Var segment(int phase, const Address& staging, Var source, Var rows, std::optional<DType> as);

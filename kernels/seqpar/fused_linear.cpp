@@ -122,12 +122,15 @@ std::vector<std::string> reductions(const Workload& w, int64_t length) {
   return {"two_shot"};
 }
 
-bool may_join(const Workload& w) { return has_cpu_ranks(w) && world_size_of(w) > 1; }
-
 /// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows.
 bool has_few_rows(const Workload& w, int64_t length) {
   constexpr int64_t kFewRows = 256;  // of a rank
   return length <= kFewRows * world_size_of(w);
+}
+
+/// Whether tiles may have rows of several ranks.
+bool may_join(const Workload& w, int64_t length) {
+  return has_cpu_ranks(w) && world_size_of(w) > 1 && has_few_rows(w, length);
 }
 
 std::vector<std::string> orders(const Workload& w, int64_t length) {
@@ -135,22 +138,25 @@ std::vector<std::string> orders(const Workload& w, int64_t length) {
   return {"rotate", "interleave"};
 }
 
+Config reduce_config(const Workload& w, const Tile& tile, int64_t chunk_rows, const std::string& reduction,
+                     const std::string& order) {
+  Config config = tile.config();
+  config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
+  if (!reduction.empty()) config.set("reduction", reduction);
+  if (!order.empty()) config.set("order", order);
+  if (order != "rotate" || is_all_reduce(w) || norm_of(w).is_there)
+    config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
+  return config;
+}
+
 std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile) {
   std::vector<Config> configs;
-  const auto add = [&](Config config, const std::string& order) {
-    if (!order.empty()) config.set("order", order);
-    if (order != "rotate" || is_all_reduce(w) || norm_of(w).is_there)
-      config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
-    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
-  };
   for (const std::string& reduction : is_all_reduce(w) ? reductions(w, length) : std::vector<std::string>{""})
     for (const std::string& order : reduction == "one_shot" ? std::vector<std::string>{""} : orders(w, length))
-      for (const int64_t chunk_rows : {256, 1024, 64}) {
-        Config config = tile.config();
-        config.set("chunk_rows", round_up(chunk_rows, tile.block_m));
-        if (!reduction.empty()) config.set("reduction", reduction);
-        add(std::move(config), order);
-      }
+      for (const int64_t chunk_rows : {256, 1024, 64})
+        if (const Config config = reduce_config(w, tile, chunk_rows, reduction, order);
+            std::ranges::find(configs, config) == configs.end())
+          configs.push_back(config);
   return configs;
 }
 
@@ -166,22 +172,13 @@ std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target
       [&](const Tile& tile) { return schedules_of(w, length, tile, target); });
 }
 
-Config joined_reduction(const Workload& w, const Tile& tile) {
-  Config config = tile.config();
-  config.set("chunk_rows", round_up(256, tile.block_m));
-  config.set("sum_rows", std::min<int64_t>(tile.block_m, 8));
-  config.set("order", std::string("join"));
-  if (is_all_reduce(w)) config.set("reduction", std::string("two_shot"));
-  return config;
-}
-
-/// Where ranks have few rows also the tiles that linear has for those of all.
+/// The tiles that linear has for the rows of all ranks.
 std::vector<Config> joined_configs(const Workload& w, int64_t length, const Target& target) {
   std::vector<Config> configs;
-  if (!may_join(w) || target.is_gpu() || !has_few_rows(w, length)) return configs;
+  if (!may_join(w, length) || target.is_gpu()) return configs;
   for (const Tile& tile : tiles_for(w, length, target))
     configs.push_back(is_gather(w) ? joined_schedule(tile.config(), push_programs(target, w.threads)[0])
-                                   : joined_reduction(w, tile));
+                                   : reduce_config(w, tile, 256, is_all_reduce(w) ? "two_shot" : "", "join"));
   return configs;
 }
 
@@ -209,6 +206,13 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
   return result;
 }
 
+/// What is preset for a call on one process.
+ExchangeShape preset_exchange(const Workload& w, int64_t length) {
+  ExchangeShape shape = linear_exchange(w);
+  shape.may_join = is_gather(w) && may_join(w, length);
+  return shape;
+}
+
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
@@ -218,14 +222,15 @@ autotune::OpDef base(const char* name, const char* summary) {
   op.normalize = normalize;
   op.schema = schema_of;
   op.symbols = [](const Workload& w, int64_t length) {
-    return symbols_of(w, length, !is_all_reduce(w), linear_exchange(w));
+    return symbols_of(w, length, !is_all_reduce(w), preset_exchange(w, length));
   };
   add_rank_call(op);
   op.predict_us = predict_us;
   op.config_space = space_of;
   op.default_config = default_of;
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
-    return fill_channel_arg(p, arg, linear_exchange(*p.workload), longest_rank(*p.workload), seed);
+    const Workload& w = *p.workload;
+    return fill_channel_arg(p, arg, preset_exchange(w, p.symbols[0]), longest_rank(w), seed);
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance_of(w); };
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
@@ -325,10 +330,7 @@ Workload reduce_workload(const char* name, const Op& op) {
 
 ExchangeShape linear_exchange(const Workload& w, int64_t chunk_rows) {
   const Shape s(product_of(w));
-  if (is_gather(w)) {
-    const ExchangeShape gather = gather_shape(s, world_size_of(w), 0, chunk_rows);
-    return may_join(w) ? with_joined_rows(gather) : gather;
-  }
+  if (is_gather(w)) return gather_shape(s, world_size_of(w), 0, chunk_rows);
   const PartialShape partials{0, 0, s.n[0], s.weights_per_loop(), transport_of(w), s.dtype};
   return reduce_shape(partials, is_all_reduce(w) ? ReduceForm::two_shot : ReduceForm::scatter, world_size_of(w), 0,
                       chunk_rows);

@@ -27,7 +27,7 @@ int world_size_of(const Workload& w) { return static_cast<int>(w.fields.get_int(
 
 bool share_a_launch(const Workload& w) { return w.fields.get_string("fabric", "").starts_with("virtual:"); }
 
-bool has_cpu_ranks(const Workload& w) { return w.fields.get_string("fabric").find(':') == std::string::npos; }
+bool has_cpu_ranks(const Workload& w) { return w.fields.get_string("fabric", "").find(':') == std::string::npos; }
 
 int longest_rank(const Workload& w) { return world_size_of(w) - 1; }
 

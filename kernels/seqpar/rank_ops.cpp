@@ -26,7 +26,8 @@ using autotune::Workload;
 
 namespace {
 
-/// All forms of a sum have their places in a channel; a configuration uses one. It also says where a gather is read.
+/// All forms of a sum have their places in a channel; a configuration uses one. It also says where the rows of a
+/// gather stand.
 ExchangeShape of_form(ExchangeShape shape, const Config* c) {
   if (!c) return shape;
   if (reduce_form(*c) == ReduceForm::one_shot) shape.first_phase = kOneShotPhase;

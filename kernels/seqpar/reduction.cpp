@@ -3,15 +3,16 @@
 //
 // Programs, in order: the tiles of the rows that rank + 1 owns, of those of rank + 2, ..., the own ones last, so that
 // nobody waits for long, and each of them adds what peers have sent for it; or all tiles, column by column, and then
-// programs that sum up. In two shots those that take over other
-// ranks' sums; one that awaits the rest. Whoever completes a chunk of rows, which is counted, publishes it. The bits of
-// a sum depend on the order of k within a tile and on nothing else.
+// programs that sum up. In two shots those that take over other ranks' sums; one that awaits the rest. Whoever
+// completes a chunk of rows, which is counted, publishes it; where tiles are joined, all chunks are complete with the
+// last tile. The bits of a sum depend on the order of k within a tile and on nothing else.
 #include "kernels/seqpar/reduction.h"
 
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
 #include "jit/base/channel_block.h"
+#include "jit/error.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/transfer.h"
 
@@ -61,7 +62,10 @@ Reduction::Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, 
       length_(length),
       phase_(phase),
       row_blocks_(b.cdiv(length, num_groups() * shape.block_rows)),
-      spans_(row_blocks_ * spans_per_row_block(shape, schedule)) {}
+      spans_(row_blocks_ * spans_per_row_block(shape, schedule)) {
+  if (is_joined() && (is_one_shot() || !body.joined.value()))
+    throw Error(ErrorCode::invalid_argument, "order = join: only sums of products, not in one shot; leave it out");
+}
 
 Var Reduction::num_partials() {
   return is_joined() ? joined_row_blocks() * s_.column_blocks : row_blocks_ * (num_turns() * s_.column_blocks);

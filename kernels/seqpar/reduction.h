@@ -25,7 +25,7 @@ enum class ReduceForm : uint8_t {
 enum class ReduceOrder : uint8_t {
   rotate,      ///< one rank's rows after the other's, chunk by chunk; a chunk is sent as soon as it is complete
   interleave,  ///< those of the same columns for all ranks' rows follow each other: what computes them is read once
-  join         ///< a tile has rows of several ranks, where each has few: it is computed apart, then sent row by row
+  join  ///< where ranks have few rows: a tile has those of several. It is kept in a workspace and sent from there
 };
 
 struct ReduceSchedule {
@@ -53,7 +53,7 @@ struct PartialShape {
 };
 
 /// Owners add to the tile that they have just computed. Where that would wait for tiles behind it, or rows are needed
-/// as a whole, the own partial results are sent too, and programs of their own sum up.
+/// as a whole, the own partial results go through memory too, and programs of their own sum up.
 inline bool sums_apart(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form) {
   return shape.whole_rows || schedule.order != ReduceOrder::rotate || form == ReduceForm::one_shot;
 }
@@ -120,7 +120,7 @@ class Reduction {
   /// Rows are sent, and counted, by their owner; in one shot they are all of one group.
   int64_t num_groups() const { return is_one_shot() ? 1 : world_size_; }
   int64_t num_turns() const { return is_one_shot() ? 1 : num_receivers(); }
-  /// This rank is one of them where its own partial results go through the staging too.
+  /// This rank is one of them where its own partial results go through memory too.
   int64_t num_receivers() const { return world_size_ - (is_apart() ? 0 : 1); }
   int64_t most_rows() const;
   int64_t columns_of_sums() const;

@@ -27,21 +27,12 @@ bool may_pull(const Target& target, int world_size) { return !target.is_gpu() &&
 
 namespace {
 
-constexpr int kJoinedPhase = 1;
 constexpr int64_t kChunk = 256;
 
 }  // namespace
 
 ExchangeShape with_transfer(ExchangeShape gather, Transfer way) {
-  if (way == Transfer::join && gather.phases.size() == kJoinedPhase) gather = with_joined_rows(std::move(gather));
-  gather.phases[0].is_pulled = way == Transfer::pull;
-  if (way == Transfer::join) gather.first_phase = kJoinedPhase;
-  return gather;
-}
-
-ExchangeShape with_joined_rows(ExchangeShape gather) {
-  gather.phases.push_back(gather.phases[0]);
-  gather.phases[kJoinedPhase].is_joined = true;
+  gather.phases[0].is_pulled = way == Transfer::pull, gather.phases[0].is_joined = way == Transfer::join;
   return gather;
 }
 

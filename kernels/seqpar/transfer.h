@@ -12,7 +12,7 @@ namespace seqtile::kernels::seqpar {
 enum class Transfer : uint8_t {
   push,  ///< to each peer, to a segment of its own
   pull,  ///< what all get alike is written once, to the own staging, where the others read it
-  join   ///< to every rank, the own one too, to where it stands among the rows of all
+  join   ///< to every rank, the own one too, to where it stands among the rows of all: for few rows
 };
 /// Of a configuration: its parameter "transfer".
 Transfer transfer_of(const autotune::Config& config);
@@ -30,8 +30,6 @@ bool may_pull(const Target& target, int world_size);
 /// The exchange of a gather whose kernel has this way, and its protocol.
 ExchangeShape with_transfer(ExchangeShape gather, Transfer way);
 const Protocol& protocol_of_gather(Transfer way);
-/// The exchange of a gather with places for the same rows joined too, behind those of segments.
-ExchangeShape with_joined_rows(ExchangeShape gather);
 
 /// The tile with every order, size of chunks, number of programs that send and way to send, the default first. `orders`
 /// begins with the default one, "" where it has no name, and may end with "serial". Chunks are multiples of

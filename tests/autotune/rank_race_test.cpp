@@ -22,7 +22,7 @@ constexpr const char* kFabrics[] = {"threads", "processes"};
 #if defined(__SANITIZE_THREAD__)
 constexpr double kMeasureS = 20;
 #else
-constexpr double kMeasureS = 8;
+constexpr double kMeasureS = 4;
 #endif
 
 Config config(const std::string& form) { return {{"form", form}, {"block", int64_t{4}}}; }

@@ -107,6 +107,14 @@ std::vector<Golden> goldens() {
        {"fused_allgather_and_linear", {{"n", i(96)}, {"n2", i(32)}, {"k", i(128)}, {"world_size", i(2)}}},
        DType::bf16,
        fused_config({{"chunk_rows", i(64)}, {"push_programs", i(1)}, {"order", Text("rotate")}})},
+      {"fused_allgather_and_linear_joined",
+       {"fused_allgather_and_linear", {{"n", i(96)}, {"k", i(128)}, {"world_size", i(2)}}},
+       DType::bf16,
+       fused_config({{"chunk_rows", i(64)}, {"push_programs", i(1)}, {"transfer", Text("join")}})},
+      {"fused_linear_and_reducescatter_joined",
+       {"fused_linear_and_reducescatter", {{"n", i(96)}, {"k", i(128)}, {"world_size", i(2)}}},
+       DType::bf16,
+       fused_config({{"chunk_rows", i(84)}, {"sum_rows", i(8)}, {"order", Text("join")}})},
       {"fused_linear_and_reducescatter",
        {"fused_linear_and_reducescatter", {{"n", i(96)}, {"k", i(128)}, {"residual", i(1)}, {"world_size", i(2)}}},
        DType::bf16,
@@ -212,16 +220,16 @@ TEST_CASE("kernels: bf16 products use the instructions of the target, whatever t
     }
     return text;
   };
-  CHECK(compare_golden("asm/linear_bf16.txt", text_of("avx512bf16", {"vdpbf16ps", "vcvtneps2bf16"},
-                                                      {{"plain", "dot", 4, 6},
-                                                       {"plain", "outer", 8, 48},
-                                                       {"plain", "transposed", 64, 6}})) == "");
-  const std::vector<std::string> matrix{"ldtilecfg",  "tilezero",   "tileloadd",  "tdpbf16ps",
-                                        "tilestored", "tilerelease"};
-  CHECK(compare_golden("asm/linear_amx.txt", text_of("amx", matrix,
-                                                     {{"plain", "matrix", 32, 32},
-                                                      {"plain", "matrix", 16, 48},
-                                                      {"transposed", "matrix", 32, 32}})) == "");
+  CHECK(compare_golden("asm/linear_bf16.txt",
+                       text_of("avx512bf16", {"vdpbf16ps", "vcvtneps2bf16"},
+                               {{"plain", "dot", 4, 6}, {"plain", "outer", 8, 48}, {"plain", "transposed", 64, 6}})) ==
+        "");
+  const std::vector<std::string> matrix{"ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"};
+  CHECK(compare_golden(
+            "asm/linear_amx.txt",
+            text_of("amx", matrix,
+                    {{"plain", "matrix", 32, 32}, {"plain", "matrix", 16, 48}, {"transposed", "matrix", 32, 32}})) ==
+        "");
 }
 
 }  // namespace seqtile::testing

@@ -98,4 +98,9 @@ std::vector<ConfiguredOp> with_every_exchange(const std::vector<autotune::Worklo
   return ops;
 }
 
+autotune::Config with_programs(autotune::Config config, int num_programs) {
+  if (config.contains("push_programs")) config.set("push_programs", int64_t{num_programs});
+  return config;
+}
+
 }  // namespace seqtile::testing

@@ -23,7 +23,9 @@ struct ConfiguredOp {
   std::optional<autotune::Config> config = {};
 };
 /// The defaults, and configurations that exchange rows in another way: sums in two shots, where the default for few
-/// rows takes one; rows that are pulled.
+/// rows takes one; rows that are pulled, or joined; sums whose tiles are joined.
 std::vector<ConfiguredOp> with_every_exchange(const std::vector<autotune::Workload>& workloads, const Target& target);
+/// The configuration with so many programs that send, where it says how many do: as many as a rank has threads.
+autotune::Config with_programs(autotune::Config config, int num_programs);
 
 }  // namespace seqtile::testing

@@ -178,9 +178,25 @@ TEST_CASE("fused linear: large tiles meet the sums of peers in memory", "[seqpar
       }
 }
 
-TEST_CASE("fused linear: a rank that is killed ends the others with a record and NaN", "[seqpar]") {
+namespace {
+
+/// In every form, and where rows or tiles are joined.
+std::vector<Case> cases_of_every_form(int world_size, const std::vector<int64_t>& lengths) {
+  std::vector<Case> cases;
   for (const Case::Kind kind : kKinds) {
-    const Case c{kind, 4, 24, 16, {40, 33, 64, 50}};
+    cases.push_back({kind, world_size, 24, 16, lengths});
+    if (kind == Case::one_shot) continue;
+    cases.push_back(cases.back());
+    cases.back().gathers.transfer.way = seqpar::Transfer::join;
+    cases.back().reduces.order = seqpar::ReduceOrder::join;
+  }
+  return cases;
+}
+
+}  // namespace
+
+TEST_CASE("fused linear: a rank that is killed ends the others with a record and NaN", "[seqpar]") {
+  for (const Case& c : cases_of_every_form(4, {40, 33, 64, 50})) {
     Problem problem(c);
     RankOptions options;
     options.device = "processes", options.world_size = 4;
@@ -204,20 +220,21 @@ TEST_CASE("fused linear: a rank that is killed ends the others with a record and
 
 TEST_CASE("fused linear: another length on one rank is a record on all and NaN, never wrong data", "[seqpar]") {
   for (const std::string device : {"threads", "processes", "nodes"})
-    for (const int world_size : {2, 3}) {
-      Case c{Case::gather, world_size, 24, 16, {40, 33, 64}};
-      Problem problem(c);
-      problem.calls[1][1] = problem.calls[1][0];
-      RankOptions options;
-      options.device = device, options.world_size = world_size;
-      options.channel = problem.channel(options.channel);
-      const RankOutcome outcome = run_ranks(*problem.kernel(), options, problem.calls);
-      for (const auto& record : outcome.records) {
-        REQUIRE(record);
-        CHECK((record->kind == channel::mismatch || record->kind == channel::aborted));
-        CHECK(record->epoch >= (record->kind == channel::mismatch ? 2 : 1));
+    for (const int world_size : {2, 3})
+      for (const Case& c : cases_of_every_form(world_size, {40, 33, 64})) {
+        Problem problem(c);
+        problem.calls[1][1] = problem.calls[1][0];
+        RankOptions options;
+        options.device = device, options.world_size = world_size;
+        options.channel = problem.channel(options.channel);
+        const RankOutcome outcome = run_ranks(*problem.kernel(), options, problem.calls);
+        INFO(device << ", kind " << c.kind << ", " << world_size << " ranks");
+        for (const auto& record : outcome.records) {
+          REQUIRE(record);
+          CHECK((record->kind == channel::mismatch || record->kind == channel::aborted));
+          CHECK(record->epoch >= (record->kind == channel::mismatch ? 2 : 1));
+        }
+        CHECK(problem.is_right_or_nan(1));
+        CHECK(problem.is_nan_from(1, 1));
       }
-      CHECK(problem.is_right_or_nan(1));
-      CHECK(problem.is_nan_from(1, 1));
-    }
 }

@@ -11,6 +11,7 @@
 
 using namespace seqtile;
 using namespace seqtile::testing;
+using autotune::Config;
 using autotune::Workload;
 
 namespace {
@@ -21,18 +22,10 @@ OpCall random_call(std::mt19937& random) {
   return {length, random() % 3};
 }
 
-/// Of ranks with several threads, two programs send.
-std::vector<ConfiguredOp> with_programs(std::vector<ConfiguredOp> ops, int threads) {
-  for (ConfiguredOp& op : ops)
-    if (threads > 1 && op.config && op.config->contains("push_programs")) op.config->set("push_programs", int64_t{2});
-  return ops;
-}
-
 void check_epochs(const std::string& device, const std::vector<Workload>& workloads, size_t num_epochs,
                   int threads = 1) {
   const auto world_size = static_cast<int>(workloads[0].fields.get_int("world_size"));
-  const std::vector<ConfiguredOp> forms =
-      with_programs(with_every_exchange(workloads, target_of({.device = device})), threads);
+  const std::vector<ConfiguredOp> forms = with_every_exchange(workloads, target_of({.device = device}));
   std::mt19937 random(static_cast<uint32_t>(world_size));
   std::vector<size_t> order;  // of forms, by epoch
   std::vector<std::vector<OpCall>> calls(forms.size());
@@ -45,7 +38,8 @@ void check_epochs(const std::string& device, const std::vector<Workload>& worklo
   options.before_launch = straggle;
   std::deque<OpOnRanks> ops;
   for (size_t i = 0; i < forms.size(); ++i) {
-    ops.emplace_back(forms[i].workload, device, calls[i], forms[i].config);
+    const Config config = forms[i].config.value_or(OpOnRanks(forms[i].workload, device, calls[i]).config());
+    ops.emplace_back(forms[i].workload, device, calls[i], with_programs(config, threads));
     options.channel.capacity = std::max(options.channel.capacity, ops.back().longest());
   }
   std::vector<std::unique_ptr<ir::Function>> kernels;

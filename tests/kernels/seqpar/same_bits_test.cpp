@@ -205,29 +205,50 @@ TEST_CASE("same bits: every knob of simulated GPUs", "[seqpar][sim][slow]") {
       check_knobs(device, forms_on_ranks(world_size, DType::bf16), {{70}, {1}, {20}, {70}}, kAll);
 }
 
-TEST_CASE("same bits: rows that peers read where they are, in processes and on nodes too", "[seqpar]") {
+TEST_CASE("same bits: rows that are pulled or joined, in processes and on nodes too", "[seqpar]") {
   const std::vector<OpCall> calls{{kLength}, {3}, {0}, {131}};
-  std::set<std::string> pulled;
+  std::set<std::string> seen;
   for (const ConfiguredOp& of : with_every_exchange(operations_on_ranks(4, DType::f32), target_of({}))) {
     if (!of.config || !of.config->contains("transfer")) continue;
-    pulled.insert(of.workload.operation);
-    Config pulls = *of.config;  // two chunks a rank, by two programs
-    pulls.set("chunk_rows", std::max<int64_t>(64, pulls.get_int("block_n", 1)));
-    pulls.set("push_programs", int64_t{2});
-    const Config pushes = without(std::array{"transfer"}, pulls);
+    seen.insert(of.workload.operation + " " + of.config->get_string("transfer"));
+    Config config = with_programs(*of.config, 2);  // two chunks a rank
+    config.set("chunk_rows", std::max<int64_t>(64, config.get_int("block_n", 1)));
+    const Config pushes = without(std::array{"transfer"}, config);
     OpOnRanks pushed(of.workload, "threads", calls, pushes);
     CHECK(pushed.run(late(0)) == "");
     for (const char* device : {"threads", "processes", "nodes"}) {
-      INFO(of.workload.operation << " on " << device);
-      OpOnRanks op(of.workload, device, calls, pulls);
+      INFO(of.workload.operation << " on " << device << ", " << config.json());
+      OpOnRanks op(of.workload, device, calls, config);
       CHECK(op.run(late(7)) == "");
       const bool has_same_bits = op.bytes() == pushed.bytes();
       CHECK(has_same_bits);
     }
   }
-  CHECK(pulled == std::set<std::string>{"all_gather", "broadcast", "context_attention_backward",
-                                        "context_attention_forward", "fused_allgather_and_linear",
-                                        "sequence_parallel_trailing_matmul_backward"});
+  CHECK(seen == std::set<std::string>{"all_gather pull", "broadcast pull", "context_attention_backward pull",
+                                      "context_attention_forward pull", "fused_allgather_and_linear join",
+                                      "fused_allgather_and_linear pull",
+                                      "sequence_parallel_trailing_matmul_backward pull"});
+}
+
+TEST_CASE("same bits: sums whose tiles are joined, in processes and on nodes too", "[seqpar]") {
+  const std::vector<OpCall> calls{{kLength}, {3}, {0}, {131}};
+  std::set<std::string> seen;
+  for (const ConfiguredOp& of : with_every_exchange(forms_on_ranks(3, DType::f32), target_of({}))) {
+    if (!of.config || of.config->get_string("order", "") != "join") continue;
+    seen.insert(of.workload.operation);
+    Config rotates = *of.config;
+    rotates.set("order", std::string("rotate"));
+    OpOnRanks apart(of.workload, "threads", calls, rotates);
+    CHECK(apart.run(late(0)) == "");
+    for (const char* device : {"threads", "processes", "nodes"}) {
+      INFO(of.workload.operation << " on " << device << ", " << of.config->json());
+      OpOnRanks op(of.workload, device, calls, of.config);
+      CHECK(op.run(late(7)) == "");
+      const bool has_same_bits = op.bytes() == apart.bytes();
+      CHECK(has_same_bits);
+    }
+  }
+  CHECK(seen == std::set<std::string>{"fused_linear_and_reducescatter", "linear_and_allreduce"});
 }
 
 TEST_CASE("same bits: ranks of several threads", "[seqpar]") {
@@ -235,8 +256,7 @@ TEST_CASE("same bits: ranks of several threads", "[seqpar]") {
   for (const ConfiguredOp& of : with_every_exchange(forms_on_ranks(3, DType::f32), target_of({}))) {
     OpOnRanks alone(of.workload, "threads", calls, of.config);
     CHECK(alone.run(late(0)) == "");
-    Config config = alone.config();
-    if (config.contains("push_programs")) config.set("push_programs", int64_t{2});
+    const Config config = with_programs(alone.config(), 2);
     INFO(of.workload.operation << " " << config.json());
     OpOnRanks op(of.workload, "threads", calls, config);
     RankOptions options = late(3);
