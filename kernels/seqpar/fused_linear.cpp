@@ -122,19 +122,16 @@ std::vector<std::string> reductions(const Workload& w, int64_t length) {
   return {"two_shot"};
 }
 
-/// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows.
-bool has_few_rows(const Workload& w, int64_t length) {
-  constexpr int64_t kFewRows = 256;  // of a rank
-  return length <= kFewRows * world_size_of(w);
-}
-
-/// Whether tiles may have rows of several ranks.
+/// Of so many rows of each rank tiles may have those of several: more fill a tile alone.
 bool may_join(const Workload& w, int64_t length) {
-  return has_cpu_ranks(w) && world_size_of(w) > 1 && has_few_rows(w, length);
+  constexpr int64_t kMostRows = 512;
+  return has_cpu_ranks(w) && world_size_of(w) > 1 && most_rows_of_rank(w, length) <= kMostRows;
 }
 
-std::vector<std::string> orders(const Workload& w, int64_t length) {
-  if (has_few_rows(w, length)) return {"interleave", "rotate"};
+/// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows.
+std::vector<std::string> orders(const Workload& w, int64_t length, const Target& target) {
+  const int64_t few_rows = target.is_gpu() ? 256 : 1024;  // of a rank
+  if (most_rows_of_rank(w, length) <= few_rows) return {"interleave", "rotate"};
   return {"rotate", "interleave"};
 }
 
@@ -149,10 +146,10 @@ Config reduce_config(const Workload& w, const Tile& tile, int64_t chunk_rows, co
   return config;
 }
 
-std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile) {
+std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile, const Target& target) {
   std::vector<Config> configs;
   for (const std::string& reduction : is_all_reduce(w) ? reductions(w, length) : std::vector<std::string>{""})
-    for (const std::string& order : reduction == "one_shot" ? std::vector<std::string>{""} : orders(w, length))
+    for (const std::string& order : reduction == "one_shot" ? std::vector<std::string>{""} : orders(w, length, target))
       for (const int64_t chunk_rows : {256, 1024, 64})
         if (const Config config = reduce_config(w, tile, chunk_rows, reduction, order);
             std::ranges::find(configs, config) == configs.end())
@@ -162,7 +159,7 @@ std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Ti
 
 std::vector<Config> schedules_of(const Workload& w, int64_t length, const Tile& tile, const Target& target) {
   if (is_gather(w)) return gather_schedules(tile.config(), target, world_size_of(w), w.threads);
-  return reduce_schedules(w, length, tile);
+  return reduce_schedules(w, length, tile, target);
 }
 
 std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
