@@ -22,6 +22,15 @@ std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, co
                             may_pull(target, world_size));
 }
 
+namespace {
+
+/// That tiles are cut from: those of each rank, or one.
+int64_t groups_of_rows(const GatherSchedule& schedule, int world_size) {
+  return schedule.transfer.way == Transfer::join ? 1 : world_size;
+}
+
+}  // namespace
+
 GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape,
                                  const linear_op::Tile& tile, const GatherSchedule& schedule, int world_size,
                                  linear_op::Operands operands, Var length)
@@ -35,7 +44,7 @@ GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op
       row_blocks_(b.cdiv(length, num_turns() * tile.block_m)) {}
 
 bool GatheredProduct::is_joined() const { return schedule_.transfer.way == Transfer::join; }
-int64_t GatheredProduct::num_turns() const { return is_joined() ? 1 : world_size_; }
+int64_t GatheredProduct::num_turns() const { return groups_of_rows(schedule_, world_size_); }
 
 Var GatheredProduct::num_tiles() { return row_blocks_ * (num_turns() * linear_op::column_blocks(s_, t_.block_n)); }
 
@@ -97,7 +106,7 @@ ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_
 
 autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
                                    const GatherSchedule& schedule, int world_size) {
-  const int64_t turns = schedule.transfer.way == Transfer::join ? 1 : world_size;
+  const int64_t turns = groups_of_rows(schedule, world_size);
   return {turns * linear_op::column_blocks(shape, tile.block_n),
           {{0, turns * tile.block_m}},
           schedule.transfer.push_programs + 1};

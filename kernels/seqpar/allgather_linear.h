@@ -38,7 +38,7 @@ class GatheredProduct {
 
  private:
   bool is_joined() const;
-  int64_t num_turns() const;  ///< groups of rows that tiles are cut from: those of each rank, or one
+  int64_t num_turns() const;  ///< through the groups of rows that tiles are cut from
   void compute_joined(Var tile), compute_of_rank(Var tile);
 
   KernelBuilder& b_;

@@ -51,7 +51,7 @@ int64_t joined_offset(const ExchangeShape& shape, int64_t capacity) {
 }
 
 int64_t joined_bytes(const ExchangeShape& shape, int64_t capacity) {
-  return shape.may_join ? 2 * staging_bytes(shape, capacity) : 0;
+  return shape.presets_joined ? 2 * staging_bytes(shape, capacity) : 0;
 }
 
 void join_rows(const Problem& problem, const Tensor& staging, const ExchangeShape& shape) {
@@ -80,7 +80,7 @@ void fill_staging(const Problem& problem, const Tensor& staging, const ExchangeS
     fill_normal(segments, 0, 1, seed + phase);
   }
   std::memcpy(base + parity_bytes, base, static_cast<size_t>(parity_bytes));
-  if (shape.may_join) join_rows(problem, staging, shape);
+  if (shape.presets_joined) join_rows(problem, staging, shape);
 }
 
 void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShape& shape, int rank) {
@@ -104,7 +104,7 @@ void fill_block(const Problem& problem, const Tensor& tensor, const ExchangeShap
     words[channel::flags_address] = address_of(flags) + (is_own ? 0 : flag_words * 8);
     words[channel::abort_address] = address_of(flags) + (flags.sizes[0] - kWordsPerFlag) * 8;
     block[channel::kept + peer] =
-        address_of(staging) + (is_own && shape.may_join ? joined_offset(shape, problem.symbols[0]) : 0);
+        address_of(staging) + (is_own && shape.presets_joined ? joined_offset(shape, problem.symbols[0]) : 0);
   }
 }
 

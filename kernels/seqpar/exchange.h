@@ -55,7 +55,7 @@ struct ExchangeShape {
   std::vector<PhaseShape> phases;
   int first_phase = 0;  ///< of the protocol's; those of other forms of the operation have places of their own
   RowLayout layout = RowLayout::contiguous;
-  bool may_join = false;  ///< where one process alone is to be served, kernels may read the rows of phase 0 joined
+  bool presets_joined = false;  ///< for a call on one process the rows of phase 0 are there joined, too
 };
 
 /// Segments of a phase in the staging of each rank: one for each source, where there are several.

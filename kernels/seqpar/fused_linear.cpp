@@ -122,13 +122,14 @@ std::vector<std::string> reductions(const Workload& w, int64_t length) {
   return {"two_shot"};
 }
 
-/// Of so many rows of each rank tiles may have those of several: more fill a tile alone.
+/// Whether tiles may have rows of several ranks. Of more rows each rank fills tiles alone.
 bool may_join(const Workload& w, int64_t length) {
   constexpr int64_t kMostRows = 512;
   return has_cpu_ranks(w) && world_size_of(w) > 1 && most_rows_of_rank(w, length) <= kMostRows;
 }
 
-/// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows.
+/// Of few rows no chunk is complete before all are: then the weights are better read once, for all ranks' rows. A core
+/// reads them again for each block of rows, beyond its cache; to a GPU it matters less than sending early.
 std::vector<std::string> orders(const Workload& w, int64_t length, const Target& target) {
   const int64_t few_rows = target.is_gpu() ? 256 : 1024;  // of a rank
   if (most_rows_of_rank(w, length) <= few_rows) return {"interleave", "rotate"};
@@ -206,7 +207,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
 /// What is preset for a call on one process.
 ExchangeShape preset_exchange(const Workload& w, int64_t length) {
   ExchangeShape shape = linear_exchange(w);
-  shape.may_join = is_gather(w) && may_join(w, length);
+  shape.presets_joined = is_gather(w) && may_join(w, length);
   return shape;
 }
 
