@@ -147,11 +147,17 @@ Config reduce_config(const Workload& w, const Tile& tile, int64_t chunk_rows, co
   return config;
 }
 
+/// Where tiles of one rank's rows follow those of the other chunk by chunk, a chunk is sent when it is complete; else
+/// all of them are complete with the last columns.
+std::vector<int64_t> chunks_of(const std::string& order) {
+  return order == "rotate" ? std::vector<int64_t>{256, 1024, 64} : std::vector<int64_t>{256};
+}
+
 std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile, const Target& target) {
   std::vector<Config> configs;
   for (const std::string& reduction : is_all_reduce(w) ? reductions(w, length) : std::vector<std::string>{""})
     for (const std::string& order : reduction == "one_shot" ? std::vector<std::string>{""} : orders(w, length, target))
-      for (const int64_t chunk_rows : {256, 1024, 64})
+      for (const int64_t chunk_rows : chunks_of(order))
         if (const Config config = reduce_config(w, tile, chunk_rows, reduction, order);
             std::ranges::find(configs, config) == configs.end())
           configs.push_back(config);

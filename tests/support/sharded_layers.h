@@ -96,13 +96,17 @@ struct Home {
                                  MissPolicy policy = MissPolicy::nearest) const {
     return Engine::open(options(cache, policy), registry, fabric);
   }
-  /// The cache's record of one bucket, which serves all of them under `nearest`.
+  /// The cache's record of one bucket, which serves all of them under `nearest`: some configuration with such chunks.
   void store_choice(const std::string& cache, const autotune::Workload& given, int64_t chunk_rows) const {
     const autotune::OpDef& op = registry.find(given.operation);
     const autotune::Workload workload = op.normalize(given);
-    autotune::Config config = op.default_config(workload, 64, device->target());
-    const int64_t block = workload.fields.contains("transport") ? config.get_int("block_m") : 1;
-    config.set("chunk_rows", (chunk_rows + block - 1) / block * block);
+    const autotune::Config usual = op.default_config(workload, 64, device->target());
+    const int64_t block = workload.fields.contains("transport") ? usual.get_int("block_m") : 1;
+    const auto is_chosen = [&](const autotune::Config& config) {
+      return config.get_int("chunk_rows") == (chunk_rows + block - 1) / block * block;
+    };
+    const std::vector<autotune::Config> space = op.config_space(workload, 64, device->target()).enumerate();
+    const autotune::Config config = *std::ranges::find_if(space, is_chosen);
     const autotune::Bucket bucket = autotune::bucket(100);
     const cache::KeyedRecord record{autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy),
                                     {.bucket_version = autotune::kBucketVersion,
