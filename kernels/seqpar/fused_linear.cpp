@@ -247,6 +247,7 @@ autotune::OpDef base(const char* name, const char* summary) {
 /// What the operations that sum up have in common.
 autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
+  op.version = 9;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), ReduceSchedule::from(c), reduce_form(c),
                         world_size_of(w), transport_of(w), identity_of(w, c), norm_of(w));
@@ -255,12 +256,7 @@ autotune::OpDef reduce_base(const char* name, const char* summary) {
     return {reduce_programs(partials_of(w, c), ReduceSchedule::from(c), reduce_form(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
-    const ReduceSchedule schedule = ReduceSchedule::from(c);
-    std::vector<autotune::Workspace> spaces;
-    if (schedule.order == ReduceOrder::join)
-      spaces.push_back({"joined", transport_of(w), num_joined(partials_of(w, c))});
-    spaces.push_back({"counters", DType::i32, num_counters(schedule, reduce_form(c), world_size_of(w))});
-    return spaces;
+    return {{"counters", DType::i32, num_counters(ReduceSchedule::from(c), reduce_form(c), world_size_of(w))}};
   };
   return op;
 }

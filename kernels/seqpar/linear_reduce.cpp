@@ -52,9 +52,7 @@ void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const line
     normed = b.view("normed", s.dtype, {kDynamic, n});
   }
   ReduceBody body;
-  const ChannelViews channel = declare_channel(b, [&] {
-    if (schedule.order == ReduceOrder::join) body.joined = b.view("joined", transport, {kDynamic});
-  });
+  const ChannelViews channel = declare_channel(b);
   // Of a tensor that has this rank's rows alone, they are the first ones.
   const auto place = [&](Var first) {
     return form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first;

@@ -63,8 +63,8 @@ Reduction::Reduction(KernelBuilder& b, Exchange& ex, const PartialShape& shape, 
       phase_(phase),
       row_blocks_(b.cdiv(length, num_groups() * shape.block_rows)),
       spans_(row_blocks_ * spans_per_row_block(shape, schedule)) {
-  if (is_joined() && (is_one_shot() || !body.joined.value()))
-    throw Error(ErrorCode::invalid_argument, "order = join: only sums of products, not in one shot; leave it out");
+  if (is_joined() && is_one_shot())
+    throw Error(ErrorCode::invalid_argument, "order = join: not in one shot; leave it out");
 }
 
 Var Reduction::num_partials() {
@@ -118,26 +118,21 @@ void Reduction::produce(Var id) {
   });
 }
 
-// To memory of this rank alone, as an owner's segment has no place for the rows of another one; from there, while they
-// are in the cache, to their owners. The own ones stay.
+// Each owner gets the rows that it has of the tile; how far the tile is computed depends on where they are stored, so
+// that this is said before.
 void Reduction::produce_joined(Var id) {
-  Var blocks = joined_row_blocks(), row = id % blocks * s_.block_rows, zero = b_.constant(DType::i64, int64_t{0});
-  const ReduceBody::Tile tile = body_.partial(zero, length_, row, id / blocks);
-  put(tile, joined_rows(zero, length_), length_, row);
-  for_each(world_size_ - 1, [&](Var owner) { send_joined(owner, row, tile.column, tile.sums[0].type().dims()[1]); });
-  publish_if_all_are_there();
-}
-
-void Reduction::send_joined(Var owner, Var row, Var column, int64_t num_columns) {
-  const Rows rows = rows_of(owner);
-  Var first = b_.max(row - rows.first, 0), end = b_.min(row + s_.block_rows - rows.first, rows.end);
-  Var width = b_.min(s_.columns - column, num_columns);
-  Var from = joined_rows(rows.first, rows.end), to = ex_.target(phase_, owner, rows.end);
-  for (int i = 0; i < s_.num_sums; ++i) {
-    Var of_sum = column + int64_t{i} * s_.columns;
-    copy_rows(b_, b_.slice(from, {0, of_sum}, {rows.end, width}), b_.slice(to, {0, of_sum}, {rows.end, width}), first,
-              end, width);
+  Var blocks = joined_row_blocks(), row = id % blocks * s_.block_rows;
+  std::vector<Rows> rows;
+  std::vector<Var> segments, places;
+  for (int64_t owner = 0; owner < world_size_; ++owner) {
+    Var rank = b_.constant(DType::i64, owner);
+    rows.push_back(rows_of(rank));
+    segments.push_back(ex_.target(phase_, rank, rows.back().end));
+    places.push_back(row - rows.back().first);
   }
+  const ReduceBody::Tile tile = body_.partial(b_.constant(DType::i64, int64_t{0}), length_, row, id / blocks);
+  for (size_t i = 0; i < rows.size(); ++i) put(tile, segments[i], rows[i].end, places[i]);
+  publish_if_all_are_there();
 }
 
 // Few rows are complete together.
@@ -152,21 +147,6 @@ void Reduction::publish_if_all_are_there() {
       });
     });
   });
-}
-
-// Rows [first, first + end) of the own partial results.
-Var Reduction::joined_rows(Var first, Var end) {
-  const int64_t columns = s_.columns * s_.num_sums;
-  Var all = b_.view_at(b_.address(body_.joined), s_.transport, {length_, columns});
-  return b_.slice(all, {first, 0}, {end, columns});
-}
-
-// What a rank has computed for the own rows.
-Var Reduction::partials_from(Var source, Var end) {
-  Var segment = ex_.source(phase_, source, end);
-  if (!is_joined()) return segment;
-  Var is_own = b_.compare(Compare::eq, source, ex_.rank());
-  return b_.select(is_own, joined_rows(ex_.first_row(ex_.rank()), end), segment);
 }
 
 void Reduction::put(const ReduceBody::Tile& tile, Var segment, Var end, Var row) {
@@ -303,7 +283,7 @@ int64_t Reduction::columns_of_sums() const { return std::max<int64_t>(kSumElemen
 std::vector<Var> Reduction::sums_of(Var end, Var row, Var column, const std::array<int64_t, 2>& size) {
   const std::vector<Var> zeros(static_cast<size_t>(s_.num_sums), b_.full({size[0], size[1]}, 0.0));
   return b_.for_loop(0, world_size_, 1, zeros, [&](Var source, std::vector<Var> before) {
-    Var from = partials_from(source, end);
+    Var from = ex_.source(phase_, source, end);
     for (size_t i = 0; i < before.size(); ++i)
       before[i] = before[i] + to_f32(b_, b_.load(part(from, end, i), {row, column}, {size[0], size[1]}));
     return before;
@@ -349,8 +329,6 @@ autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form,
   const int64_t groups = form == ReduceForm::one_shot ? 1 : world_size;
   return {groups + (form == ReduceForm::two_shot ? 1 : 0), {{0, groups * schedule.chunk_rows}}, kFirstCounter};
 }
-
-autotune::SizeExpr num_joined(const PartialShape& shape) { return {shape.columns * shape.num_sums, {{0, 1}}}; }
 
 // Joined tiles are no more than those of each rank.
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,

@@ -25,7 +25,7 @@ enum class ReduceForm : uint8_t {
 enum class ReduceOrder : uint8_t {
   rotate,      ///< one rank's rows after the other's, chunk by chunk; a chunk is sent as soon as it is complete
   interleave,  ///< those of the same columns for all ranks' rows follow each other: what computes them is read once
-  join  ///< where ranks have few rows: a tile has those of several. It is kept in a workspace and sent from there
+  join         ///< where ranks have few rows: a tile has those of several, as if one rank had all
 };
 
 struct ReduceSchedule {
@@ -65,8 +65,6 @@ ExchangeShape reduce_shape(const PartialShape& shape, ReduceForm form, int world
                            int64_t chunk_rows);
 /// Elements of the counters.
 autotune::SizeExpr num_counters(const ReduceSchedule& schedule, ReduceForm form, int world_size);
-/// Elements of the workspace for ReduceBody::joined.
-autotune::SizeExpr num_joined(const PartialShape& shape);
 /// Programs: tiles, those that sum up apart, those that take over what others have summed up, and one more.
 autotune::SizeExpr reduce_programs(const PartialShape& shape, const ReduceSchedule& schedule, ReduceForm form,
                                    int world_size);
@@ -84,8 +82,6 @@ struct ReduceBody {
   std::function<std::vector<Var>(Var first, Var end)> outputs;
   /// What follows when rows of the result are complete: there where PartialShape::whole_rows is set.
   std::function<void(Var first, Var end, Var row, int64_t num_rows)> finish_rows;
-  /// Where tiles are joined: a workspace in the transport format, for this rank's partial results of all rows.
-  Var joined;
 };
 
 /// What the programs of such a sum do, in a kernel that may do other things beside it.
@@ -126,10 +122,7 @@ class Reduction {
   int64_t columns_of_sums() const;
   Var joined_row_blocks();
   void produce_joined(Var id);
-  void send_joined(Var owner, Var row, Var column, int64_t num_columns);
   void publish_if_all_are_there();
-  Var joined_rows(Var first, Var end);
-  Var partials_from(Var source, Var end);
   Rows rows_of(Var owner);
   Var fitting_rows();
   Var part(Var segment, Var end, size_t i);

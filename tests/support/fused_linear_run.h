@@ -195,14 +195,11 @@ class Problem {
       const int64_t own = first_row(rank + 1, length, case_.world_size) - first_row(rank, length, case_.world_size);
       outputs_.emplace_back(case_.dtype, Sizes{case_.kind == Case::reduce ? own : length, case_.n});
       const auto r = static_cast<size_t>(rank);
-      std::vector<autotune::Workspace> workspaces;
-      if (case_.reduces.order == seqpar::ReduceOrder::join)
-        workspaces.push_back({"joined", case_.transport, seqpar::num_joined(partials())});
       calls[r].push_back(
           {{value(seqpar::reduce_programs(partials(), case_.reduces, case_.form(), case_.world_size), length), 1, 1},
            {inputs_.back().tensor, weights_[r].tensor, outputs_.back().tensor},
            value(seqpar::num_counters(case_.reduces, case_.form(), case_.world_size), length),
-           std::move(workspaces),
+           {},
            {length}});
     }
   }

@@ -190,6 +190,29 @@ int64_t known_divisor(const Value* scalar) {
   }
 }
 
+bool is_never_negative(const Value* scalar) {
+  const Op* op = scalar->def;
+  if (!op) {  // a loop counts up from lo
+    const Op* loop = scalar->block ? scalar->block->parent : nullptr;
+    return loop && loop->kind == OpKind::for_loop && scalar->index == 0 && is_never_negative(loop->operands[0]);
+  }
+  const auto is = [&](size_t operand) { return is_never_negative(op->operands[operand]); };
+  switch (op->kind) {
+    case OpKind::constant: return is_integer(scalar->type.dtype) && op->int_attr("value") >= 0;
+    case OpKind::program_id:
+    case OpKind::num_programs:
+    case OpKind::size: return true;
+    case OpKind::max: return is(0) || is(1);
+    case OpKind::rem: return is(0);  // it has the dividend's sign
+    case OpKind::add:
+    case OpKind::mul:
+    case OpKind::div:
+    case OpKind::min: return is(0) && is(1);
+    case OpKind::select: return is(1) && is(2);
+    default: return false;
+  }
+}
+
 bool in_range(const Value* offset, int64_t extent, int64_t size) {
   if (size == ir::kDynamic) return false;
   if (const auto value = constant_int(offset)) return *value >= 0 && *value + extent <= size;

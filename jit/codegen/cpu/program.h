@@ -135,7 +135,7 @@ class Program {
     int vector_axis;
   };
   RowAddress row_address(const ir::Value* tile, const ir::Value* view, const std::vector<const ir::Value*>& offsets,
-                         const Index& index);
+                         const Index& index, bool checks_rows = true);
   llvm::Value* load_row_or_zeros(const RowAddress& row, const ir::Op& op, llvm::Value* column, int lanes);
   void write_view(const ir::Op& op, llvm::Value* value, const Index& index);
 
@@ -169,6 +169,11 @@ class Program {
   /// True when the stores of its class bound the dimension, and the bound can be computed here.
   bool is_limited(const ir::Value* tile, int dim) const;
   Limit limit(const ir::Value* tile, int dim);
+  bool has_checked_rows(const Root& root);
+  struct Range {
+    llvm::Value *first, *end;
+  };
+  Range visited(int dim);
 
   // dot_stage.cpp: products of tiles that are already on the chip
   void lower_dot(const ir::Op& op);
@@ -270,6 +275,7 @@ class Program {
   /// Loads of the row being emitted, and the level that reads them first.
   std::vector<std::pair<const ir::Op*, int>> first_reads_;
   int level_ = 0, step_ = 0;                 ///< the pass being emitted, and the vector of its unrolled loop
+  bool has_own_rows_ = false;                ///< the group is one store, and visits no row out of its range
   bool is_row_kernel_ = false;               ///< the group writes whole rows of tensors
   bool is_streaming_ = false;                ///< and now past the caches
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed

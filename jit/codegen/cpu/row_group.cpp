@@ -180,20 +180,37 @@ void Program::flush() {
   pending_.clear();
 }
 
-void Program::emit_group() {
-  std::vector<Limit> limits;
-  for (size_t d = 0; d < pending_outer_.size(); ++d) {
-    Limit widest{nullptr, 1};
-    for (const Root& root : pending_) {
-      const Limit own = limit(root.value, static_cast<int>(d));
-      widest.count = widest.count ? e_.max_i64(widest.count, own.count) : own.count;
-    }
-    limits.push_back(widest);
+bool Program::has_checked_rows(const Root& root) {
+  const ir::Value* view = root.op->operands[0];
+  for (size_t d = 0; d < pending_outer_.size(); ++d)
+    if (const int axis = static_cast<int>(d); needs_check(root.value, axis, view, axis, root.op->operands[1 + d]))
+      return true;
+  return false;
+}
+
+// By the loop over an outer dimension of the group: rows that some root has; of one store, those in its range.
+Program::Range Program::visited(int dim) {
+  Value* count = nullptr;
+  for (const Root& root : pending_) {
+    Value* own = limit(root.value, dim).count;
+    count = count ? e_.max_i64(count, own) : own;
   }
+  if (!has_own_rows_) return {e_.i64(0), count};
+  const Op& store = *pending_[0].op;
+  const size_t axis = static_cast<size_t>(dim);
+  Value* offset = scalars_.at(store.operands[1 + axis]);
+  Value* left = e_.b.CreateSub(views_.at(store.operands[0]).sizes[axis], offset);
+  return {e_.max_i64(e_.i64(0), e_.b.CreateNeg(offset)), e_.min_i64(count, left)};
+}
+
+void Program::emit_group() {
+  has_own_rows_ = pending_.size() == 1 && pending_[0].kind == Root::Kind::store && has_checked_rows(pending_[0]);
+  std::vector<Range> ranges;
+  for (size_t d = 0; d < pending_outer_.size(); ++d) ranges.push_back(visited(static_cast<int>(d)));
   std::vector<Value*> outer;
   const auto loops = [&](const auto& self, size_t d) -> void {
-    if (d == limits.size()) return emit_rows(outer);
-    e_.loop(e_.i64(0), limits[d].count, 1, [&](Value* i) {
+    if (d == ranges.size()) return emit_rows(outer);
+    e_.loop(ranges[d].first, ranges[d].end, 1, [&](Value* i) {
       outer.push_back(i);
       self(self, d + 1);
       outer.pop_back();

@@ -152,7 +152,7 @@ bool Program::needs_check(const ir::Value* tile, int dim, const ir::Value* view,
   const int64_t size = view->type.shape[axis];
   if (in_range(offset, tile->type.shape[dim], size)) return false;
   const DimClass& info = dims_.of(tile, dim);
-  if (!is_limited(tile, dim)) return true;
+  if (!is_limited(tile, dim) || !is_never_negative(offset)) return true;
   for (const StoreBound& bound : info.stores) {
     const bool same_size =
         bound.view == view ? bound.axis == axis : size != ir::kDynamic && bound.view->type.shape[bound.axis] == size;
@@ -162,7 +162,8 @@ bool Program::needs_check(const ir::Value* tile, int dim, const ir::Value* view,
 }
 
 Program::RowAddress Program::row_address(const ir::Value* tile, const ir::Value* view,
-                                         const std::vector<const ir::Value*>& offsets, const Index& index) {
+                                         const std::vector<const ir::Value*>& offsets, const Index& index,
+                                         bool checks_rows) {
   llvm::IRBuilderBase::InsertPointGuard guard(e_.b);
   if (hoist_block_ && hoist_block_->getTerminator() && e_.b.GetInsertBlock() != hoist_block_)
     e_.b.SetInsertPoint(hoist_block_->getTerminator());
@@ -177,7 +178,7 @@ Program::RowAddress Program::row_address(const ir::Value* tile, const ir::Value*
     Value* position = e_.b.CreateAdd(scalars_.at(offsets[d]), index.axes[d].base);
     elements = e_.b.CreateAdd(elements, e_.b.CreateMul(position, ref.strides[d]));
     const int axis = static_cast<int>(d);
-    if (!needs_check(tile, axis, view, axis, offsets[d])) continue;
+    if (!checks_rows || !needs_check(tile, axis, view, axis, offsets[d])) continue;
     Value* ok = e_.b.CreateICmpULT(position, ref.sizes[d]);  // unsigned: negative positions are out of range too
     row.in_range = row.in_range ? e_.b.CreateAnd(row.in_range, ok) : ok;
   }
@@ -314,7 +315,7 @@ void Program::write_view(const Op& op, Value* value, const Index& index) {
   const ir::Value *view = op.operands[0], *tile = op.operands.back();
   const std::vector<const ir::Value*> offsets(op.operands.begin() + 1, op.operands.end() - 1);
   const DType dtype = view->type.dtype;
-  const RowAddress row = row_address(tile, view, offsets, index);
+  const RowAddress row = row_address(tile, view, offsets, index, !has_own_rows_);
   Value* pointer = row.pointer;
   Value* mask = both(e_, row.in_range, index.mask);
   int width = 1;

@@ -162,6 +162,30 @@ TEST_CASE("lowering: stores and reductions of other sizes go no further than the
             {}, 1e-4);
 }
 
+// One tile for several views, as of ranks: each gets the rows that it has of it.
+TEST_CASE("lowering: what a tile has before a view is dropped", "[jit][codegen]") {
+  constexpr int64_t kRows = 16, kColumns = 40, kK = 24;
+  for (const int64_t num_parts : {1, 2, 3}) {
+    KernelBuilder b("before");
+    Var x = b.view("x", DType::f32, {kDynamic, kK}), w = b.view("w", DType::f32, {kK, kColumns});
+    Var y = b.view("y", DType::f32, {kDynamic, kColumns}), first = b.scalar("first"), size = b.scalar("size");
+    std::vector<Var> parts;
+    for (int64_t i = 0; i < num_parts; ++i) parts.push_back(b.slice(y, {size * i + kRows, 0}, {size, kColumns}));
+    Var sums = b.for_loop(0, kK, 8, {b.full({kRows, kColumns}, 0.0)}, [&](Var k, std::vector<Var> before) {
+      return std::vector{b.dot(b.load(x, {first, k}, {kRows, 8}), b.load(w, {k, 0}, {8, kColumns}), before[0])};
+    })[0];
+    for (int64_t i = 0; i < num_parts; ++i) b.store(parts[static_cast<size_t>(i)], {first - size * i, 0}, sums);
+    const auto kernel = b.finish();
+    for (const int64_t rows : {0, 1, 5, 9, 40})
+      for (const int64_t from : {-20, -16, -5, 0, 3, 12})
+        compare(*kernel, {1, 1, 1},
+                {{DType::f32, {30, kK}},
+                 {DType::f32, {kK, kColumns}},
+                 {DType::f32, {num_parts * rows + 2 * kRows, kColumns}, 0, 0, true}},
+                {from, rows}, 1e-4);
+  }
+}
+
 TEST_CASE("lowering: elements of every size, also of rows that are not there", "[jit][codegen]") {
   for (const DType dtype : {DType::f64, DType::i64, DType::i32, DType::f16}) {
     KernelBuilder b("sums");
