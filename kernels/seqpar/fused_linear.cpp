@@ -148,16 +148,17 @@ Config reduce_config(const Workload& w, const Tile& tile, int64_t chunk_rows, co
 }
 
 /// Where tiles of one rank's rows follow those of the other chunk by chunk, a chunk is sent when it is complete; else
-/// all of them are complete with the last columns.
-std::vector<int64_t> chunks_of(const std::string& order) {
-  return order == "rotate" ? std::vector<int64_t>{256, 1024, 64} : std::vector<int64_t>{256};
+/// all of them are complete with the last columns, and only sums that go on to others are sent chunk by chunk.
+std::vector<int64_t> chunks_of(const std::string& reduction, const std::string& order) {
+  if (order == "rotate") return {256, 1024, 64};
+  return reduction == "two_shot" ? std::vector<int64_t>{256, 64} : std::vector<int64_t>{256};
 }
 
 std::vector<Config> reduce_schedules(const Workload& w, int64_t length, const Tile& tile, const Target& target) {
   std::vector<Config> configs;
   for (const std::string& reduction : is_all_reduce(w) ? reductions(w, length) : std::vector<std::string>{""})
     for (const std::string& order : reduction == "one_shot" ? std::vector<std::string>{""} : orders(w, length, target))
-      for (const int64_t chunk_rows : chunks_of(order))
+      for (const int64_t chunk_rows : chunks_of(reduction, order))
         if (const Config config = reduce_config(w, tile, chunk_rows, reduction, order);
             std::ranges::find(configs, config) == configs.end())
           configs.push_back(config);
@@ -220,7 +221,7 @@ ExchangeShape preset_exchange(const Workload& w, int64_t length) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 8;
+  op.version = 9;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -247,7 +248,6 @@ autotune::OpDef base(const char* name, const char* summary) {
 /// What the operations that sum up have in common.
 autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
-  op.version = 9;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), ReduceSchedule::from(c), reduce_form(c),
                         world_size_of(w), transport_of(w), identity_of(w, c), norm_of(w));

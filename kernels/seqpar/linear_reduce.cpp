@@ -51,12 +51,12 @@ void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const line
     weight = b.view("norm_weight", s.dtype, {n});
     normed = b.view("normed", s.dtype, {kDynamic, n});
   }
-  ReduceBody body;
   const ChannelViews channel = declare_channel(b);
   // Of a tensor that has this rank's rows alone, they are the first ones.
   const auto place = [&](Var first) {
     return form == ReduceForm::scatter ? b.constant(DType::i64, int64_t{0}) : first;
   };
+  ReduceBody body;
   body.partial = [&](Var first, Var end, Var row, Var column_block) {
     linear_op::Operands of_rows = v;
     of_rows.x = rows_of(b, v.x, first, end, s.k);

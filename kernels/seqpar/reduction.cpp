@@ -14,7 +14,6 @@
 #include "jit/base/channel_block.h"
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
-#include "kernels/seqpar/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -118,20 +117,14 @@ void Reduction::produce(Var id) {
   });
 }
 
-// Each owner gets the rows that it has of the tile; how far the tile is computed depends on where they are stored, so
-// that this is said before.
+// Each owner gets the rows that it has of the tile; those before and behind them are out of its segment's range.
 void Reduction::produce_joined(Var id) {
   Var blocks = joined_row_blocks(), row = id % blocks * s_.block_rows;
-  std::vector<Rows> rows;
-  std::vector<Var> segments, places;
-  for (int64_t owner = 0; owner < world_size_; ++owner) {
-    Var rank = b_.constant(DType::i64, owner);
-    rows.push_back(rows_of(rank));
-    segments.push_back(ex_.target(phase_, rank, rows.back().end));
-    places.push_back(row - rows.back().first);
-  }
   const ReduceBody::Tile tile = body_.partial(b_.constant(DType::i64, int64_t{0}), length_, row, id / blocks);
-  for (size_t i = 0; i < rows.size(); ++i) put(tile, segments[i], rows[i].end, places[i]);
+  for_each(num_receivers(), [&](Var owner) {
+    const Rows rows = rows_of(owner);
+    put(tile, ex_.target(phase_, owner, rows.end), rows.end, row - rows.first);
+  });
   publish_if_all_are_there();
 }
 

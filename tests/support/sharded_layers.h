@@ -106,7 +106,9 @@ struct Home {
       return config.get_int("chunk_rows") == (chunk_rows + block - 1) / block * block;
     };
     const std::vector<autotune::Config> space = op.config_space(workload, 64, device->target()).enumerate();
-    const autotune::Config config = *std::ranges::find_if(space, is_chosen);
+    const auto chosen = std::ranges::find_if(space, is_chosen);
+    if (chosen == space.end()) throw Error(ErrorCode::invalid_argument, "no configuration has such chunks");
+    const autotune::Config config = *chosen;
     const autotune::Bucket bucket = autotune::bucket(100);
     const cache::KeyedRecord record{autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy),
                                     {.bucket_version = autotune::kBucketVersion,

@@ -216,12 +216,37 @@ bool Program::lower_contraction(const Op& loop) {
     if (c.accumulate) copy_to(loop.operands[3 + i], buffer);
     buffers_[loop.results[i]] = buffer;
   }
+  Value* wanted = limit(loop.results[0], 0).count;
+  c.rows = e_.min_i64(wanted, rows_of(c));
   switch (c.form) {
     case Contraction::Form::outer: contract_outer(c); break;
     case Contraction::Form::dot: contract_dot(c); break;
     case Contraction::Form::transposed: contract_transposed(c); break;
   }
+  if (!c.accumulate) clear_rows(c, wanted);
   return true;
+}
+
+// That the operand has of the tile's.
+Value* Program::rows_of(const Contraction& c) {
+  const int axis = c.a_is_transposed ? 1 : 0;
+  Value* size = views_.at(c.a->operands[0]).sizes[static_cast<size_t>(axis)];
+  return e_.max_i64(e_.i64(0), e_.b.CreateSub(size, scalars_.at(c.a->operands[static_cast<size_t>(1 + axis)])));
+}
+
+// The sums of rows that the operand does not have: zeros, which nobody has to compute.
+void Program::clear_rows(const Contraction& c, Value* end) {
+  auto* type = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
+  Value* zeros = llvm::Constant::getNullValue(type);
+  e_.loop(c.rows, end, 1, [&](Value* i) {
+    for (const Weight& weight : c.weights) {
+      Value* row = e_.b.CreateMul(i, e_.i64(weight.c.strides[0]));
+      e_.loop(e_.i64(0), e_.i64(round_up(c.block_n, e_.lanes)), e_.lanes, [&](Value* j) {
+        Value* at = e_.element_ptr(e_.arena_ptr(weight.c.offset), e_.b.CreateAdd(row, j), DType::f32);
+        e_.b.CreateAlignedStore(zeros, at, llvm::Align(4));
+      });
+    }
+  });
 }
 
 void Program::contract_outer(const Contraction& found) {
@@ -244,7 +269,7 @@ void Program::contract_outer(const Contraction& found) {
   kernel.in_matrix_registers = c.in_matrix_registers;
   if (weights > 1) kernel.c_weight_stride = (c.weights[1].c.offset - first.offset) / 4;
   llvm::Function* fn = outer_kernel(kernel);
-  Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
+  Value *rows = c.rows, *columns = limit(c.loop->results[0], 1).count;
   const bool is_whole = c.k != ir::kDynamic && c.k % c.kc == 0;
   Value* depth_k = depth(c);
   const auto block = [&](Value* k) {
@@ -337,7 +362,7 @@ void Program::contract_dot(const Contraction& found) {
   c.kc = std::min(round_up(c.kc, width), c.k);
   c.a_stride = round_up(c.k, width) + width;
   c.a_offset = e_.reserve(round_up(c.block_m, c.mr) * c.a_stride * dtype_bytes(c.compute));
-  Value *rows = limit(c.loop->results[0], 0).count, *columns = limit(c.loop->results[0], 1).count;
+  Value *rows = c.rows, *columns = limit(c.loop->results[0], 1).count;
   pack_rows(c, e_.i64(0), e_.i64(c.k), rows);
   const DType w_dtype = c.weights[0].load->operands[0]->type.dtype;
   const DotKernel kernel{c.mr, c.nr, c.a_stride, c.weights[0].c.strides[0], w_dtype, c.compute, c.k % width != 0};

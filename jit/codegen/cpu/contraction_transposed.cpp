@@ -51,7 +51,7 @@ void Program::contract_transposed(const Contraction& found) {
   // Whole panels, what is left of the rows as two vectors and one, and what is left of the columns one by one.
   plan.whole_fn = kernel(c.nr, vectors), plan.pair_fn = vectors > 2 ? kernel(c.nr, 2) : nullptr;
   plan.rows_fn = kernel(c.nr, 1), plan.column_fn = kernel(1, 1);
-  plan.rows = limit(c.loop->results[0], 0).count;
+  plan.rows = c.rows;
   // In vectors, the last of which may be partly zeros: a panel that lacks no whole vector is a whole one.
   Value* filled = e_.b.CreateUDiv(e_.b.CreateAdd(plan.rows, e_.i64(lanes - 1)), e_.i64(lanes));
   Value* whole = e_.b.CreateMul(e_.b.CreateUDiv(filled, e_.i64(vectors)), e_.i64(vectors));

@@ -190,6 +190,33 @@ int64_t known_divisor(const Value* scalar) {
   }
 }
 
+namespace {
+
+bool is_same(const Value* a, const Value* b) {
+  return a == b || (constant_int(a) && constant_int(a) == constant_int(b));
+}
+
+// `condition` is a >= b, or where it does not hold.
+bool is_at_least(const Value* condition, bool holds, const Value* a, const Value* b) {
+  const Op* cmp = condition->def;
+  if (!cmp || cmp->kind != OpKind::cmp || !is_same(cmp->operands[0], a) || !is_same(cmp->operands[1], b)) return false;
+  const std::string_view predicate = cmp->string_attr("predicate");
+  return holds ? predicate == "ge" || predicate == "gt" || predicate == "eq" : predicate == "lt";
+}
+
+// Some branch around the difference a - b is taken only where a >= b: programs are numbered so.
+bool is_where_no_less(const Op& difference) {
+  for (const ir::Block* block = difference.parent; block && block->parent; block = block->parent->parent) {
+    const Op& op = *block->parent;
+    if (op.kind == OpKind::if_then &&
+        is_at_least(op.operands[0], block == op.regions[0], difference.operands[0], difference.operands[1]))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool is_never_negative(const Value* scalar) {
   const Op* op = scalar->def;
   if (!op) {  // a loop counts up from lo
@@ -208,7 +235,13 @@ bool is_never_negative(const Value* scalar) {
     case OpKind::mul:
     case OpKind::div:
     case OpKind::min: return is(0) && is(1);
-    case OpKind::select: return is(1) && is(2);
+    case OpKind::sub: return is_where_no_less(*op);
+    case OpKind::select: {
+      const Op* taken = op->operands[1]->def;
+      const bool is_difference = taken && taken->kind == OpKind::sub &&
+                                 is_at_least(op->operands[0], true, taken->operands[0], taken->operands[1]);
+      return (is_difference || is(1)) && is(2);
+    }
     default: return false;
   }
 }

@@ -13,7 +13,8 @@
 
 namespace seqtile::cpu {
 
-/// A store writes elements [offset, offset + extent) of `view`'s `axis`, cut at the view's size.
+/// A store writes elements [offset, offset + extent) of `view`'s `axis`, those that it has. Where the offset is
+/// negative the tile's first elements are out of range, which this bound does not say.
 struct StoreBound {
   const ir::Value* view;
   int axis;

@@ -169,11 +169,12 @@ class Program {
   /// True when the stores of its class bound the dimension, and the bound can be computed here.
   bool is_limited(const ir::Value* tile, int dim) const;
   Limit limit(const ir::Value* tile, int dim);
-  bool has_checked_rows(const Root& root);
+  /// Whether all that the group does is to store, the same rows of each tile, some of which may be out of range.
+  bool stores_one_range();
   struct Range {
     llvm::Value *first, *end;
   };
-  Range visited(int dim);
+  Range rows_to_visit(int dim);
 
   // dot_stage.cpp: products of tiles that are already on the chip
   void lower_dot(const ir::Op& op);
@@ -213,6 +214,7 @@ class Program {
     enum class Form { outer, dot, transposed } form = Form::outer;
     bool in_matrix_registers = false;    ///< forms outer and transposed, by the kernel for them
     bool accumulate = false;             ///< the initial values were copied into c
+    llvm::Value* rows = nullptr;         ///< of the tile that are computed
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };
   bool lower_contraction(const ir::Op& loop);
@@ -226,6 +228,8 @@ class Program {
   int64_t target_registers() const { return e_.target.num_vector_registers - 1; }
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);
+  llvm::Value* rows_of(const Contraction& c);
+  void clear_rows(const Contraction& c, llvm::Value* end);
   void contract_outer(const Contraction& c);
   void prefetch_rows(llvm::Value* base, llvm::Value* stride_bytes, llvm::Value* from, llvm::Value* to,
                      int64_t row_bytes);
@@ -275,7 +279,7 @@ class Program {
   /// Loads of the row being emitted, and the level that reads them first.
   std::vector<std::pair<const ir::Op*, int>> first_reads_;
   int level_ = 0, step_ = 0;                 ///< the pass being emitted, and the vector of its unrolled loop
-  bool has_own_rows_ = false;                ///< the group is one store, and visits no row out of its range
+  bool has_own_rows_ = false;                ///< the group's stores have one range, and no other row is visited
   bool is_row_kernel_ = false;               ///< the group writes whole rows of tensors
   bool is_streaming_ = false;                ///< and now past the caches
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed

@@ -180,16 +180,24 @@ void Program::flush() {
   pending_.clear();
 }
 
-bool Program::has_checked_rows(const Root& root) {
-  const ir::Value* view = root.op->operands[0];
-  for (size_t d = 0; d < pending_outer_.size(); ++d)
-    if (const int axis = static_cast<int>(d); needs_check(root.value, axis, view, axis, root.op->operands[1 + d]))
-      return true;
-  return false;
+bool Program::stores_one_range() {
+  const Op* first = pending_[0].op;
+  bool is_checked = false;
+  for (const Root& root : pending_) {
+    if (root.kind != Root::Kind::store) return false;
+    const ir::Value* view = root.op->operands[0];
+    for (size_t d = 0; d < pending_outer_.size(); ++d) {
+      const ir::Value* offset = root.op->operands[1 + d];
+      if (offset != first->operands[1 + d] || views_.at(view).sizes[d] != views_.at(first->operands[0]).sizes[d])
+        return false;
+      is_checked |= needs_check(root.value, static_cast<int>(d), view, static_cast<int>(d), offset);
+    }
+  }
+  return is_checked;
 }
 
-// By the loop over an outer dimension of the group: rows that some root has; of one store, those in its range.
-Program::Range Program::visited(int dim) {
+// By the loop over an outer dimension of the group: as far as some root goes, or what is in the range of its stores.
+Program::Range Program::rows_to_visit(int dim) {
   Value* count = nullptr;
   for (const Root& root : pending_) {
     Value* own = limit(root.value, dim).count;
@@ -204,9 +212,9 @@ Program::Range Program::visited(int dim) {
 }
 
 void Program::emit_group() {
-  has_own_rows_ = pending_.size() == 1 && pending_[0].kind == Root::Kind::store && has_checked_rows(pending_[0]);
+  has_own_rows_ = stores_one_range();
   std::vector<Range> ranges;
-  for (size_t d = 0; d < pending_outer_.size(); ++d) ranges.push_back(visited(static_cast<int>(d)));
+  for (size_t d = 0; d < pending_outer_.size(); ++d) ranges.push_back(rows_to_visit(static_cast<int>(d)));
   std::vector<Value*> outer;
   const auto loops = [&](const auto& self, size_t d) -> void {
     if (d == ranges.size()) return emit_rows(outer);

@@ -162,28 +162,54 @@ TEST_CASE("lowering: stores and reductions of other sizes go no further than the
             {}, 1e-4);
 }
 
-// One tile for several views, as of ranks: each gets the rows that it has of it.
+/// One product for several parts of y, as of ranks: each gets the rows that it has of the tile. What `in_loop` says is
+/// stored in a loop over the parts.
+std::unique_ptr<ir::Function> product_for_parts(DType dtype, const char* form, int64_t num_parts, bool in_loop) {
+  constexpr int64_t kRows = 16, kColumns = 40, kK = 64;
+  KernelBuilder b("parts");
+  Var x = b.view("x", dtype, {kDynamic, kK}), w = b.view("w", dtype, {kColumns, kK});
+  Var y = b.view("y", dtype, {kDynamic, kColumns}), first = b.scalar("first"), size = b.scalar("size");
+  Var row = b.max(first, 0), column = b.constant(DType::i64, int64_t{0});
+  const auto multiply = [&](Var k, std::vector<Var> before) {
+    return std::vector{
+        b.dot(b.load(x, {row, k}, {kRows, 16}), b.trans(b.load(w, {column, k}, {kColumns, 16})), before[0])};
+  };
+  const ir::Attributes schedule{{"form", std::string(form)}, {"mr", int64_t{16}}, {"nr", int64_t{16}}};
+  Var sums = b.for_loop(0, kK, 16, {b.full({kRows, kColumns}, 0.0)}, multiply, schedule)[0];
+  const auto store = [&](const Operand& part) {
+    Var before = size * part;
+    b.store(b.slice(y, {before + kRows, 0}, {size, kColumns}), {first - before, 0}, b.cast(sums, dtype));
+  };
+  if (in_loop) b.for_each(0, num_parts, 1, [&](Var part) { store(part); });
+  else
+    for (int64_t part = 0; part < num_parts; ++part) store(part);
+  return b.finish();
+}
+
 TEST_CASE("lowering: what a tile has before a view is dropped", "[jit][codegen]") {
-  constexpr int64_t kRows = 16, kColumns = 40, kK = 24;
-  for (const int64_t num_parts : {1, 2, 3}) {
-    KernelBuilder b("before");
-    Var x = b.view("x", DType::f32, {kDynamic, kK}), w = b.view("w", DType::f32, {kK, kColumns});
-    Var y = b.view("y", DType::f32, {kDynamic, kColumns}), first = b.scalar("first"), size = b.scalar("size");
-    std::vector<Var> parts;
-    for (int64_t i = 0; i < num_parts; ++i) parts.push_back(b.slice(y, {size * i + kRows, 0}, {size, kColumns}));
-    Var sums = b.for_loop(0, kK, 8, {b.full({kRows, kColumns}, 0.0)}, [&](Var k, std::vector<Var> before) {
-      return std::vector{b.dot(b.load(x, {first, k}, {kRows, 8}), b.load(w, {k, 0}, {8, kColumns}), before[0])};
-    })[0];
-    for (int64_t i = 0; i < num_parts; ++i) b.store(parts[static_cast<size_t>(i)], {first - size * i, 0}, sums);
-    const auto kernel = b.finish();
-    for (const int64_t rows : {0, 1, 5, 9, 40})
-      for (const int64_t from : {-20, -16, -5, 0, 3, 12})
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* form : {"outer", "dot", "transposed", "matrix"})
+      for (const auto& [num_parts, in_loop] : {std::pair{1, false}, {2, false}, {3, true}}) {
+        const auto kernel = product_for_parts(dtype, form, num_parts, in_loop);
+        for (const int64_t rows : {0, 1, 5, 9, 40})
+          for (const int64_t first : {-20, -5, 0, 3, 12})
+            compare(
+                *kernel, {1, 1, 1},
+                {{dtype, {20, 64}, -1, 1}, {dtype, {40, 64}, -1, 1}, {dtype, {num_parts * rows + 32, 40}, 0, 0, true}},
+                {first, rows}, dtype == DType::f32 ? 1e-4 : 0.1);
+      }
+}
+
+// Rows that x does not have are zeros, and stored where y has them.
+TEST_CASE("lowering: a product of fewer rows than are stored ends with zeros", "[jit][codegen]") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* form : {"outer", "dot", "transposed", "matrix"}) {
+      const auto kernel = product_for_parts(dtype, form, 1, false);
+      for (const int64_t rows : {0, 1, 7, 15, 16})
         compare(*kernel, {1, 1, 1},
-                {{DType::f32, {30, kK}},
-                 {DType::f32, {kK, kColumns}},
-                 {DType::f32, {num_parts * rows + 2 * kRows, kColumns}, 0, 0, true}},
-                {from, rows}, 1e-4);
-  }
+                {{dtype, {rows, 64}, -1, 1}, {dtype, {40, 64}, -1, 1}, {dtype, {40, 40}, 0, 0, true}}, {0, 20},
+                dtype == DType::f32 ? 1e-4 : 0.1);
+    }
 }
 
 TEST_CASE("lowering: elements of every size, also of rows that are not there", "[jit][codegen]") {
