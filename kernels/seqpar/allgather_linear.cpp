@@ -123,11 +123,10 @@ void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, con
               b.size(v.y[0], 0));
   Var length = b.size(v.y[0], 0), id = b.program_id(0);
   GatheredProduct product(b, ex, shape, tile, schedule, world_size, v, length);
-  Var tiles = product.num_tiles();
+  Var tiles = product.num_tiles(), use = id - transfer.push_programs;
   b.when(
       id < transfer.push_programs, [&] { ex.role("push", [&] { product.push(id); }); },
       [&] {
-        Var use = id - transfer.push_programs;
         b.when(
             use < tiles, [&] { ex.role("use", [&] { product.compute(use); }); },
             [&] { b.when(b.compare(Compare::eq, use, tiles), [&] { ex.last_role(); }); });

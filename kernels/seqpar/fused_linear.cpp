@@ -177,7 +177,7 @@ std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target
       [&](const Tile& tile) { return schedules_of(w, length, tile, target); });
 }
 
-/// The tiles that linear has for the rows of all ranks.
+/// The tiles that linear has for the rows of all ranks. All chunks are complete with the last tile.
 std::vector<Config> joined_configs(const Workload& w, int64_t length, const Target& target) {
   std::vector<Config> configs;
   if (!may_join(w, length) || target.is_gpu()) return configs;
@@ -221,7 +221,7 @@ ExchangeShape preset_exchange(const Workload& w, int64_t length) {
 /// What all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
-  op.version = 9;
+  op.version = 8;
   op.name = name;
   op.summary = summary;
   op.normalize = normalize;
@@ -248,6 +248,7 @@ autotune::OpDef base(const char* name, const char* summary) {
 /// What the operations that sum up have in common.
 autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
+  op.version = 9;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
     build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), ReduceSchedule::from(c), reduce_form(c),
                         world_size_of(w), transport_of(w), identity_of(w, c), norm_of(w));

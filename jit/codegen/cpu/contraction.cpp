@@ -166,7 +166,7 @@ bool Program::match_rows(const Op& loop, const Contraction& found) const {
 // How far the sum runs. Operands that end before the others are zero from there on.
 Value* Program::depth(const Contraction& c) {
   if (c.k != ir::kDynamic) return e_.i64(c.k);
-  Value* end = views_.at(c.a->operands[0]).sizes[0];
+  Value* end = views_.at(c.a->operands[0]).sizes[c.a_is_transposed ? 0 : 1];
   for (const Weight& weight : c.weights) end = e_.min_i64(end, views_.at(weight.load->operands[0]).sizes[0]);
   return end;
 }
@@ -227,14 +227,14 @@ bool Program::lower_contraction(const Op& loop) {
   return true;
 }
 
-// That the operand has of the tile's.
+// Rows of the tile that the operand has.
 Value* Program::rows_of(const Contraction& c) {
   const int axis = c.a_is_transposed ? 1 : 0;
   Value* size = views_.at(c.a->operands[0]).sizes[static_cast<size_t>(axis)];
   return e_.max_i64(e_.i64(0), e_.b.CreateSub(size, scalars_.at(c.a->operands[static_cast<size_t>(1 + axis)])));
 }
 
-// The sums of rows that the operand does not have: zeros, which nobody has to compute.
+// Sums of rows that the operand does not have: zeros, whatever the weights are, which nobody has to compute.
 void Program::clear_rows(const Contraction& c, Value* end) {
   auto* type = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
   Value* zeros = llvm::Constant::getNullValue(type);

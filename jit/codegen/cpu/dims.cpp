@@ -76,6 +76,9 @@ void DimClasses::visit(const Op& op) {
       const int axis = static_cast<int>(op.int_attr("axis"));
       const Value* tile = op.operands[0];
       mark_whole(tile, axis);
+      // Prefix sums, and what is reduced over another axis than the last, are computed as a whole.
+      if (op.kind != OpKind::reduce || axis + 1 != tile->type.rank)
+        for (int d = 0; d < tile->type.rank; ++d) mark_whole(tile, d);
       for (const Value* result : op.results)
         for (int d = 0, r = 0; d < tile->type.rank; ++d) {
           if (op.kind == OpKind::scan) join(tile, d, result, d);
@@ -204,26 +207,24 @@ bool is_at_least(const Value* condition, bool holds, const Value* a, const Value
   return holds ? predicate == "ge" || predicate == "gt" || predicate == "eq" : predicate == "lt";
 }
 
-// Some branch around the difference a - b is taken only where a >= b: programs are numbered so.
-bool is_where_no_less(const Op& difference) {
-  for (const ir::Block* block = difference.parent; block && block->parent; block = block->parent->parent) {
+// Some branch around `block` is taken only where a >= b, as of programs that are numbered behind others.
+bool is_where_no_less(const ir::Block* block, const Value* a, const Value* b) {
+  for (; block && block->parent; block = block->parent->parent) {
     const Op& op = *block->parent;
-    if (op.kind == OpKind::if_then &&
-        is_at_least(op.operands[0], block == op.regions[0], difference.operands[0], difference.operands[1]))
-      return true;
+    if (op.kind == OpKind::if_then && is_at_least(op.operands[0], block == op.regions[0], a, b)) return true;
   }
   return false;
 }
 
 }  // namespace
 
-bool is_never_negative(const Value* scalar) {
+bool is_never_negative(const Value* scalar, const ir::Block* where) {
   const Op* op = scalar->def;
   if (!op) {  // a loop counts up from lo
     const Op* loop = scalar->block ? scalar->block->parent : nullptr;
-    return loop && loop->kind == OpKind::for_loop && scalar->index == 0 && is_never_negative(loop->operands[0]);
+    return loop && loop->kind == OpKind::for_loop && scalar->index == 0 && is_never_negative(loop->operands[0], where);
   }
-  const auto is = [&](size_t operand) { return is_never_negative(op->operands[operand]); };
+  const auto is = [&](size_t operand) { return is_never_negative(op->operands[operand], where); };
   switch (op->kind) {
     case OpKind::constant: return is_integer(scalar->type.dtype) && op->int_attr("value") >= 0;
     case OpKind::program_id:
@@ -235,7 +236,7 @@ bool is_never_negative(const Value* scalar) {
     case OpKind::mul:
     case OpKind::div:
     case OpKind::min: return is(0) && is(1);
-    case OpKind::sub: return is_where_no_less(*op);
+    case OpKind::sub: return is_where_no_less(where, op->operands[0], op->operands[1]);
     case OpKind::select: {
       const Op* taken = op->operands[1]->def;
       const bool is_difference = taken && taken->kind == OpKind::sub &&

@@ -52,8 +52,8 @@ class DimClasses {
 
 /// Largest known divisor of an i64 scalar (0 for the constant zero: divisible by everything).
 int64_t known_divisor(const ir::Value* scalar);
-/// Whether an i64 scalar is known to be 0 or more, whatever the launch.
-bool is_never_negative(const ir::Value* scalar);
+/// Whether an i64 scalar is known to be 0 or more in `where`, whatever the launch.
+bool is_never_negative(const ir::Value* scalar, const ir::Block* where);
 /// The value of an integer constant.
 std::optional<int64_t> constant_int(const ir::Value* scalar);
 /// True when [offset, offset + extent) lies in [0, size) for every iteration that reaches it.

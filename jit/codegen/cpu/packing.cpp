@@ -7,8 +7,8 @@ namespace seqtile::cpu {
 
 using llvm::Value;
 
-// Copies rows of x into the arena in compute type: columns first_k .. first_k + count_k, zeros up to whole vectors, and
-// rows of zeros up to a multiple of mr.
+// Copies rows of x, which it has, into the arena in compute type: columns first_k .. first_k + count_k, zeros up to
+// whole vectors, and rows of zeros up to a multiple of mr.
 void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Value* rows) {
   if (c.a_is_transposed) return copy_transposed_rows(c, first_k, count_k, rows);
   const ir::Value* view = c.a->operands[0];
@@ -16,7 +16,6 @@ void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Va
   const DType dtype = view->type.dtype;
   const int width = vector_elements(e_, c.compute);
   Value* first_row = scalars_.at(c.a->operands[1]);
-  Value* valid = e_.min_i64(rows, e_.b.CreateSub(x.sizes[0], first_row));
   Value* padded = e_.b.CreateMul(e_.b.CreateUDiv(e_.b.CreateAdd(rows, e_.i64(c.mr - 1)), e_.i64(c.mr)), e_.i64(c.mr));
   Value* whole = e_.b.CreateAnd(count_k, e_.i64(-width));
   Value* arena = e_.arena_ptr(c.a_offset);
@@ -27,7 +26,7 @@ void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Va
   const auto put = [&](Value* value, Value* r, Value* k) {
     e_.b.CreateAlignedStore(value, target(r, k), llvm::Align(4));
   };
-  e_.loop(e_.i64(0), valid, 1, [&](Value* r) {
+  e_.loop(e_.i64(0), rows, 1, [&](Value* r) {
     Value* row = e_.b.CreateMul(e_.b.CreateAdd(first_row, r), x.strides[0]);
     Value* source = e_.element_ptr(x.base, e_.b.CreateAdd(row, first_k), dtype);
     e_.loop(e_.i64(0), whole, width, [&](Value* k) {
@@ -39,7 +38,7 @@ void Program::pack_rows(const Contraction& c, Value* first_k, Value* count_k, Va
       put(load_compute(e_, dtype, c.compute, e_.element_ptr(source, k, dtype), mask), r, k);
     });
   });
-  e_.loop(e_.max_i64(valid, e_.i64(0)), padded, 1, [&](Value* r) {
+  e_.loop(rows, padded, 1, [&](Value* r) {
     e_.loop(e_.i64(0), count_k, width, [&](Value* k) { put(llvm::Constant::getNullValue(type), r, k); });
   });
 }

@@ -127,15 +127,15 @@ class Program {
   void write_buffer(const Buffer& buffer, llvm::Value* value, const Index& index);
   llvm::Value* lane_loads(DType dtype, llvm::Value* row, llvm::Value* position, llvm::Value* stride, const Index& index,
                           int64_t lane_stride, llvm::Value* mask);
-  bool needs_check(const ir::Value* tile, int dim, const ir::Value* view, int axis, const ir::Value* offset);
+  /// Whether positions of a load or a store along the dimension may be out of range.
+  bool needs_check(const ir::Op& access, int dim);
   /// Address of the scalar axes and whether they are in range (null: they are).
   struct RowAddress {
     llvm::Value* pointer;
     llvm::Value* in_range;
     int vector_axis;
   };
-  RowAddress row_address(const ir::Value* tile, const ir::Value* view, const std::vector<const ir::Value*>& offsets,
-                         const Index& index, bool checks_rows = true);
+  RowAddress row_address(const ir::Op& access, const Index& index, bool checks_rows = true);
   llvm::Value* load_row_or_zeros(const RowAddress& row, const ir::Op& op, llvm::Value* column, int lanes);
   void write_view(const ir::Op& op, llvm::Value* value, const Index& index);
 

@@ -190,7 +190,7 @@ bool Program::stores_one_range() {
       const ir::Value* offset = root.op->operands[1 + d];
       if (offset != first->operands[1 + d] || views_.at(view).sizes[d] != views_.at(first->operands[0]).sizes[d])
         return false;
-      is_checked |= needs_check(root.value, static_cast<int>(d), view, static_cast<int>(d), offset);
+      is_checked |= needs_check(*root.op, static_cast<int>(d));
     }
   }
   return is_checked;

@@ -47,9 +47,8 @@ void Program::fetch_next_row(const ir::Value& row, const Index& index) {
     const int last = tile->type.rank - 1;
     if (level == level_ || tile->type.shape != row.type.shape || !view->type.contiguous) continue;
     if (step_ * index.lanes * dtype_bytes(tile->type.dtype) % kLineBytes != 0) continue;
-    const std::vector<const ir::Value*> offsets(load->operands.begin() + 1, load->operands.end());
-    Value* column = e_.b.CreateAdd(scalars_.at(offsets[static_cast<size_t>(last)]), next.axes.back().base);
-    prefetch(e_, e_.element_ptr(row_address(tile, view, offsets, next).pointer, column, view->type.dtype));
+    Value* column = e_.b.CreateAdd(scalars_.at(load->operands[static_cast<size_t>(1 + last)]), next.axes.back().base);
+    prefetch(e_, e_.element_ptr(row_address(*load, next).pointer, column, view->type.dtype));
   }
 }
 

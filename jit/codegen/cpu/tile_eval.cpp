@@ -148,38 +148,48 @@ Value* Program::lane_loads(DType dtype, Value* row, Value* position, Value* stri
   return result;
 }
 
-bool Program::needs_check(const ir::Value* tile, int dim, const ir::Value* view, int axis, const ir::Value* offset) {
-  const int64_t size = view->type.shape[axis];
+namespace {
+
+// What a load or a store moves.
+const ir::Value* tile_of(const Op& access) {
+  return access.results.empty() ? access.operands.back() : access.results[0];
+}
+
+}  // namespace
+
+bool Program::needs_check(const Op& access, int dim) {
+  const ir::Value *view = access.operands[0], *tile = tile_of(access);
+  const ir::Value* offset = access.operands[static_cast<size_t>(1 + dim)];
+  const int64_t size = view->type.shape[dim];
   if (in_range(offset, tile->type.shape[dim], size)) return false;
-  const DimClass& info = dims_.of(tile, dim);
-  if (!is_limited(tile, dim) || !is_never_negative(offset)) return true;
-  for (const StoreBound& bound : info.stores) {
+  if (!is_limited(tile, dim) || !is_never_negative(offset, access.parent)) return true;
+  for (const StoreBound& bound : dims_.of(tile, dim).stores) {
     const bool same_size =
-        bound.view == view ? bound.axis == axis : size != ir::kDynamic && bound.view->type.shape[bound.axis] == size;
+        bound.view == view ? bound.axis == dim : size != ir::kDynamic && bound.view->type.shape[bound.axis] == size;
     if (!same_size || bound.offset != offset) return true;
   }
   return false;
 }
 
-Program::RowAddress Program::row_address(const ir::Value* tile, const ir::Value* view,
-                                         const std::vector<const ir::Value*>& offsets, const Index& index,
-                                         bool checks_rows) {
+Program::RowAddress Program::row_address(const Op& access, const Index& index, bool checks_rows) {
+  const ir::Value* view = access.operands[0];
   llvm::IRBuilderBase::InsertPointGuard guard(e_.b);
   if (hoist_block_ && hoist_block_->getTerminator() && e_.b.GetInsertBlock() != hoist_block_)
     e_.b.SetInsertPoint(hoist_block_->getTerminator());
   const ViewRef& ref = views_.at(view);
   RowAddress row{ref.base, nullptr, -1};
   Value* elements = e_.i64(0);
-  for (size_t d = 0; d < offsets.size(); ++d) {
-    if (index.axes[d].is_vector) {
-      row.vector_axis = static_cast<int>(d);
+  for (int d = 0; d < view->type.rank; ++d) {
+    const Axis& axis = index.axes[static_cast<size_t>(d)];
+    if (axis.is_vector) {
+      row.vector_axis = d;
       continue;
     }
-    Value* position = e_.b.CreateAdd(scalars_.at(offsets[d]), index.axes[d].base);
-    elements = e_.b.CreateAdd(elements, e_.b.CreateMul(position, ref.strides[d]));
-    const int axis = static_cast<int>(d);
-    if (!checks_rows || !needs_check(tile, axis, view, axis, offsets[d])) continue;
-    Value* ok = e_.b.CreateICmpULT(position, ref.sizes[d]);  // unsigned: negative positions are out of range too
+    Value* position = e_.b.CreateAdd(scalars_.at(access.operands[static_cast<size_t>(1 + d)]), axis.base);
+    elements = e_.b.CreateAdd(elements, e_.b.CreateMul(position, ref.strides[static_cast<size_t>(d)]));
+    if (!checks_rows || !needs_check(access, d)) continue;
+    // Unsigned: negative positions are out of range too.
+    Value* ok = e_.b.CreateICmpULT(position, ref.sizes[static_cast<size_t>(d)]);
     row.in_range = row.in_range ? e_.b.CreateAnd(row.in_range, ok) : ok;
   }
   row.pointer = e_.element_ptr(ref.base, elements, view->type.dtype);
@@ -221,10 +231,9 @@ Value* Program::load_row_or_zeros(const RowAddress& row, const Op& op, Value* co
 }
 
 Value* Program::read_view(const Op& op, const Index& index) {
-  const ir::Value *view = op.operands[0], *tile = op.results[0];
-  const std::vector<const ir::Value*> offsets(op.operands.begin() + 1, op.operands.end());
+  const ir::Value* view = op.operands[0];
   const DType dtype = view->type.dtype;
-  const RowAddress row = row_address(tile, view, offsets, index);
+  const RowAddress row = row_address(op, index);
   Value* mask = both(e_, row.in_range, row.vector_axis < 0 ? nullptr : index.mask);
   Value* loaded;
   Value* checked = row.in_range;
@@ -234,8 +243,8 @@ Value* Program::read_view(const Op& op, const Index& index) {
     const int d = row.vector_axis;
     const ViewRef& ref = views_.at(view);
     const Axis& axis = index.axes[d];
-    Value* position = e_.b.CreateAdd(scalars_.at(offsets[d]), axis.base);
-    if (needs_check(tile, d, view, d, offsets[d])) {
+    Value* position = e_.b.CreateAdd(scalars_.at(op.operands[static_cast<size_t>(1 + d)]), axis.base);
+    if (needs_check(op, d)) {
       Value* ok = lanes_in_range(e_, position, ref.sizes[d], index, axis.stride);
       checked = both(e_, checked, ok);
       mask = both(e_, mask, ok);
@@ -312,18 +321,16 @@ void Program::write_buffer(const Buffer& buffer, Value* value, const Index& inde
 }
 
 void Program::write_view(const Op& op, Value* value, const Index& index) {
-  const ir::Value *view = op.operands[0], *tile = op.operands.back();
-  const std::vector<const ir::Value*> offsets(op.operands.begin() + 1, op.operands.end() - 1);
+  const ir::Value* view = op.operands[0];
   const DType dtype = view->type.dtype;
-  const RowAddress row = row_address(tile, view, offsets, index, !has_own_rows_);
+  const RowAddress row = row_address(op, index, !has_own_rows_);
   Value* pointer = row.pointer;
   Value* mask = both(e_, row.in_range, index.mask);
   int width = 1;
   if (const int d = row.vector_axis; d >= 0) {
     const ViewRef& ref = views_.at(view);
-    Value* position = e_.b.CreateAdd(scalars_.at(offsets[d]), index.axes[d].base);
-    if (needs_check(tile, d, view, d, offsets[d]))
-      mask = both(e_, mask, lanes_in_range(e_, position, ref.sizes[d], index, 1));
+    Value* position = e_.b.CreateAdd(scalars_.at(op.operands[static_cast<size_t>(1 + d)]), index.axes[d].base);
+    if (needs_check(op, d)) mask = both(e_, mask, lanes_in_range(e_, position, ref.sizes[d], index, 1));
     width = index.lanes;
     if (!view->type.contiguous || d != view->type.rank - 1) {
       value = e_.splat(value, width);

@@ -162,8 +162,8 @@ TEST_CASE("lowering: stores and reductions of other sizes go no further than the
             {}, 1e-4);
 }
 
-/// One product for several parts of y, as of ranks: each gets the rows that it has of the tile. What `in_loop` says is
-/// stored in a loop over the parts.
+/// One product for several parts of y, as of ranks: each gets the rows that it has of the tile. `in_loop`: the parts
+/// are those of a loop.
 std::unique_ptr<ir::Function> product_for_parts(DType dtype, const char* form, int64_t num_parts, bool in_loop) {
   constexpr int64_t kRows = 16, kColumns = 40, kK = 64;
   KernelBuilder b("parts");
@@ -210,6 +210,95 @@ TEST_CASE("lowering: a product of fewer rows than are stored ends with zeros", "
                 {{dtype, {rows, 64}, -1, 1}, {dtype, {40, 64}, -1, 1}, {dtype, {40, 40}, 0, 0, true}}, {0, 20},
                 dtype == DType::f32 ? 1e-4 : 0.1);
     }
+}
+
+// The sums that a product starts from are kept there; of two weights both have those rows.
+TEST_CASE("lowering: a product of fewer rows than are stored keeps what it starts from", "[jit][codegen]") {
+  constexpr int64_t kRows = 16, kColumns = 40, kK = 64;
+  for (const bool from_zero : {true, false})
+    for (const char* form : {"outer", "dot"}) {
+      KernelBuilder b("two_weights");
+      Var x = b.view("x", DType::f32, {kDynamic, kK}), zero = b.constant(DType::i64, int64_t{0});
+      std::vector<Var> w, y, starts;
+      for (const char* name : {"v", "w"}) w.push_back(b.view(name, DType::f32, {kColumns, kK}));
+      for (const char* name : {"y", "z"}) y.push_back(b.view(name, DType::f32, {kDynamic, kColumns}));
+      for (const Var& out : y)
+        starts.push_back(from_zero ? b.full({kRows, kColumns}, 0.0) : b.load(out, {0, 0}, {kRows, kColumns}));
+      const auto multiply = [&](Var k, std::vector<Var> sums) {
+        Var rows = b.load(x, {zero, k}, {kRows, 16});
+        for (size_t i = 0; i < sums.size(); ++i)
+          sums[i] = b.dot(rows, b.trans(b.load(w[i], {zero, k}, {kColumns, 16})), sums[i]);
+        return sums;
+      };
+      const std::vector<Var> sums =
+          b.for_loop(0, kK, 16, starts, multiply, {{"form", std::string(form)}, {"mr", int64_t{4}}});
+      for (size_t i = 0; i < y.size(); ++i) b.store(y[i], {0, 0}, sums[i]);
+      const auto kernel = b.finish();
+      for (const int64_t rows : {0, 1, 6, 16})
+        compare(*kernel, {1, 1, 1},
+                {{DType::f32, {rows, kK}},
+                 {DType::f32, {kColumns, kK}},
+                 {DType::f32, {kColumns, kK}},
+                 {DType::f32, {13, kColumns}, 0, 0, true},
+                 {DType::f32, {13, kColumns}, 0, 0, true}},
+                {}, 1e-4);
+    }
+}
+
+// A sum over what only the call knows ends with the operands along k, whichever axis that is.
+TEST_CASE("lowering: products over a dynamic k agree with the interpreter", "[jit][codegen]") {
+  constexpr int64_t kRows = 16, kColumns = 40;
+  for (const bool is_transposed : {true, false}) {
+    KernelBuilder b("dynamic_k");
+    Var x = b.view("x", DType::f32, {kDynamic, kDynamic});
+    Var w = b.view("w", DType::f32, {kDynamic, kColumns}), y = b.view("y", DType::f32, {kDynamic, kColumns});
+    Var zero = b.constant(DType::i64, int64_t{0});
+    Var sums = b.for_loop(
+        0, b.size(x, is_transposed ? 0 : 1), 16, {b.full({kRows, kColumns}, 0.0)}, [&](Var k, std::vector<Var> before) {
+          Var left = is_transposed ? b.trans(b.load(x, {k, zero}, {16, kRows})) : b.load(x, {zero, k}, {kRows, 16});
+          return std::vector{b.dot(left, b.load(w, {k, zero}, {16, kColumns}), before[0])};
+        })[0];
+    b.store(y, {0, 0}, sums);
+    const auto kernel = b.finish();
+    for (const auto& [m, k] : {std::pair<int64_t, int64_t>{3, 64}, {20, 7}, {5, 0}, {0, 30}})
+      compare(*kernel, {1, 1, 1},
+              {{DType::f32, {is_transposed ? k : m, is_transposed ? m : k}},
+               {DType::f32, {k, kColumns}},
+               {DType::f32, {13, kColumns}, 0, 0, true}},
+              {}, 1e-4);
+  }
+}
+
+// Differences are known to be 0 or more only where a branch says so.
+TEST_CASE("lowering: a tile at a difference is dropped where that is negative", "[jit][codegen]") {
+  for (const Compare predicate : {Compare::lt, Compare::le, Compare::gt, Compare::ge, Compare::eq, Compare::ne})
+    for (const bool is_else : {false, true}) {
+      KernelBuilder b("difference");
+      Var x = b.view("x", DType::f32, {kDynamic, 40}), y = b.view("y", DType::f32, {kDynamic, 40});
+      Var rows = b.slice(y, {8, 0}, {20, 40}), low = b.scalar("low"), high = b.scalar("high");
+      Var place = high - low;
+      const auto store = [&] { b.store(rows, {place, 0}, b.load(x, {0, 0}, {8, 40}) * 2.0); };
+      Var holds = b.compare(predicate, high, low);
+      b.when(
+          holds,
+          [&] {
+            if (!is_else) store();
+          },
+          [&] {
+            if (is_else) store();
+          });
+      const auto kernel = b.finish();
+      for (const int64_t by : {-30, -8, -3, 0, 2, 15, 25})
+        compare(*kernel, {1, 1, 1}, {{DType::f32, {8, 40}}, {DType::f32, {36, 40}, 0, 0, true}}, {5, 5 + by});
+    }
+}
+
+TEST_CASE("lowering: sums over rows read no columns that are not there", "[jit][codegen]") {
+  KernelBuilder b("column_sums");
+  Var x = b.view("x", DType::f32, {16, 100}), y = b.view("y", DType::f32, {100});
+  Var column = b.program_id(0) * 64;
+  b.store(y, {column}, b.sum(b.load(x, {0, column}, {16, 64}), 0));
+  compare(*b.finish(), {2, 1, 1}, {{DType::f32, {16, 100}}, {DType::f32, {100}, 0, 0, true}});
 }
 
 TEST_CASE("lowering: elements of every size, also of rows that are not there", "[jit][codegen]") {
