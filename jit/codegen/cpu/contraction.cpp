@@ -111,6 +111,13 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
   return true;
 }
 
+// Weights lie alike: what is read of one without a check, the others have too.
+bool Program::has_same_rows(const Weight& a, const Weight& b) {
+  if (a.transposed) return true;  // columns are checked
+  return a.load->operands[0]->type.shape[0] == b.load->operands[0]->type.shape[0] &&
+         a.load->operands[1] == b.load->operands[1];
+}
+
 bool Program::match(const Op& loop, Contraction& found) const {
   const ir::Block& body = *loop.regions[0];
   const auto lo = constant_int(loop.operands[0]), hi = constant_int(loop.operands[1]),
@@ -133,6 +140,7 @@ bool Program::match(const Op& loop, Contraction& found) const {
     if (found.weights[i].packed != found.weights[0].packed ||
         found.weights[i].transposed != found.weights[0].transposed || dot->results[0]->type != yielded[0]->type)
       return false;
+    if (!has_same_rows(found.weights[i], found.weights[0])) return false;
   }
   for (const Op* op : body.ops)  // nothing else may happen in the loop
     if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield)
@@ -216,14 +224,17 @@ bool Program::lower_contraction(const Op& loop) {
     if (c.accumulate) copy_to(loop.operands[3 + i], buffer);
     buffers_[loop.results[i]] = buffer;
   }
-  Value* wanted = limit(loop.results[0], 0).count;
-  c.rows = e_.min_i64(wanted, rows_of(c));
+  Value* end_row = limit(loop.results[0], 0).count;
+  c.rows = e_.min_i64(end_row, rows_of(c));
+  c.columns = e_.min_i64(limit(loop.results[0], 1).count, columns_of(c));
   switch (c.form) {
     case Contraction::Form::outer: contract_outer(c); break;
     case Contraction::Form::dot: contract_dot(c); break;
     case Contraction::Form::transposed: contract_transposed(c); break;
   }
-  if (!c.accumulate) clear_rows(c, wanted);
+  if (c.accumulate) return true;
+  clear(c, c.rows, end_row, e_.i64(0));
+  clear(c, e_.i64(0), c.rows, c.columns);
   return true;
 }
 
@@ -234,14 +245,26 @@ Value* Program::rows_of(const Contraction& c) {
   return e_.max_i64(e_.i64(0), e_.b.CreateSub(size, scalars_.at(c.a->operands[static_cast<size_t>(1 + axis)])));
 }
 
-// Sums of rows that the operand does not have: zeros, whatever the weights are, which nobody has to compute.
-void Program::clear_rows(const Contraction& c, Value* end) {
+// Columns of the tile that some weight has.
+Value* Program::columns_of(const Contraction& c) {
+  Value* most = e_.i64(0);
+  for (const Weight& weight : c.weights) {
+    const int axis = weight.transposed ? 1 : 0;
+    Value* size = views_.at(weight.load->operands[0]).sizes[static_cast<size_t>(axis)];
+    Value* left = e_.b.CreateSub(size, scalars_.at(weight.load->operands[static_cast<size_t>(1 + axis)]));
+    most = e_.max_i64(most, weight.packed ? e_.b.CreateMul(left, e_.i64(c.nr)) : left);
+  }
+  return most;
+}
+
+// What no operand has: zeros, whatever the other one is, which nobody has to compute.
+void Program::clear(const Contraction& c, Value* first_row, Value* end_row, Value* first_column) {
   auto* type = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
-  Value* zeros = llvm::Constant::getNullValue(type);
-  e_.loop(c.rows, end, 1, [&](Value* i) {
+  Value *zeros = llvm::Constant::getNullValue(type), *end = e_.i64(c.block_n);
+  e_.loop(first_row, end_row, 1, [&](Value* i) {
     for (const Weight& weight : c.weights) {
       Value* row = e_.b.CreateMul(i, e_.i64(weight.c.strides[0]));
-      e_.loop(e_.i64(0), e_.i64(round_up(c.block_n, e_.lanes)), e_.lanes, [&](Value* j) {
+      e_.loop(first_column, end, e_.lanes, [&](Value* j) {
         Value* at = e_.element_ptr(e_.arena_ptr(weight.c.offset), e_.b.CreateAdd(row, j), DType::f32);
         e_.b.CreateAlignedStore(zeros, at, llvm::Align(4));
       });
@@ -269,7 +292,7 @@ void Program::contract_outer(const Contraction& found) {
   kernel.in_matrix_registers = c.in_matrix_registers;
   if (weights > 1) kernel.c_weight_stride = (c.weights[1].c.offset - first.offset) / 4;
   llvm::Function* fn = outer_kernel(kernel);
-  Value *rows = c.rows, *columns = limit(c.loop->results[0], 1).count;
+  Value *rows = c.rows, *columns = c.columns;
   const bool is_whole = c.k != ir::kDynamic && c.k % c.kc == 0;
   Value* depth_k = depth(c);
   const auto block = [&](Value* k) {
@@ -362,7 +385,7 @@ void Program::contract_dot(const Contraction& found) {
   c.kc = std::min(round_up(c.kc, width), c.k);
   c.a_stride = round_up(c.k, width) + width;
   c.a_offset = e_.reserve(round_up(c.block_m, c.mr) * c.a_stride * dtype_bytes(c.compute));
-  Value *rows = c.rows, *columns = limit(c.loop->results[0], 1).count;
+  Value *rows = c.rows, *columns = c.columns;
   pack_rows(c, e_.i64(0), e_.i64(c.k), rows);
   const DType w_dtype = c.weights[0].load->operands[0]->type.dtype;
   const DotKernel kernel{c.mr, c.nr, c.a_stride, c.weights[0].c.strides[0], w_dtype, c.compute, c.k % width != 0};

@@ -58,7 +58,7 @@ void Program::contract_transposed(const Contraction& found) {
   Value* pairs = e_.b.CreateAnd(e_.b.CreateSub(filled, whole), e_.i64(-2));
   plan.whole_rows = vectors == 1 ? e_.i64(0) : e_.b.CreateMul(whole, e_.i64(lanes));
   plan.pair_rows = e_.b.CreateMul(e_.b.CreateAdd(whole, pairs), e_.i64(lanes));
-  Value* columns = limit(c.loop->results[0], 1).count;
+  Value* columns = c.columns;
   std::vector<Value*> valid;  // columns that each weight has
   for (const Weight& weight : c.weights) {
     Value* left = e_.b.CreateSub(views_.at(weight.load->operands[0]).sizes[0], scalars_.at(weight.load->operands[1]));

@@ -214,12 +214,13 @@ class Program {
     enum class Form { outer, dot, transposed } form = Form::outer;
     bool in_matrix_registers = false;    ///< forms outer and transposed, by the kernel for them
     bool accumulate = false;             ///< the initial values were copied into c
-    llvm::Value* rows = nullptr;         ///< of the tile that are computed
+    llvm::Value *rows = nullptr, *columns = nullptr;  ///< of the tile that are computed
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };
   bool lower_contraction(const ir::Op& loop);
   bool match(const ir::Op& loop, Contraction& found) const;
   bool match_weight(const ir::Value* b, const ir::Op& loop, Contraction& found) const;
+  static bool has_same_rows(const Weight& a, const Weight& b);
   bool is_packed_weight(const ir::Op& reshape) const;
   bool match_rows(const ir::Op& loop, const Contraction& found) const;
   llvm::Value* depth(const Contraction& c);
@@ -229,7 +230,8 @@ class Program {
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);
   llvm::Value* rows_of(const Contraction& c);
-  void clear_rows(const Contraction& c, llvm::Value* end);
+  llvm::Value* columns_of(const Contraction& c);
+  void clear(const Contraction& c, llvm::Value* first_row, llvm::Value* end_row, llvm::Value* first_column);
   void contract_outer(const Contraction& c);
   void prefetch_rows(llvm::Value* base, llvm::Value* stride_bytes, llvm::Value* from, llvm::Value* to,
                      int64_t row_bytes);

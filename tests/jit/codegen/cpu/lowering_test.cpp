@@ -200,6 +200,38 @@ TEST_CASE("lowering: what a tile has before a view is dropped", "[jit][codegen]"
       }
 }
 
+/// Where the last of two tiles has more columns than the weights, and what bounds it is not known before the product.
+std::unique_ptr<ir::Function> product_of_ragged_weights(DType dtype, const char* form, bool is_packed) {
+  constexpr int64_t kRows = 8, kColumns = 48, kN = 80, kK = 64, kPanel = 16;
+  KernelBuilder b("ragged");
+  Var x = b.view("x", dtype, {kDynamic, kK});
+  Var w = is_packed ? b.view("w", dtype, {kN / kPanel, kK, kPanel}) : b.view("w", dtype, {kN, kK});
+  Var y = b.view("y", dtype, {kDynamic, kN});
+  Var zero = b.constant(DType::i64, int64_t{0}), column = b.program_id(0) * kColumns, panel = column / kPanel;
+  const auto multiply = [&](Var k, std::vector<Var> before) {
+    Var right = is_packed ? b.reshape(b.trans(b.load(w, {panel, k, zero}, {kColumns / kPanel, 16, kPanel}), {1, 0, 2}),
+                                      {16, kColumns})
+                          : b.trans(b.load(w, {column, k}, {kColumns, 16}));
+    return std::vector{b.dot(b.load(x, {zero, k}, {kRows, 16}), right, before[0])};
+  };
+  const ir::Attributes schedule{{"form", std::string(form)}, {"mr", int64_t{16}}, {"nr", kPanel}};
+  Var sums = b.for_loop(0, kK, 16, {b.full({kRows, kColumns}, 0.0)}, multiply, schedule)[0];
+  b.for_each(0, 2, 1, [&](Var part) {
+    b.store(b.slice(y, {part * 4, 0}, {4, kN}), {part * -4, column}, b.cast(sums, dtype));
+  });
+  return b.finish();
+}
+
+TEST_CASE("lowering: a product reads no weights that are not there", "[jit][codegen]") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* form : {"outer", "dot", "transposed", "matrix", "packed"}) {
+      const bool is_packed = form == std::string("packed");
+      const Param w = is_packed ? Param{dtype, {5, 64, 16}, -1, 1} : Param{dtype, {80, 64}, -1, 1};
+      compare(*product_of_ragged_weights(dtype, is_packed ? "outer" : form, is_packed), {2, 1, 1},
+              {{dtype, {8, 64}, -1, 1}, w, {dtype, {8, 80}, 0, 0, true}}, {}, dtype == DType::f32 ? 1e-4 : 0.1);
+    }
+}
+
 // Rows that x does not have are zeros, and stored where y has them.
 TEST_CASE("lowering: a product of fewer rows than are stored ends with zeros", "[jit][codegen]") {
   for (const DType dtype : {DType::f32, DType::bf16})
