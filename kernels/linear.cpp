@@ -25,6 +25,21 @@ using autotune::Workload;
 
 namespace linear_op {
 
+void read_fields(WorkloadReader& reader) {
+  reader.required("n", 1, kMaxFeatures);
+  reader.required("k", 1, kMaxFeatures);
+  const int64_t n2 = reader.integer("n2", 0, 0, kMaxFeatures), n3 = reader.integer("n3", 0, 0, kMaxFeatures);
+  if (n3 && !n2) reader.refuse("n3", "needs n2: weights are numbered without gaps");
+  reader.flag("bias");
+  reader.choice("activation", {"none", "silu", "gelu", "gelu_tanh"});
+  if (reader.flag("gated") && n2) reader.refuse("gated", "needs n2 = 0: both weights of a gated pair have n columns");
+  if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
+  if (reader.given().dtype == DType::f32) reader.choice("precision", {"f32", "tf32"});
+  else if (reader.given().fields.contains("precision")) reader.refuse("precision", "needs dtype f32");
+  const bool packed = reader.choice("weight_layout", {"plain", "packed", "transposed"}) == "packed";
+  reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
+}
+
 Shape::Shape(const Workload& w)
     : n{w.fields.get_int("n")},
       k(w.fields.get_int("k")),
@@ -62,18 +77,7 @@ namespace {
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
-  reader.required("n", 1, kMaxFeatures);
-  reader.required("k", 1, kMaxFeatures);
-  const int64_t n2 = reader.integer("n2", 0, 0, kMaxFeatures), n3 = reader.integer("n3", 0, 0, kMaxFeatures);
-  if (n3 && !n2) reader.refuse("n3", "needs n2: weights are numbered without gaps");
-  reader.flag("bias");
-  reader.choice("activation", {"none", "silu", "gelu", "gelu_tanh"});
-  if (reader.flag("gated") && n2) reader.refuse("gated", "needs n2 = 0: both weights of a gated pair have n columns");
-  if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
-  if (given.dtype == DType::f32) reader.choice("precision", {"f32", "tf32"});
-  else if (given.fields.contains("precision")) reader.refuse("precision", "needs dtype f32");
-  const bool packed = reader.choice("weight_layout", {"plain", "packed", "transposed"}) == "packed";
-  reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
+  linear_op::read_fields(reader);
   return reader.finish();
 }
 

@@ -16,7 +16,14 @@
 #include "autotune/op_def.h"
 #include "kernels/activation.h"
 
+namespace seqtile::kernels {
+class WorkloadReader;
+}
+
 namespace seqtile::kernels::linear_op {
+
+/// The static fields of linear, which operations that multiply as it does have among theirs.
+void read_fields(WorkloadReader& reader);
 
 struct Shape {
   explicit Shape(const autotune::Workload& w);

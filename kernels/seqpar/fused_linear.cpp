@@ -51,24 +51,16 @@ bool is_gather(const Workload& w) { return w.operation == kGather; }
 bool is_all_reduce(const Workload& w) { return w.operation == kAllReduce; }
 
 Workload normalize(const Workload& given) {
-  static const autotune::OpDef plain = linear();
-  Workload own{given.operation, given.dtype, given.threads, {}};
-  for (const char* name : kOwnFields)
-    if (const auto found = given.fields.values().find(name); found != given.fields.values().end())
-      own.fields.set(name, found->second);
-  WorkloadReader reader(own);
+  WorkloadReader reader(given);
   read_rank_fields(reader);
-  if (!is_gather(given)) {
-    reader.choice("transport", {"f32", "bf16", "f16"});
-    reader.flag("norm");
-    reader.number("eps", 1e-5, 0, 1);
-  }
-  own = reader.finish();
-  Workload result = plain.normalize(product_of(given));
-  if (!is_gather(given) && result.fields.get_int("n2"))
+  linear_op::read_fields(reader);
+  if (is_gather(given)) return reader.finish();
+  reader.choice("transport", {"f32", "bf16", "f16"});
+  reader.flag("norm");
+  reader.number("eps", 1e-5, 0, 1);
+  Workload result = reader.finish();
+  if (result.fields.get_int("n2"))
     reader.refuse("n2", "needs to be 0: sums over ranks have one weight, or a gated pair");
-  result.operation = given.operation;
-  for (const auto& [name, value] : own.fields.values()) result.fields.set(name, value);
   return result;
 }
 

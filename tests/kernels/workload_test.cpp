@@ -53,6 +53,17 @@ TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kern
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"m", one}}),
              Contains("no such field; it has activation, bias"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n3", one}}), Contains("needs n2"));
+  CHECK(refusal("fused_linear_and_reducescatter", {{"world_size", one}, {"n", int64_t{0}}, {"k", one}}) ==
+        "fused_linear_and_reducescatter: field n is 0, must be a whole number of 1..1048576");
+  CHECK_THAT(
+      refusal("linear_and_allreduce", {{"world_size", one}, {"n", one}, {"k", one}, {"norms", one}}),
+      Contains("linear_and_allreduce: field norms is 1, but the operation has no such field; it has activation") &&
+          Contains("norm, panel") && Contains("transport") && Contains("world_size"));
+  CHECK_THAT(refusal("linear_and_allreduce", {{"world_size", one}, {"n", one}, {"k", one}, {"n2", one}}),
+             Contains("needs to be 0"));
+  CHECK_THAT(
+      refusal("fused_allgather_and_linear", {{"world_size", one}, {"n", one}, {"k", one}, {"transport", Text("f32")}}),
+      Contains("no such field"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n2", one}, {"gated", one}}), Contains("needs n2 = 0"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n2", one}, {"residual", one}}), Contains("needs n2 = 0"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}}, DType::i32),
