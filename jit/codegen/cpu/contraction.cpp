@@ -113,8 +113,9 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
 
 // Weights lie alike: what is read of one without a check, the others have too.
 bool Program::has_same_rows(const Weight& a, const Weight& b) {
-  if (a.transposed) return true;  // columns are checked
-  return a.load->operands[0]->type.shape[0] == b.load->operands[0]->type.shape[0] &&
+  if (a.transposed || a.load == b.load) return true;  // columns are checked
+  const int64_t rows = a.load->operands[0]->type.shape[0];
+  return rows == b.load->operands[0]->type.shape[0] && (rows != ir::kDynamic || !a.packed) &&
          a.load->operands[1] == b.load->operands[1];
 }
 
