@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(jit
   support/golden.cpp support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
-  support/operands.cpp
+  support/compare_compiled.cpp support/operands.cpp
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
   jit/fabric/protocol_test.cpp support/protocol_explorer.cpp support/protocol_model.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
-  jit/codegen/cpu/lowering_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
+  jit/codegen/cpu/lowering_test.cpp jit/codegen/cpu/out_of_range_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
   jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp
   jit/codegen/nvptx/ptxas_test.cpp jit/codegen/nvptx/synchronisation_test.cpp jit/codegen/nvptx/tma_plan_test.cpp
   jit/codegen/streams_test.cpp
