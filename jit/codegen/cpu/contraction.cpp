@@ -29,20 +29,6 @@ namespace {
 
 constexpr int64_t kCacheLine = 64, kUnrolledBytes = 32 * kCacheLine;
 
-bool is_defined_in(const ir::Value* value, const ir::Block* block) {
-  for (const ir::Block* b = value->def ? value->def->parent : value->block; b;
-       b = b->parent ? b->parent->parent : nullptr)
-    if (b == block) return true;
-  return false;
-}
-
-bool is_zero(const ir::Value* tile) {
-  if (!tile->def || tile->def->kind != OpKind::full) return false;
-  const Op* scalar = tile->def->operands[0]->def;
-  return scalar && scalar->kind == OpKind::constant && scalar->float_attr("value", 1) == 0 &&
-         scalar->int_attr("value", 0) == 0;
-}
-
 std::string kernel_name(const char* form, std::initializer_list<int64_t> numbers) {
   std::string name = form;
   for (int64_t n : numbers) name += "_" + std::to_string(n);
@@ -75,101 +61,6 @@ llvm::Function* Program::transpose_kernel(const TransposeKernel& k) {
   llvm::Function*& fn = kernels_[name];
   if (!fn) fn = emit_transpose_kernel(e_, k, name);
   return fn;
-}
-
-// Packed weights: reshape(trans(load(w [n / nr, k, nr]), {1, 0, 2})).
-bool Program::is_packed_weight(const Op& reshape) const {
-  const Op* trans = reshape.operands[0]->def;
-  if (!trans || trans->kind != OpKind::trans || reshape.results[0]->type.rank != 2) return false;
-  if (std::get<std::vector<int64_t>>(trans->attributes.at("perm")) != std::vector<int64_t>{1, 0, 2}) return false;
-  const Op* load = trans->operands[0]->def;
-  if (!load || load->kind != OpKind::load || load->operands[0]->type.rank != 3) return false;
-  const auto it = users_.find(reshape.results[0]);
-  return it != users_.end() && it->second.size() == 1 && it->second[0]->kind == OpKind::dot;
-}
-
-bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& found) const {
-  Weight weight;
-  const Op* op = b->def;
-  if (!op) return false;
-  weight.packed = op->kind == OpKind::reshape && is_packed_weight(*op);
-  if (weight.packed) op = op->operands[0]->def;
-  weight.transposed = op->kind == OpKind::load;
-  if (!weight.transposed && op->kind != OpKind::trans) return false;
-  weight.load = weight.transposed ? op : op->operands[0]->def;
-  if (!weight.load || weight.load->kind != OpKind::load || weight.load->float_attr("fill") != 0) return false;
-  const ir::Value* view = weight.load->operands[0];
-  const int k_axis = weight.transposed ? 0 : 1, rank = weight.packed ? 3 : 2;
-  if (view->type.rank != rank || !view->type.contiguous || view->type.shape[k_axis] != found.k) return false;
-  if ((found.a_is_transposed || found.k == ir::kDynamic) && !weight.transposed) return false;
-  if (weight.load->operands[1 + k_axis] != loop.regions[0]->arguments[0]) return false;
-  const ir::Block* body = loop.regions[0];
-  if (is_defined_in(view, body) || is_defined_in(weight.load->operands[2 - k_axis], body)) return false;
-  if (weight.packed && view->type.shape[2] != weight.load->results[0]->type.shape[2]) return false;
-  if (weight.packed && view->type.shape[2] % e_.lanes != 0) return false;
-  found.weights.push_back(weight);
-  return true;
-}
-
-// Weights lie alike: what is read of one without a check, the others have too.
-bool Program::has_same_rows(const Weight& a, const Weight& b) {
-  if (a.transposed || a.load == b.load) return true;  // columns are checked
-  const int64_t rows = a.load->operands[0]->type.shape[0];
-  return rows == b.load->operands[0]->type.shape[0] && (rows != ir::kDynamic || !a.packed) &&
-         a.load->operands[1] == b.load->operands[1];
-}
-
-bool Program::match(const Op& loop, Contraction& found) const {
-  const ir::Block& body = *loop.regions[0];
-  const auto lo = constant_int(loop.operands[0]), hi = constant_int(loop.operands[1]),
-             step = constant_int(loop.operands[2]);
-  if (!lo || *lo != 0 || !step || body.arguments.size() < 2) return false;
-  found.loop = &loop, found.k = hi.value_or(ir::kDynamic);
-  const auto& yielded = body.yielded();
-  for (size_t i = 0; i < yielded.size(); ++i) {
-    const Op* dot = yielded[i]->def;
-    const ir::Value* carried = body.arguments[i + 1];
-    if (!dot || dot->kind != OpKind::dot || dot->operands[2] != carried) return false;
-    if (users_.at(carried).size() != 1 || users_.at(yielded[i]).size() != 1) return false;
-    const bool is_transposed = codegen::is_transposed(dot->operands[0]);
-    if (i > 0 && is_transposed != found.a_is_transposed) return false;
-    found.a_is_transposed = is_transposed;
-    const Op* a = found.a_is_transposed ? dot->operands[0]->def->operands[0]->def : dot->operands[0]->def;
-    if (!a || a->kind != OpKind::load || (found.a && found.a != a) || a->float_attr("fill") != 0) return false;
-    found.a = a;
-    if (!match_weight(dot->operands[1], loop, found)) return false;
-    if (found.weights[i].packed != found.weights[0].packed ||
-        found.weights[i].transposed != found.weights[0].transposed || dot->results[0]->type != yielded[0]->type)
-      return false;
-    if (!has_same_rows(found.weights[i], found.weights[0])) return false;
-  }
-  for (const Op* op : body.ops)  // nothing else may happen in the loop
-    if (op->info().effects != ir::OpEffects::pure && op->kind != OpKind::load && op->kind != OpKind::yield)
-      return false;
-  if (!match_rows(loop, found)) return false;
-  found.block_m = yielded[0]->type.shape[0], found.block_n = yielded[0]->type.shape[1];
-  // A sum over what only the call knows is cut into slices of whole pairs; the last may end with half of one.
-  found.compute =
-      compute_dtype(found.a->results[0], found.weights[0].load->results[0], found.k == ir::kDynamic ? *step : found.k);
-  return true;
-}
-
-// The operand that all products of the loop share: x [m, k], or [k, m] transposed. Where k is dynamic, the loop must
-// end with the operands: what they have beyond its end would count in the tiles that it loads.
-bool Program::match_rows(const Op& loop, const Contraction& found) const {
-  const ir::Block* body = loop.regions[0];
-  const Op& load = *found.a;
-  const ir::Value *view = load.operands[0], *end = loop.operands[1];
-  const int k_axis = found.a_is_transposed ? 0 : 1;
-  if (view->type.rank != 2 || !view->type.contiguous || view->type.shape[k_axis] != found.k) return false;
-  if (load.operands[1 + k_axis] != body->arguments[0] || is_defined_in(load.operands[2 - k_axis], body) ||
-      is_defined_in(view, body))
-    return false;
-  if (found.k == ir::kDynamic &&
-      (!end->def || end->def->kind != OpKind::size || end->def->int_attr("axis") != k_axis ||
-       (end->def->operands[0] != view && end->def->operands[0] != found.weights[0].load->operands[0])))
-    return false;
-  return view->type.dtype != DType::f64 && load.results[0]->type.shape[k_axis] == *constant_int(loop.operands[2]);
 }
 
 // How far the sum runs. Operands that end before the others are zero from there on.
@@ -215,7 +106,7 @@ void Program::choose_schedule(Contraction& c) const {
 bool Program::lower_contraction(const Op& loop) {
   Contraction c;
   if (!match(loop, c)) return false;
-  for (size_t i = 0; i < c.weights.size(); ++i) c.accumulate |= !is_zero(loop.operands[3 + i]);
+  for (size_t i = 0; i < c.weights.size(); ++i) c.accumulate |= !codegen::is_zero(loop.operands[3 + i]);
   choose_schedule(c);
   const bool is_outer = c.form == Contraction::Form::outer;
   const int64_t rows = round_up(c.block_m, c.mr), columns = round_up(c.block_n, is_outer ? c.nr : e_.lanes) + e_.lanes;
@@ -225,9 +116,10 @@ bool Program::lower_contraction(const Op& loop) {
     if (c.accumulate) copy_to(loop.operands[3 + i], buffer);
     buffers_[loop.results[i]] = buffer;
   }
-  Value* end_row = limit(loop.results[0], 0).count;
+  Value *end_row = limit(loop.results[0], 0).count, *most_columns = e_.i64(0);
+  for (const Weight& weight : c.weights) most_columns = e_.max_i64(most_columns, columns_of(c, weight));
   c.rows = e_.min_i64(end_row, rows_of(c));
-  c.columns = e_.min_i64(limit(loop.results[0], 1).count, columns_of(c));
+  c.columns = e_.min_i64(limit(loop.results[0], 1).count, most_columns);
   switch (c.form) {
     case Contraction::Form::outer: contract_outer(c); break;
     case Contraction::Form::dot: contract_dot(c); break;
@@ -241,21 +133,17 @@ bool Program::lower_contraction(const Op& loop) {
 
 // Rows of the tile that the operand has.
 Value* Program::rows_of(const Contraction& c) {
-  const int axis = c.a_is_transposed ? 1 : 0;
-  Value* size = views_.at(c.a->operands[0]).sizes[static_cast<size_t>(axis)];
-  return e_.max_i64(e_.i64(0), e_.b.CreateSub(size, scalars_.at(c.a->operands[static_cast<size_t>(1 + axis)])));
+  const auto axis = static_cast<size_t>(c.a_is_transposed ? 1 : 0);
+  Value* size = views_.at(c.a->operands[0]).sizes[axis];
+  return e_.max_i64(e_.i64(0), e_.b.CreateSub(size, scalars_.at(c.a->operands[1 + axis])));
 }
 
-// Columns of the tile that some weight has.
-Value* Program::columns_of(const Contraction& c) {
-  Value* most = e_.i64(0);
-  for (const Weight& weight : c.weights) {
-    const int axis = weight.transposed ? 1 : 0;
-    Value* size = views_.at(weight.load->operands[0]).sizes[static_cast<size_t>(axis)];
-    Value* left = e_.b.CreateSub(size, scalars_.at(weight.load->operands[static_cast<size_t>(1 + axis)]));
-    most = e_.max_i64(most, weight.packed ? e_.b.CreateMul(left, e_.i64(c.nr)) : left);
-  }
-  return most;
+// Columns of the tile that a weight has.
+Value* Program::columns_of(const Contraction& c, const Weight& weight) {
+  const auto axis = static_cast<size_t>(weight.transposed ? 1 : 0);
+  Value* size = views_.at(weight.load->operands[0]).sizes[axis];
+  Value* left = e_.b.CreateSub(size, scalars_.at(weight.load->operands[1 + axis]));
+  return e_.max_i64(e_.i64(0), weight.packed ? e_.b.CreateMul(left, e_.i64(c.nr)) : left);
 }
 
 // What no operand has: zeros, whatever the other one is, which nobody has to compute.

@@ -60,10 +60,7 @@ void Program::contract_transposed(const Contraction& found) {
   plan.pair_rows = e_.b.CreateMul(e_.b.CreateAdd(whole, pairs), e_.i64(lanes));
   Value* columns = c.columns;
   std::vector<Value*> valid;  // columns that each weight has
-  for (const Weight& weight : c.weights) {
-    Value* left = e_.b.CreateSub(views_.at(weight.load->operands[0]).sizes[0], scalars_.at(weight.load->operands[1]));
-    valid.push_back(e_.max_i64(e_.i64(0), e_.min_i64(columns, left)));
-  }
+  for (const Weight& weight : c.weights) valid.push_back(e_.min_i64(columns, columns_of(c, weight)));
   e_.loop(e_.i64(0), e_.i64(c.k), c.kc, [&](Value* k) {
     Value* count = c.k % c.kc == 0 ? e_.i64(c.kc) : e_.min_i64(e_.i64(c.kc), e_.b.CreateSub(e_.i64(c.k), k));
     pack_columns(c, k, count, plan.rows);

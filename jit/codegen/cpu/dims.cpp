@@ -193,16 +193,17 @@ int64_t known_divisor(const Value* scalar) {
   }
 }
 
-namespace {
-
-bool is_same(const Value* a, const Value* b) {
+bool is_same_scalar(const Value* a, const Value* b) {
   return a == b || (constant_int(a) && constant_int(a) == constant_int(b));
 }
+
+namespace {
 
 // `condition` is a >= b, or where it does not hold.
 bool is_at_least(const Value* condition, bool holds, const Value* a, const Value* b) {
   const Op* cmp = condition->def;
-  if (!cmp || cmp->kind != OpKind::cmp || !is_same(cmp->operands[0], a) || !is_same(cmp->operands[1], b)) return false;
+  if (!cmp || cmp->kind != OpKind::cmp || !is_same_scalar(cmp->operands[0], a) || !is_same_scalar(cmp->operands[1], b))
+    return false;
   const std::string_view predicate = cmp->string_attr("predicate");
   return holds ? predicate == "ge" || predicate == "gt" || predicate == "eq" : predicate == "lt";
 }

@@ -54,6 +54,8 @@ class DimClasses {
 int64_t known_divisor(const ir::Value* scalar);
 /// Whether an i64 scalar is known to be 0 or more in `where`, whatever the launch.
 bool is_never_negative(const ir::Value* scalar, const ir::Block* where);
+/// Whether two i64 scalars are one, or constants of one value.
+bool is_same_scalar(const ir::Value* a, const ir::Value* b);
 /// The value of an integer constant.
 std::optional<int64_t> constant_int(const ir::Value* scalar);
 /// True when [offset, offset + extent) lies in [0, size) for every iteration that reaches it.

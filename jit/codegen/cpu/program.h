@@ -230,7 +230,7 @@ class Program {
   llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);
   llvm::Value* rows_of(const Contraction& c);
-  llvm::Value* columns_of(const Contraction& c);
+  llvm::Value* columns_of(const Contraction& c, const Weight& weight);
   void clear(const Contraction& c, llvm::Value* first_row, llvm::Value* end_row, llvm::Value* first_column);
   void contract_outer(const Contraction& c);
   void prefetch_rows(llvm::Value* base, llvm::Value* stride_bytes, llvm::Value* from, llvm::Value* to,
