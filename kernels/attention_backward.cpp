@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/attention_backward_shape.h"
+#include "kernels/attention_shape.h"
 #include "kernels/row_kernel.h"
 #include "kernels/tensor_values.h"
 #include "kernels/tolerance.h"
@@ -37,15 +38,7 @@ namespace {
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
-  const int64_t heads = reader.required("heads", 1, kMaxHeads);
-  const int64_t kv_heads = reader.required("kv_heads", 1, kMaxHeads);
-  if (heads % kv_heads)
-    reader.refuse("kv_heads",
-                  "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
-  const int64_t head_dim = reader.required("head_dim", 8, 512);
-  if (head_dim % 8) reader.refuse("head_dim", "must be a multiple of 8, such as 64, 96, 128 or 256");
-  reader.integer("causal", 1, 0, 1);
-  reader.number("scale", 1 / std::sqrt(static_cast<double>(head_dim)), 1e-6, 1e3);
+  attention::read_fields(reader);
   return reader.finish();
 }
 

@@ -33,10 +33,7 @@ Shape::Shape(const Workload& w)
       soft_cap(w.fields.get_double("soft_cap", 0)),
       scale(w.fields.get_double("scale", 0)) {}
 
-namespace {
-
-Workload normalize(const Workload& given) {
-  WorkloadReader reader(given);
+void read_fields(WorkloadReader& reader) {
   const int64_t heads = reader.required("heads", 1, kMaxHeads);
   const int64_t kv_heads = reader.required("kv_heads", 1, kMaxHeads);
   if (heads % kv_heads)
@@ -44,13 +41,22 @@ Workload normalize(const Workload& given) {
                   "must divide heads (" + std::to_string(heads) + "): equally many query heads share a key head");
   const int64_t head_dim = reader.required("head_dim", 8, 512);
   if (head_dim % 8) reader.refuse("head_dim", "must be a multiple of 8, such as 64, 96, 128 or 256");
-  reader.choice("phase", {"prefill", "extend", "decode"});
-  const int64_t causal = reader.integer("causal", 1, 0, 1);
-  if (reader.integer("window", 0, 0, int64_t{1} << 30) && !causal)
-    reader.refuse("window", "needs causal = 1: the window ends at the query's own position");
-  reader.number("soft_cap", 0, 0, 1e6);
+  reader.integer("causal", 1, 0, 1);
   reader.number("scale", 1 / std::sqrt(static_cast<double>(head_dim)), 1e-6, 1e3);
-  return reader.finish();
+}
+
+namespace {
+
+Workload normalize(const Workload& given) {
+  WorkloadReader reader(given);
+  read_fields(reader);
+  reader.choice("phase", {"prefill", "extend", "decode"});
+  const bool has_window = reader.integer("window", 0, 0, int64_t{1} << 30) != 0;
+  reader.number("soft_cap", 0, 0, 1e6);
+  Workload result = reader.finish();
+  if (has_window && !result.fields.get_int("causal"))
+    reader.refuse("window", "needs causal = 1: the window ends at the query's own position");
+  return result;
 }
 
 Schema schema(const Workload& w) {

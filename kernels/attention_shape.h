@@ -6,7 +6,15 @@
 
 #include "autotune/op_def.h"
 
+namespace seqtile::kernels {
+class WorkloadReader;
+}
+
 namespace seqtile::kernels::attention {
+
+/// The static fields that all operations of attention have: heads, kv_heads, head_dim, causal and scale. Errors: those
+/// of the reader, and heads that do not fit.
+void read_fields(WorkloadReader& reader);
 
 /// The order of tensors and run-time symbols in the schema.
 enum Arg { kQ, kK, kV, kQStart, kKvStart, kKvLen, kOut, kLse };

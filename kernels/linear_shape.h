@@ -22,7 +22,8 @@ class WorkloadReader;
 
 namespace seqtile::kernels::linear_op {
 
-/// The static fields of linear, which operations that multiply as it does have among theirs.
+/// The static fields of linear, which operations that multiply as it does have among theirs. Errors: those of the
+/// reader, and fields that exclude each other.
 void read_fields(WorkloadReader& reader);
 
 struct Shape {

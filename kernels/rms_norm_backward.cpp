@@ -28,10 +28,7 @@ enum Arg { kDy, kX };  // weight is the third last
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
-  reader.required("n", 1, kMaxFeatures);
-  reader.number("eps", 1e-5, 1e-12, 1);  // above 0, so that rows beyond the end, which are zeros, have a finite scale
-  reader.flag("residual");
-  reader.number("weight_offset", 0, -1, 1);
+  read_fields(reader);
   return reader.finish();
 }
 

@@ -6,11 +6,19 @@
 
 #include "kernels/rms_norm_grid.h"
 #include "kernels/row_kernel.h"
+#include "kernels/workload_reader.h"
 
 namespace seqtile::kernels::rms_norm_backward_op {
 
 using autotune::Config;
 using autotune::Workload;
+
+void read_fields(WorkloadReader& reader) {
+  reader.required("n", 1, kMaxFeatures);
+  reader.number("eps", 1e-5, 1e-12, 1);  // above 0, so that rows beyond the end, which are zeros, have a finite scale
+  reader.flag("residual");
+  reader.number("weight_offset", 0, -1, 1);
+}
 
 bool has_residual(const Workload& w) { return w.fields.get_int("residual") != 0; }
 

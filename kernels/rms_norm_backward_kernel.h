@@ -10,7 +10,14 @@
 
 #include "autotune/op_def.h"
 
+namespace seqtile::kernels {
+class WorkloadReader;
+}
+
 namespace seqtile::kernels::rms_norm_backward_op {
+
+/// The static fields: n, eps, residual and weight_offset. Errors: those of the reader.
+void read_fields(WorkloadReader& reader);
 
 bool has_residual(const autotune::Workload& w);
 

@@ -154,7 +154,7 @@ autotune::OpDef context_attention_forward() {
   op.version = 5;
   op.name = kName;
   op.summary = "own rows of softmax(q k^T) v over the keys of all ranks, in one launch of each";
-  op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {"lse"}); };
+  op.normalize = [](const Workload& given) { return normalize_context(given, {"lse"}); };
   op.schema = schema_of;
   op.symbols = symbols;
   add_rank_call(op);

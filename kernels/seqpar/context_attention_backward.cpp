@@ -225,7 +225,7 @@ autotune::OpDef context_attention_backward() {
   op.name = kName;
   op.version = 5;
   op.summary = "own rows of the gradients of attention over the keys of all ranks, in one launch of each";
-  op.normalize = [](const Workload& given) { return normalize_context(plain(), given, {}); };
+  op.normalize = [](const Workload& given) { return normalize_context(given, {}); };
   op.schema = schema_of;
   op.symbols = symbols;
   add_rank_call(op);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention_shape.h"
 #include "kernels/row_kernel.h"
 #include "kernels/seqpar/product_tiles.h"
 
@@ -62,18 +63,13 @@ Workload plain_workload(const OpDef& plain, const Workload& w) {
   return plain.normalize(attention);
 }
 
-Workload normalize_context(const OpDef& plain, const Workload& given, std::initializer_list<const char*> flags) {
-  const autotune::Fields attention = plain_workload(plain, given).fields;
+Workload normalize_context(const Workload& given, std::initializer_list<const char*> flags) {
   WorkloadReader reader(given);
   read_rank_fields(reader);
+  attention::read_fields(reader);
   reader.choice("layout", {"contiguous", "zigzag"});
   for (const char* flag : flags) reader.flag(flag);
-  for (const char* name : {"heads", "kv_heads", "head_dim"}) reader.required(name, 1, kMaxFeatures);
-  reader.flag("causal");
-  reader.number("scale", 0, 0, 1e3);
-  Workload result = reader.finish();
-  for (const char* name : kPlainFields) result.fields.set(name, attention.values().at(name));
-  return result;
+  return reader.finish();
 }
 
 bool fill_context_arg(const autotune::Problem& p, size_t arg, const ExchangeShape& exchange, uint64_t seed) {

@@ -14,9 +14,8 @@ namespace seqtile::kernels::seqpar {
 
 /// What every rank computes, as if it had all rows.
 autotune::Workload plain_workload(const autotune::OpDef& plain, const autotune::Workload& w);
-/// The fields of both, with the plain operation's defaults, and `flags` of the operation's own.
-autotune::Workload normalize_context(const autotune::OpDef& plain, const autotune::Workload& given,
-                                     std::initializer_list<const char*> flags);
+/// The fields of all operations over ranks, those of attention, and `flags` of the operation's own.
+autotune::Workload normalize_context(const autotune::Workload& given, std::initializer_list<const char*> flags);
 
 /// Fills `sequence` and the channel's arguments for the call that is measured: that of the longest rank.
 bool fill_context_arg(const autotune::Problem& p, size_t arg, const ExchangeShape& exchange, uint64_t seed);

@@ -46,16 +46,11 @@ Workload norm_of(const Workload& w) {
 }
 
 Workload normalize(const Workload& given) {
-  Workload own{given.operation, given.dtype, given.threads, {}};
-  for (const auto& [name, value] : given.fields.values())
-    if (std::ranges::find(kPlainFields, name) == std::end(kPlainFields)) own.fields.set(name, value);
-  WorkloadReader reader(own);
+  WorkloadReader reader(given);
   read_rank_fields(reader);
+  rms_norm_backward_op::read_fields(reader);
   reader.choice("layout", {"contiguous", "zigzag"});
-  Workload result = reader.finish();
-  const Workload norm = norm_of(given);
-  for (const auto& [name, value] : norm.fields.values()) result.fields.set(name, value);
-  return result;
+  return reader.finish();
 }
 
 Schema schema_of(const Workload& w) {

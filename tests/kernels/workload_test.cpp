@@ -69,6 +69,15 @@ TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kern
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}}, DType::i32),
              Contains("dtype i32 is not served; use f32, bf16 or f16"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}}, DType::f32, 0), Contains("threads is 0"));
+  CHECK_THAT(refusal("context_attention_forward",
+                     {{"world_size", one}, {"heads", int64_t{4}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}}),
+             Contains("context_attention_forward: field kv_heads is 3, must divide heads (4)"));
+  CHECK_THAT(refusal("context_attention_backward",
+                     {{"world_size", one}, {"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"lse", one}}),
+             Contains("it has causal, fabric, head_dim, heads, kv_heads, layout, scale, world_size"));
+  CHECK_THAT(
+      refusal("sequence_parallel_rms_norm_backward", {{"world_size", one}, {"n", one}, {"m", one}}),
+      Contains("sequence_parallel_rms_norm_backward: field m") && Contains("layout") && Contains("weight_offset"));
   CHECK_THAT(refusal("rms_norm", {{"n", one}, {"eps", -1.0}}), Contains("field eps is -1, must be a number of 0..1"));
   CHECK_THAT(
       refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"rotary_dim", int64_t{33}}}),
