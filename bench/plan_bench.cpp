@@ -12,7 +12,7 @@
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/solver.h"
 #include "bench/suites.h"
-#include "kernels/model_graph.h"
+#include "models/model_graph.h"
 
 namespace seqtile::bench {
 namespace {
@@ -39,9 +39,9 @@ constexpr plan::Mesh kMesh{2, {2, 2}, {1, 1}, {1, 1}}, kMeshOfThree{3, {2, 2, 2}
 /// A config.json is a model in training, at 4096 tokens.
 plan::PlanFile read(const Model& model) {
   if (std::string_view(model.file).starts_with("examples/")) {
-    const auto config = kernels::load_model(std::string(SEQTILE_SOURCE_DIR "/") + model.file);
+    const auto config = models::load_model(std::string(SEQTILE_SOURCE_DIR "/") + model.file);
     return {.graph =
-                kernels::model_graph(config, {.mesh = model.num_axes == 3 ? kMeshOfThree : kMesh, .length = 4096})};
+                models::model_graph(config, {.mesh = model.num_axes == 3 ? kMeshOfThree : kMesh, .length = 4096})};
   }
   plan::PlanFile file = plan::read_plan_file(std::string(SEQTILE_SOURCE_DIR "/") + model.file);
   if (model.objective > 0) file.objective = model.objective;

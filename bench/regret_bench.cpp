@@ -13,7 +13,7 @@
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "jit/error.h"
-#include "kernels/model.h"
+#include "models/model.h"
 
 namespace seqtile::bench {
 namespace {
@@ -99,8 +99,8 @@ std::vector<Result> measure_regret(OpArena& arena, const RunOptions& options) {
 }
 
 std::vector<autotune::TuneRequest> requests(const Environment& environment, int threads) {
-  const kernels::Model model = kernels::load_model(environment.options().model);
-  return kernels::model_operations(model, {1, kTop, 1, 0}, model.dtype, threads);
+  const models::Model model = models::load_model(environment.options().model);
+  return models::model_operations(model, {1, kTop, 1, 0}, model.dtype, threads);
 }
 
 Case make_case(Environment& environment, const autotune::TuneRequest& request, int64_t length) {

@@ -38,14 +38,15 @@ set(seqtile_public_headers
   autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
   autotune/graph_set.h autotune/launch.h autotune/op_def.h autotune/runner.h autotune/tuner.h
   kernels/activation.h kernels/attention_backward.h kernels/attention_forward.h kernels/call.h kernels/embedding.h
-  kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h kernels/model.h kernels/model_ranks.h
+  kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h
   kernels/registry.h kernels/rms_norm.h kernels/rms_norm_backward.h kernels/rope.h kernels/row_kernel.h
   kernels/silu_and_mul.h kernels/silu_and_mul_backward.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h
   kernels/workload_reader.h kernels/seqpar/alltoall_linear.h kernels/seqpar/collectives.h
   kernels/seqpar/context_attention.h kernels/seqpar/context_attention_backward.h kernels/seqpar/exchange.h
   kernels/seqpar/fused_handle.h
   kernels/seqpar/fused_linear.h kernels/seqpar/linear_alltoall.h kernels/seqpar/matmul_backward.h
-  kernels/seqpar/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h)
+  kernels/seqpar/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h
+  models/model.h models/model_ranks.h)
 foreach(header IN LISTS seqtile_public_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})

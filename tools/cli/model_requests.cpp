@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "kernels/model_ranks.h"
+#include "models/model_ranks.h"
 #include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
@@ -13,11 +13,11 @@ namespace {
 
 /// What the lengths and the number format are that the command asks for.
 struct ModelCalls {
-  kernels::ModelLengths lengths;
+  models::ModelLengths lengths;
   DType dtype;
 };
 
-ModelCalls calls_of(const kernels::Model& model, const Options& options) {
+ModelCalls calls_of(const models::Model& model, const Options& options) {
   const LengthRange tokens = parse_lengths("--lengths", options.lengths);
   ModelCalls calls{{tokens.lo, tokens.hi}, options.dtype.empty() ? model.dtype : parse_dtype_flag(options.dtype)};
   if (options.kv_lengths.empty()) return calls;
@@ -56,13 +56,13 @@ Requests requests_of_ranks(const std::vector<Requests>& by_rank) {
 
 }  // namespace
 
-kernels::Model model_of(const Options& options) {
+models::Model model_of(const Options& options) {
   check_is_file("--model", options.model, "give a Hugging Face config.json");
-  return kernels::load_model(options.model);
+  return models::load_model(options.model);
 }
 
 std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& registry, const Options& options) {
-  const kernels::Model model = model_of(options);
+  const models::Model model = model_of(options);
   const ModelCalls calls = calls_of(model, options);
   const auto world = world_of(options);
   Requests requests;
@@ -74,7 +74,7 @@ std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& regi
         by_rank.push_back(rank_requests(registry, options, *world, rank, threads));
       of_count = requests_of_ranks(by_rank);
     } else {
-      of_count = kernels::model_operations(model, calls.lengths, calls.dtype, threads);
+      of_count = models::model_operations(model, calls.lengths, calls.dtype, threads);
       normalize(registry, of_count);
     }
     requests.insert(requests.end(), of_count.begin(), of_count.end());
@@ -84,10 +84,10 @@ std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& regi
 
 std::vector<autotune::TuneRequest> rank_requests(const autotune::Registry& registry, const Options& options,
                                                  const World& world, int rank, int threads) {
-  const kernels::Model model = model_of(options);
+  const models::Model model = model_of(options);
   const ModelCalls calls = calls_of(model, options);
   Requests requests =
-      kernels::rank_operations(model, calls.lengths, calls.dtype, threads, {rank, world.size, world.fabric});
+      models::rank_operations(model, calls.lengths, calls.dtype, threads, {rank, world.size, world.fabric});
   normalize(registry, requests);
   return requests;
 }

@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "autotune/tuner.h"
-#include "kernels/model.h"
+#include "models/model.h"
 #include "tools/cli/options.h"
 #include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
 
 /// Errors: invalid_argument for a file that is not there or not a model.
-kernels::Model model_of(const Options& options);
+models::Model model_of(const Options& options);
 
 /// The operations of the model for every thread count asked for, completed by the operations' own defaults. With
 /// --ranks those of all ranks, each once: an operation of which ranks have different shares is there for each share.

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "kernels/model.h"
+#include "models/model.h"
 #include "tools/cli/command.h"
 #include "tools/cli/plan_pricing.h"
 
@@ -37,7 +37,7 @@ struct PlanOptions {
 /// "2x4". What sending costs is one unit a message and one an element, until it is measured. Errors: bad input.
 plan::Mesh parse_mesh(const std::string& text);
 /// --model. Errors: bad input, also where it has fewer than --layers.
-kernels::Model read_model(const PlanOptions& options);
+models::Model read_model(const PlanOptions& options);
 /// The graph of --model, written to --output where that is given. Errors: bad input, with the flag.
 plan::Graph graph_of_model(const PlanOptions& options);
 /// Errors: bad input where --devices are not as many as the mesh has.

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "autotune/plan/graph_json.h"
-#include "kernels/model_graph.h"
+#include "models/model_graph.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
@@ -45,9 +45,9 @@ void check_devices(const plan::Graph& graph, const PlanOptions& options) {
                           devices));
 }
 
-kernels::Model read_model(const PlanOptions& options) {
+models::Model read_model(const PlanOptions& options) {
   check_is_file("--model", options.model, "give a Hugging Face config.json");
-  kernels::Model model = kernels::load_model(options.model);
+  models::Model model = models::load_model(options.model);
   if (options.layers > model.layers)
     bad_input(fmt::format("--layers {}: {} has {}; give at most as many", options.layers, options.model,
                           format_counted(model.layers, "layer")));
@@ -59,7 +59,7 @@ plan::Graph graph_of_model(const PlanOptions& options) {
     bad_input("--output -: the plan goes to standard output; name a file for the graph");
   if (!options.out.empty()) check_can_write("--output", options.out);
   const plan::Graph graph =
-      kernels::model_graph(read_model(options), {.mesh = parse_mesh(options.mesh),
+      models::model_graph(read_model(options), {.mesh = parse_mesh(options.mesh),
                                                  .batch = options.batch,
                                                  .length = parse_length("--length", options.length),
                                                  .layers = options.layers,

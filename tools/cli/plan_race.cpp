@@ -22,9 +22,9 @@ namespace seqtile::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using kernels::ModelTensor;
-using kernels::PlannedModel;
-using kernels::PlannedStep;
+using models::ModelTensor;
+using models::PlannedModel;
+using models::PlannedStep;
 
 /// Longer than a rank needs to see that all have come.
 constexpr auto kStart = std::chrono::microseconds(300);
@@ -37,8 +37,8 @@ class Runner {
   Runner(Engine& engine, Fabric& fabric, const RaceOptions& options, std::vector<PlanTimes>& times)
       : engine_(engine), fabric_(fabric), options_(options), times_(times) {}
 
-  void enter(const kernels::Model& model, const plan::Graph& graph, std::span<const plan::Choices> plans,
-             const kernels::ModelWeights& weights, const Tensor& x) {
+  void enter(const models::Model& model, const plan::Graph& graph, std::span<const plan::Choices> plans,
+             const models::ModelWeights& weights, const Tensor& x) {
     times_.resize(plans.size());
     for (const plan::Choices& choices : plans) {
       const size_t plan = models_.size();
@@ -165,9 +165,9 @@ std::vector<PlanTimes> of_all_ranks(std::vector<std::vector<PlanTimes>> by_rank)
 
 }  // namespace
 
-std::vector<PlanTimes> race_plans(const Session& session, const kernels::Model& model, const plan::Graph& graph,
+std::vector<PlanTimes> race_plans(const Session& session, const models::Model& model, const plan::Graph& graph,
                                   std::span<const plan::Choices> plans, const RaceOptions& options) {
-  const kernels::ModelWeights weights = kernels::random_weights(graph, model.dtype, kSeed);
+  const models::ModelWeights weights = models::random_weights(graph, model.dtype, kSeed);
   const std::vector<int64_t>& shape = graph.nodes.front().results.front().shape;
   const ModelTensor x(model.dtype, shape[1], shape[2]);
   kernels::fill_normal(x.tensor(), 0, 1, kSeed + weights.size());

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/planned_model.h"
+#include "models/planned_model.h"
 #include "tools/cli/command.h"
 
 namespace seqtile::cli {
@@ -38,7 +38,7 @@ struct PlanTimes {
 };
 
 /// By plan. Errors: those of PlannedModel but unsupported, and of the first plan all.
-std::vector<PlanTimes> race_plans(const Session& session, const kernels::Model& model, const plan::Graph& graph,
+std::vector<PlanTimes> race_plans(const Session& session, const models::Model& model, const plan::Graph& graph,
                                   std::span<const plan::Choices> plans, const RaceOptions& options);
 
 }  // namespace seqtile::cli

@@ -12,8 +12,8 @@
 #include "autotune/plan/restriction.h"
 #include "autotune/plan/solver.h"
 #include "autotune/tuning/stats.h"
-#include "kernels/model_graph.h"
-#include "kernels/model_plans.h"
+#include "models/model_graph.h"
+#include "models/model_plans.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
@@ -33,8 +33,8 @@ struct Contestant {
   double predicted = 0;
 };
 
-kernels::Model model_of(const PlanOptions& options) {
-  kernels::Model model;
+models::Model model_of(const PlanOptions& options) {
+  models::Model model;
   if (!options.model.empty()) {
     model = read_model(options);
   } else {
@@ -59,7 +59,7 @@ kernels::Model model_of(const PlanOptions& options) {
   return model;
 }
 
-Priced price_block(const Session& session, const kernels::Model& model, const PlanOptions& options) {
+Priced price_block(const Session& session, const models::Model& model, const PlanOptions& options) {
   const int64_t length = parse_length("--length", options.length);
   if (length < 2 * options.run.ranks)
     bad_input(fmt::format("--length {}: give each of {} ranks two tokens at least", length, options.run.ranks));
@@ -77,7 +77,7 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
     bad_input(fmt::format("{}: measured with products of {}, the plans are of {}; give --dtype {}, or measure with it",
                           pricing.calibration, measured->dtype, dtype_name(model.dtype), measured->dtype));
   return price(sources,
-               kernels::model_graph(model, {.mesh = mesh,
+               models::model_graph(model, {.mesh = mesh,
                                             .length = length,
                                             .layers = options.layers,
                                             .is_training = false,
@@ -87,10 +87,10 @@ Priced price_block(const Session& session, const kernels::Model& model, const Pl
 
 std::vector<Contestant> named_plans(const Priced& priced) {
   std::vector<Contestant> plans;
-  for (const kernels::ModelPlan plan : kernels::kModelPlans) {
-    const plan::Allowed allowed = kernels::allowed_strategies(priced.graph, plan);
+  for (const models::ModelPlan plan : models::kModelPlans) {
+    const plan::Allowed allowed = models::allowed_strategies(priced.graph, plan);
     const plan::Solution solution = plan::solve(plan::restricted(priced.problem, allowed));
-    plans.push_back({std::string(kernels::plan_name(plan)), plan::unrestricted(allowed, solution.choices),
+    plans.push_back({std::string(models::plan_name(plan)), plan::unrestricted(allowed, solution.choices),
                      solution.objective});
   }
   return plans;
@@ -250,7 +250,7 @@ void print_best(const Priced& priced, const Contestant& own, const std::string& 
                          format_us(1e6 * own.predicted), name, measured, kernels));
 }
 
-std::vector<PlanTimes> times_of(const Session& session, const kernels::Model& model, const Priced& priced,
+std::vector<PlanTimes> times_of(const Session& session, const models::Model& model, const Priced& priced,
                                 const std::vector<Contestant>& plans, const PlanOptions& options) {
   std::vector<plan::Choices> choices;
   for (const Contestant& plan : plans) choices.push_back(plan.choices);
@@ -305,7 +305,7 @@ void add_run_flags(CLI::App& command, PlanOptions& options) {
 }
 
 int run_run(const Session& session, const PlanOptions& options) {
-  const kernels::Model model = model_of(options);
+  const models::Model model = model_of(options);
   const Priced priced = price_block(session, model, options);
   std::vector<Contestant> plans = named_plans(priced);
   const Contestant own = own_plan(priced), fastest = *std::ranges::min_element(plans, {}, &Contestant::predicted);

@@ -1,6 +1,6 @@
-// tests/kernels/model_graph_test.cpp -- decoder models as graphs: their parameters, shapes, repeated layers.
+// tests/models/model_graph_test.cpp -- decoder models as graphs: their parameters, shapes, repeated layers.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/model_graph.h"
+#include "models/model_graph.h"
 
 #include <catch2/catch.hpp>
 
@@ -15,26 +15,26 @@
 namespace seqtile::testing {
 namespace {
 
-using kernels::Model;
+using models::Model;
 using plan::Graph;
 using plan::Node;
 
 constexpr plan::Mesh kMesh{2, {2, 4}, {1, 1}, {1, 1}};
 
 Model example(const std::string& name) {
-  return kernels::load_model(SEQTILE_SOURCE_DIR "/examples/models/" + name + ".json");
+  return models::load_model(SEQTILE_SOURCE_DIR "/examples/models/" + name + ".json");
 }
 
 Model tiny(const std::string& type) {
-  return kernels::parse_model(R"({"model_type": ")" + type + R"(", "torch_dtype": "bfloat16", "hidden_act": "silu",
+  return models::parse_model(R"({"model_type": ")" + type + R"(", "torch_dtype": "bfloat16", "hidden_act": "silu",
     "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 128, "max_position_embeddings": 64, "sliding_window": 16})",
                               type);
 }
 
-Graph graph_of(const Model& model, kernels::ModelGraphOptions options = {}) {
+Graph graph_of(const Model& model, models::ModelGraphOptions options = {}) {
   options.mesh = kMesh;
-  return kernels::model_graph(model, options);
+  return models::model_graph(model, options);
 }
 
 int64_t num_parameters(const Graph& graph) {

@@ -1,6 +1,6 @@
-// tests/kernels/planned_model_test.cpp -- decoder layers by every plan, against the same in f64.
+// tests/models/planned_model_test.cpp -- decoder layers by every plan, against the same in f64.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/planned_model.h"
+#include "models/planned_model.h"
 
 #include <catch2/catch.hpp>
 
@@ -13,8 +13,8 @@
 #include "autotune/plan/calibration.h"
 #include "autotune/plan/solver.h"
 #include "jit/error.h"
-#include "kernels/model_graph.h"
-#include "kernels/model_plans.h"
+#include "models/model_graph.h"
+#include "models/model_plans.h"
 #include "kernels/registry.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/ranks.h"
@@ -24,6 +24,7 @@ namespace seqtile::testing {
 namespace {
 
 using namespace kernels;
+using namespace models;
 
 constexpr int64_t kLength = 13, kLayers = 2;  // uneven rows on two ranks and on three
 

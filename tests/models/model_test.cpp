@@ -1,4 +1,4 @@
-// tests/kernels/model_test.cpp -- config.json of five architectures becomes operations, or one clear line.
+// tests/models/model_test.cpp -- config.json of five architectures becomes operations, or one clear line.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/error.h"
-#include "kernels/model.h"
+#include "models/model.h"
 #include "tests/support/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {
 
-using kernels::Model;
+using models::Model;
 using Json = nlohmann::json;
 
 Json llama() {
@@ -37,7 +37,7 @@ Json with(Json json, const Json& changes) {
   return json;
 }
 
-Model parse(const Json& json) { return kernels::parse_model(json.dump(), "model.json"); }
+Model parse(const Json& json) { return models::parse_model(json.dump(), "model.json"); }
 
 std::pair<ErrorCode, std::string> refusal(const Json& json) {
   try {
@@ -49,7 +49,7 @@ std::pair<ErrorCode, std::string> refusal(const Json& json) {
 }
 
 std::vector<autotune::TuneRequest> operations(const Model& model) {
-  return kernels::model_operations(model, {.lo = 1, .hi = 4096}, model.dtype, 2);
+  return models::model_operations(model, {.lo = 1, .hi = 4096}, model.dtype, 2);
 }
 
 const autotune::Fields& fields_of(const std::vector<autotune::TuneRequest>& requests, const std::string& label) {
@@ -64,7 +64,7 @@ TEST_CASE("models: every shipped file is read and its operations are accepted", 
   int count = 0;
   const auto folder = std::filesystem::path(SEQTILE_SOURCE_DIR) / "examples/models";
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    const Model model = kernels::load_model(file.path().string());
+    const Model model = models::load_model(file.path().string());
     for (const auto& request : operations(model)) {
       INFO(file.path() << " " << request.label);
       CHECK_NOTHROW(library_op(request.workload.operation).normalize(request.workload));
@@ -100,7 +100,7 @@ TEST_CASE("models: a llama's operations with their lengths", "[kernels]") {
 
 TEST_CASE("models: ranges of lengths and keys are as asked for", "[kernels]") {
   const auto requests =
-      kernels::model_operations(parse(llama()), {.lo = 300, .hi = 500, .kv_lo = 5, .kv_hi = 77}, DType::f32, 1);
+      models::model_operations(parse(llama()), {.lo = 300, .hi = 500, .kv_lo = 5, .kv_hi = 77}, DType::f32, 1);
   for (const auto& request : requests) {
     CHECK(request.label != "lm_head");  // declared for at most 256 rows
     CHECK(request.lo == (request.label == "attention_decode" ? 5 : 300));
@@ -197,10 +197,10 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
         "model.json: field hidden_size is an array, must be a whole number of 1..1048576");
   std::string deep(2'000'000, '[');
   std::fill(deep.begin() + 1'000'000, deep.end(), ']');
-  CHECK_THROWS_AS(kernels::parse_model("{\"model_type\": \"llama\", \"hidden_size\": " + deep + "}", "model.json"),
+  CHECK_THROWS_AS(models::parse_model("{\"model_type\": \"llama\", \"hidden_size\": " + deep + "}", "model.json"),
                   Error);
-  CHECK_THROWS_AS(kernels::parse_model("[1, 2]", "model.json"), Error);
-  CHECK_THROWS_AS(kernels::load_model("/nonexistent/model.json"), Error);
+  CHECK_THROWS_AS(models::parse_model("[1, 2]", "model.json"), Error);
+  CHECK_THROWS_AS(models::load_model("/nonexistent/model.json"), Error);
 }
 
 }  // namespace seqtile::testing

@@ -1,6 +1,6 @@
-// kernels/model_weights.cpp -- see model_weights.h.
+// models/model_weights.cpp -- see model_weights.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/model_weights.h"
+#include "models/model_weights.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,9 @@
 #include "jit/error.h"
 #include "kernels/tensor_values.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
+using namespace kernels;
+
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -40,4 +42,4 @@ ModelWeights random_weights(const plan::Graph& graph, DType dtype, uint64_t seed
   return weights;
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

@@ -1,4 +1,4 @@
-// kernels/planned_model.h -- runs a planned graph of decoder layers on one of P ranks, as the plan says.
+// models/planned_model.h -- runs a planned graph of decoder layers on one of P ranks, as the plan says.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The plan is a strategy for each operator of model_graph() with `is_block`, over a mesh of one axis. A step is one
@@ -17,11 +17,11 @@
 #include "autotune/plan/graph.h"
 #include "autotune/plan/problem.h"
 #include "jit/channel.h"
-#include "kernels/model.h"
-#include "kernels/model_weights.h"
+#include "models/model.h"
+#include "models/model_weights.h"
 #include "kernels/seqpar/row_layout.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 struct PlannedStep {
   std::vector<int> nodes;   ///< operators that it computes; of a change the one that wants it
@@ -61,7 +61,7 @@ class PlannedModel {
 
   int64_t length_ = 0;
   int rank_ = 0, world_size_ = 1;
-  seqpar::RowLayout layout_ = seqpar::RowLayout::contiguous;
+  kernels::seqpar::RowLayout layout_ = kernels::seqpar::RowLayout::contiguous;
   bool has_input_rows_ = false, has_result_rows_ = false;
   Tensor input_{}, result_{};
   std::vector<ModelTensor> memory_;
@@ -69,4 +69,4 @@ class PlannedModel {
   std::vector<PlannedStep> steps_;
 };
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

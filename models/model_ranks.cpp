@@ -1,6 +1,6 @@
-// kernels/model_ranks.cpp -- see model_ranks.h.
+// models/model_ranks.cpp -- see model_ranks.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/model_ranks.h"
+#include "models/model_ranks.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,9 @@
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/seqpar/fused_op.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
+using namespace kernels;
+
 namespace {
 
 using autotune::TuneRequest;
@@ -146,4 +148,4 @@ std::vector<TuneRequest> rank_operations(const Model& model, const ModelLengths&
   return requests;
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

@@ -1,19 +1,19 @@
-// tests/kernels/model_ranks_test.cpp -- what a rank of a tensor and sequence parallel model holds and runs.
+// tests/models/model_ranks_test.cpp -- what a rank of a tensor and sequence parallel model holds and runs.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
 #include <set>
 
 #include "jit/error.h"
-#include "kernels/model_ranks.h"
+#include "models/model_ranks.h"
 #include "tests/support/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {
 
-using kernels::Model;
-using kernels::ModelRank;
-using kernels::ModelShard;
+using models::Model;
+using models::ModelRank;
+using models::ModelShard;
 
 Model model_with(int64_t heads, int64_t kv_heads) {
   Model model{.type = "llama", .dtype = DType::bf16};
@@ -29,7 +29,7 @@ Model model_with(int64_t heads, int64_t kv_heads) {
 std::vector<std::pair<int64_t, int64_t>> heads_of_ranks(int64_t heads, int64_t kv_heads, int world_size) {
   std::vector<std::pair<int64_t, int64_t>> all;
   for (int rank = 0; rank < world_size; ++rank) {
-    const ModelShard shard = kernels::shard_of(model_with(heads, kv_heads), rank, world_size);
+    const ModelShard shard = models::shard_of(model_with(heads, kv_heads), rank, world_size);
     all.emplace_back(shard.heads, shard.kv_heads);
   }
   return all;
@@ -38,7 +38,7 @@ std::vector<std::pair<int64_t, int64_t>> heads_of_ranks(int64_t heads, int64_t k
 using Heads = std::vector<std::pair<int64_t, int64_t>>;
 
 std::vector<autotune::TuneRequest> operations(const Model& model, const ModelRank& rank) {
-  return kernels::rank_operations(model, {.lo = 1, .hi = 513}, model.dtype, 1, rank);
+  return models::rank_operations(model, {.lo = 1, .hi = 513}, model.dtype, 1, rank);
 }
 
 const autotune::TuneRequest& find(const std::vector<autotune::TuneRequest>& requests, const std::string& label) {
@@ -67,7 +67,7 @@ TEST_CASE("model ranks: columns are cut in blocks and none is lost", "[kernels][
   for (const int world_size : {1, 2, 3, 5, 16}) {
     ModelShard sum;
     for (int rank = 0; rank < world_size; ++rank) {
-      const ModelShard shard = kernels::shard_of(model, rank, world_size);
+      const ModelShard shard = models::shard_of(model, rank, world_size);
       CHECK(shard.intermediate_size % 64 == 0);
       sum.intermediate_size += shard.intermediate_size;
       sum.vocab_size += shard.vocab_size;
@@ -81,7 +81,7 @@ TEST_CASE("model ranks: columns are cut in blocks and none is lost", "[kernels][
 
 TEST_CASE("model ranks: a rank without a head is refused", "[kernels][seqpar]") {
   try {
-    kernels::shard_of(model_with(9, 3), 0, 10);
+    models::shard_of(model_with(9, 3), 0, 10);
     FAIL("accepted");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::unsupported);

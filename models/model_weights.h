@@ -1,4 +1,4 @@
-// kernels/model_weights.h -- made-up weights of a decoder model, and memory for tensors of it.
+// models/model_weights.h -- made-up weights of a decoder model, and memory for tensors of it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include "autotune/plan/graph.h"
 #include "jit/tensor.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 /// Page-aligned memory of a dense tensor.
 class ModelTensor {
@@ -31,4 +31,4 @@ using ModelWeights = std::map<std::string, ModelTensor>;
 /// Made-up ones of all nodes that have some: products keep the size of what they multiply.
 ModelWeights random_weights(const plan::Graph& graph, DType dtype, uint64_t seed);
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

@@ -1,4 +1,4 @@
-// kernels/plan_shares.h -- what a rank has of every tensor of a planned graph of decoder layers.
+// models/plan_shares.h -- what a rank has of every tensor of a planned graph of decoder layers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "autotune/plan/problem.h"
 #include "kernels/seqpar/row_layout.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 /// Of a tensor [1, length, ...]; columns are its third dimension: heads, or what they are made of.
 enum class Share { whole, rows, columns, sums };
@@ -42,13 +42,13 @@ class PlanShares {
   const plan::Choices& choices_;
   const int rank_, ranks_;
   int64_t length_ = 0;
-  seqpar::RowLayout layout_ = seqpar::RowLayout::contiguous;
+  kernels::seqpar::RowLayout layout_ = kernels::seqpar::RowLayout::contiguous;
 
  private:
   Share share_of(int node, plan::Layout layout) const;
   bool changes_rows(Share from, Share to) const { return from != to && (from == Share::rows || to == Share::rows); }
   /// Zigzag where keys are gathered and nothing else needs rows in order.
-  seqpar::RowLayout row_layout() const;
+  kernels::seqpar::RowLayout row_layout() const;
 };
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

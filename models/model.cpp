@@ -1,6 +1,6 @@
-// kernels/model.cpp -- see model.h.
+// models/model.cpp -- see model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/model.h"
+#include "models/model.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,9 @@
 #include "kernels/rms_norm.h"
 #include "kernels/row_kernel.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
+using namespace kernels;
+
 namespace {
 
 using Json = nlohmann::json;
@@ -264,4 +266,4 @@ std::vector<autotune::TuneRequest> model_operations(const Model& model, const Mo
   return requests;
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

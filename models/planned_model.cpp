@@ -1,6 +1,6 @@
-// kernels/planned_model.cpp -- see planned_model.h.
+// models/planned_model.cpp -- see planned_model.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/planned_model.h"
+#include "models/planned_model.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "jit/fabric/agreement.h"
 #include "kernels/attention_forward.h"
 #include "kernels/linear.h"
-#include "kernels/plan_shares.h"
+#include "models/plan_shares.h"
 #include "kernels/rms_norm.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
@@ -24,7 +24,9 @@
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
+using namespace kernels;
+
 namespace {
 
 struct Value {
@@ -449,4 +451,4 @@ void PlannedModel::check() const {
   if (channel_) channel_->check();
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

@@ -1,6 +1,6 @@
-// kernels/model_graph.cpp -- see model_graph.h.
+// models/model_graph.cpp -- see model_graph.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/model_graph.h"
+#include "models/model_graph.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "jit/error.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 namespace {
 
 using Shape = std::vector<int64_t>;
@@ -180,4 +180,4 @@ plan::Graph model_graph(const Model& model, const ModelGraphOptions& options) {
   return GraphMaker(model, options).run(layers, options.is_block);
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

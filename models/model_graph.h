@@ -1,4 +1,4 @@
-// kernels/model_graph.h -- a decoder model as a graph of operators for the planner.
+// models/model_graph.h -- a decoder model as a graph of operators for the planner.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Activations are [batch, length, hidden]; names and parameters are those of Hugging Face's module tree, so that a plan
@@ -7,9 +7,9 @@
 // product and a sum. All layers are alike, but for the windows of Gemma2's attention.
 #pragma once
 #include "autotune/plan/graph.h"
-#include "kernels/model.h"
+#include "models/model.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 struct ModelGraphOptions {
   plan::Mesh mesh;
@@ -25,4 +25,4 @@ struct ModelGraphOptions {
 /// model has, and where a tensor would have more elements than a graph may.
 plan::Graph model_graph(const Model& model, const ModelGraphOptions& options);
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

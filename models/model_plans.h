@@ -1,4 +1,4 @@
-// kernels/model_plans.h -- the ways to share a decoder model that have a name, as what a planner may still choose.
+// models/model_plans.h -- the ways to share a decoder model that have a name, as what a planner may still choose.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each says which strategies of calibrated costs (docs/planner.md) are left to each operator of model_graph(), over a
@@ -10,7 +10,7 @@
 #include "autotune/plan/graph.h"
 #include "autotune/plan/restriction.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 enum class ModelPlan {
   replicated,       ///< every rank computes all of it
@@ -27,4 +27,4 @@ std::string_view plan_name(ModelPlan plan);
 /// (sizes that the ranks do not divide, an operator of another model): the line names both.
 plan::Allowed allowed_strategies(const plan::Graph& graph, ModelPlan plan);
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

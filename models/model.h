@@ -1,4 +1,4 @@
-// kernels/model.h -- the operations of a decoder model, from its Hugging Face config.json.
+// models/model.h -- the operations of a decoder model, from its Hugging Face config.json.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Read are the fields of llama, mistral, qwen2, gemma2 and phi3. Weights that a model keeps fused (Phi3's qkv_proj and
@@ -12,7 +12,7 @@
 #include "autotune/tuner.h"
 #include "kernels/rope.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 struct Model {
   std::string type;  ///< "llama", ...
@@ -25,7 +25,7 @@ struct Model {
   bool qkv_bias = false, output_bias = false;
   std::vector<int64_t> windows;              ///< attention windows in use, 0: none; Gemma2 alternates between two
   double soft_cap = 0, attention_scale = 0;  ///< 0: none, 1 / sqrt(head_dim)
-  Rope rope;                                 ///< heads, dimensions and frequencies
+  kernels::Rope rope;                                 ///< heads, dimensions and frequencies
 };
 
 /// `name` is the file's name for messages. Errors: invalid_argument, one line naming the field, for a missing or wrong
@@ -48,4 +48,4 @@ constexpr int64_t kMaxLogitRows = 256;
 std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                     int threads);
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

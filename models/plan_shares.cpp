@@ -1,12 +1,13 @@
-// kernels/plan_shares.cpp -- see plan_shares.h.
+// models/plan_shares.cpp -- see plan_shares.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/plan_shares.h"
+#include "models/plan_shares.h"
 
 #include <fmt/format.h>
 
 #include "jit/error.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
+using namespace kernels;
 
 const char* share_name(Share share) {
   static constexpr const char* kShareNames[] = {"whole", "cut by rows", "cut by columns", "partial sums"};
@@ -82,4 +83,4 @@ int64_t PlanShares::heads_of(int node, Share share) const {
   return share == Share::columns ? own_part(node, heads) : heads;
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

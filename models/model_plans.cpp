@@ -1,6 +1,6 @@
-// kernels/model_plans.cpp -- see model_plans.h.
+// models/model_plans.cpp -- see model_plans.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/model_plans.h"
+#include "models/model_plans.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "autotune/plan/node_view.h"
 #include "jit/error.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 namespace {
 
 /// Strategies by kind of operator.
@@ -62,4 +62,4 @@ plan::Allowed allowed_strategies(const plan::Graph& graph, ModelPlan plan) {
   return allowed;
 }
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

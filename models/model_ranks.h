@@ -1,4 +1,4 @@
-// kernels/model_ranks.h -- the operations of a decoder model that is cut over ranks: tensor and sequence parallel.
+// models/model_ranks.h -- the operations of a decoder model that is cut over ranks: tensor and sequence parallel.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Between the products the sequence is cut: a rank looks up, adds and normalises its own rows. Inside them heads and
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/model.h"
+#include "models/model.h"
 
-namespace seqtile::kernels {
+namespace seqtile::models {
 
 struct ModelRank {
   int rank = 0, world_size = 1;
@@ -39,4 +39,4 @@ ModelShard shard_of(const Model& model, int rank, int world_size);
 std::vector<autotune::TuneRequest> rank_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                    int threads, const ModelRank& rank);
 
-}  // namespace seqtile::kernels
+}  // namespace seqtile::models

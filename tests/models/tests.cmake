@@ -1,0 +1,5 @@
+# tests/models/tests.cmake
+# SPDX-License-Identifier: Apache-2.0
+seqtile_test(models
+  models/model_test.cpp models/model_graph_test.cpp models/model_ranks_test.cpp models/planned_model_test.cpp
+  support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/ranks.cpp)
