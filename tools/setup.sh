@@ -6,15 +6,16 @@ cd "$(dirname "$0")/.."
 
 usage() {
   echo "usage: tools/setup.sh build|test|test-all|demo
-  build     installs missing packages, configures and builds Release into build/release
-  test      build, then the tests but for the slow ones (a quarter of an hour on two cores)
-  test-all  build, then all tests: every combination of operations, ranks and devices (two hours)
+  build     installs missing packages, configures and builds the library and the program into build/release
+  test      builds tests too, then the tests but for the slow ones (a quarter of an hour on two cores)
+  test-all  builds tests too, then runs all: every combination of operations, ranks and devices (two hours)
   demo      build, then prewarm, prove and replay a real request trace (needs about 3 more minutes)"
 }
 
+# The library and the program; what tests and benchmarks use besides.
 packages=(build-essential cmake ninja-build pkg-config python3 sqlite3 llvm-19-dev zlib1g-dev libzstd-dev
-  libsqlite3-dev libsodium-dev nlohmann-json3-dev libcli11-dev libfmt-dev catch2
-  libopenblas-dev libdnnl-dev ocl-icd-opencl-dev libopenmpi-dev openmpi-bin
+  libsqlite3-dev libsodium-dev nlohmann-json3-dev libcli11-dev libfmt-dev)
+test_packages=(catch2 libopenblas-dev libdnnl-dev ocl-icd-opencl-dev libopenmpi-dev openmpi-bin
   qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross coinor-cbc graphviz)
 
 is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
@@ -43,16 +44,17 @@ install_packages() {
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"
 }
 
-# build [TARGET]: everything, or one target.
+# build ON|OFF: with the tests, benchmarks and examples, or the library and the program alone.
 build() {
+  if [ "$1" = ON ]; then packages+=("${test_packages[@]}"); fi
   install_packages
-  cmake --preset release
-  cmake --build --preset release --parallel "$(nproc)" --target "${1:-all}"
+  cmake --preset release "-DSEQTILE_TESTS=$1"
+  cmake --build --preset release --parallel "$(nproc)"
 }
 
 # run_tests CTEST_ARGUMENT...
 run_tests() {
-  build
+  build ON
   ctest --test-dir build/release --parallel 2 --output-on-failure "$@"
 }
 
@@ -72,7 +74,7 @@ step() {
 }
 
 demo() {
-  build seqtile_cli
+  build OFF
   local top=$PWD
   local model=$top/examples/models/smollm2-135m.json trace=$top/examples/data/azure_llm_2023_conv.csv
   mkdir -p build/demo && cd build/demo
@@ -95,7 +97,7 @@ demo() {
 }
 
 case "${1:-}" in
-  build) build ;;
+  build) build OFF ;;
   test) run_tests --label-exclude slow ;;
   test-all) run_tests ;;
   demo) demo ;;

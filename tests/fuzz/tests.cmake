@@ -13,5 +13,5 @@ foreach(needed autotune/fields.cpp cache/text.cpp jit/base/hash.cpp jit/dtype.cp
   list(APPEND planner_sources ${CMAKE_SOURCE_DIR}/${needed})
 endforeach()
 add_executable(plan_fuzz fuzz/plan_fuzz.cpp support/plan_text.cpp ${planner_sources})
-target_link_libraries(plan_fuzz PRIVATE seqtile_flags PkgConfig::SODIUM ZLIB::ZLIB nlohmann_json::nlohmann_json fmt::fmt-header-only)
+target_link_libraries(plan_fuzz PRIVATE seqtile_flags PkgConfig::SODIUM ZLIB::ZLIB nlohmann_json::nlohmann_json seqtile_fmt)
 target_link_options(plan_fuzz PRIVATE -fsanitize=fuzzer)

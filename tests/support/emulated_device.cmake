@@ -6,7 +6,7 @@ find_program(SEQTILE_AARCH64_CC aarch64-linux-gnu-gcc)
 mark_as_advanced(SEQTILE_QEMU_AARCH64 SEQTILE_AARCH64_CC)
 
 add_library(seqtile_emulated_device OBJECT ${CMAKE_CURRENT_LIST_DIR}/emulated_device.cpp)
-target_link_libraries(seqtile_emulated_device PRIVATE seqtile_flags fmt::fmt-header-only)
+target_link_libraries(seqtile_emulated_device PRIVATE seqtile_flags seqtile_fmt)
 if(SEQTILE_QEMU_AARCH64 AND SEQTILE_AARCH64_CC AND NOT SEQTILE_STATIC_LLVM)
   set(runner ${CMAKE_BINARY_DIR}/bin/blob_runner_aarch64)
   add_custom_command(OUTPUT ${runner} DEPENDS ${CMAKE_CURRENT_LIST_DIR}/blob_runner.c
