@@ -113,18 +113,14 @@ class GraphMaker {
     return is_rotated ? function("rotary", name + "_rotary", {cut}, shape_of(cut)) : cut;
   }
 
-  int64_t window_of(int64_t layer) const {
-    if (model_.windows.size() < 2) return model_.windows.empty() ? 0 : model_.windows.front();
-    return model_.type == "gemma2" && layer % 2 == 0 ? model_.windows.back() : 0;  // elsewhere some see everything
-  }
-
   int attention(const std::string& path, int input, int64_t layer) {
     const int q = heads(path, "q", input, model_.heads, true), k = heads(path, "k", input, model_.kv_heads, true),
               v = heads(path, "v", input, model_.kv_heads, false);
     std::string name = path;
     std::ranges::replace(name, '.', '_');
     const int mixed = function("attention", name + "_attention", {q, k, v}, shape_of(q));
-    if (const int64_t window = window_of(layer)) last().arguments.push_back(fmt::format("window={}", window));
+    if (const int64_t window = model_.kind_of(layer).window)
+      last().arguments.push_back(fmt::format("window={}", window));
     const int rows = view(name + "_rows", mixed, {batch_, length_, model_.heads * model_.head_dim});
     return linear(path + ".o_proj", rows, model_.hidden_size, model_.output_bias);
   }
@@ -141,7 +137,7 @@ class GraphMaker {
 
   int decoder_layer(int x, int64_t layer) {
     const std::string path = fmt::format("model.layers.{}.", layer), name = fmt::format("model_layers_{}_", layer);
-    const bool norms_results = model_.type == "gemma2";  // before they are added
+    const bool norms_results = model_.norm_place == NormPlace::both;  // before they are added
     int mixed = attention(path + "self_attn", norm(path + "input_layernorm", x), layer);
     if (norms_results) mixed = norm(path + "post_attention_layernorm", mixed);
     x = function("_operator.add", name + "add_attention", {x, mixed}, shape_of(x));

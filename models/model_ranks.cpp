@@ -57,14 +57,14 @@ int64_t kv_copies(Part heads, int64_t group) {
 /// The model with this rank's heads and columns. The embedding's table stays whole.
 Model cut(const Model& model, const ModelShard& shard) {
   Model own = model;
-  own.heads = own.rope.heads = shard.heads;
-  own.kv_heads = own.rope.kv_heads = shard.kv_heads;
+  own.heads = shard.heads;
+  own.kv_heads = shard.kv_heads;
   own.intermediate_size = shard.intermediate_size;
   return own;
 }
 
 /// Gemma2 normalises what attention and the feed-forward part give before it adds them, and stores weight - 1.
-bool is_norm_fused(const Model& model) { return model.norm_weight_offset == 0; }
+bool is_norm_fused(const Model& model) { return model.norm_place == NormPlace::before; }
 
 FusedAllgatherAndLinear gather_op(const ModelRank& rank, int64_t n, int64_t k) {
   return {.world_size = rank.world_size, .n = n, .k = k, .fabric = rank.fabric};

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/model_operations.h"
 
 namespace seqtile::models {
 

@@ -16,13 +16,14 @@
 #include "jit/fabric/agreement.h"
 #include "kernels/attention_forward.h"
 #include "kernels/linear.h"
-#include "models/plan_shares.h"
 #include "kernels/rms_norm.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
+#include "models/model_operations.h"
+#include "models/plan_shares.h"
 
 namespace seqtile::models {
 using namespace kernels;
@@ -350,7 +351,7 @@ class PlannedModelMaker : PlanShares {
     }
     const Value &q = value_of(of_q), &k = value_of(of_k);
     if (q.share != k.share || q.share != result_share(of_q)) refuse(of_q, "queries and keys in different layouts");
-    Rope rope = model_.rope;
+    Rope rope = rope_of(model_, model_.kinds.front());
     rope.heads = heads_of(of_q, q.share);
     rope.kv_heads = heads_of(of_k, k.share);
     rope.dtype = model_.dtype;

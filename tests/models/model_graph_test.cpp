@@ -11,6 +11,7 @@
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
+#include "models/model_file.h"
 
 namespace seqtile::testing {
 namespace {

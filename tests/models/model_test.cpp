@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/error.h"
-#include "models/model.h"
+#include "models/model_file.h"
+#include "models/model_operations.h"
 #include "tests/support/kernel_cases.h"
 
 namespace seqtile::testing {
@@ -185,8 +186,7 @@ TEST_CASE("models: missing and wrong fields give one line that names them", "[ke
                              "the config.json of a dense model",
                              name)});
     CHECK(refusal(with(llama(), {{name, "8"}})).first == ErrorCode::invalid_argument);
-    for (const Json& none : {Json(nullptr), Json(0), Json(1)})
-      CHECK(parse(with(llama(), {{name, none}})).layers == 30);
+    for (const Json& none : {Json(nullptr), Json(0), Json(1)}) CHECK(parse(with(llama(), {{name, none}})).layers == 30);
   }
   CHECK(refusal(with(llama(), {{"hidden_act", "relu"}})).first == ErrorCode::unsupported);
   CHECK(refusal(with(llama(), {{"rope_scaling", {{"type", "longrope"}}}})).first == ErrorCode::unsupported);

@@ -13,6 +13,7 @@
 #include "autotune/plan/calibration.h"
 #include "autotune/plan/solver.h"
 #include "jit/error.h"
+#include "models/model_file.h"
 #include "models/model_graph.h"
 #include "models/model_plans.h"
 #include "kernels/registry.h"
@@ -30,16 +31,17 @@ constexpr int64_t kLength = 13, kLayers = 2;  // uneven rows on two ranks and on
 
 Model block(int64_t kv_heads) {
   const int64_t heads = 2 * kv_heads, head_dim = 16;
-  return {.type = "llama",
-          .hidden_size = heads * head_dim,
-          .intermediate_size = 48,
-          .layers = kLayers,
-          .heads = heads,
-          .kv_heads = kv_heads,
-          .head_dim = head_dim,
-          .activation = "silu",
-          .norm_eps = 1e-5,
-          .rope = {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}};
+  Model model{.type = "llama",
+              .hidden_size = heads * head_dim,
+              .intermediate_size = 48,
+              .layers = kLayers,
+              .heads = heads,
+              .kv_heads = kv_heads,
+              .head_dim = head_dim,
+              .activation = "silu",
+              .norm_eps = 1e-5};
+  model.set_kind({.rope = {.rotary_dim = head_dim}});
+  return model;
 }
 
 // --- the same in f64

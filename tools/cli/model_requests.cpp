@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "models/model_file.h"
+#include "models/model_operations.h"
 #include "models/model_ranks.h"
 #include "tools/cli/ranks.h"
 

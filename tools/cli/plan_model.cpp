@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "autotune/plan/graph_json.h"
+#include "models/model_file.h"
 #include "models/model_graph.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/options.h"

@@ -1,6 +1,6 @@
-// models/model.cpp -- see model.h.
+// models/model_file.cpp -- see model_file.h.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/model.h"
+#include "models/model_file.h"
 
 #include <fmt/format.h>
 
@@ -12,10 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/error.h"
-#include "kernels/attention_forward.h"
-#include "kernels/embedding.h"
-#include "kernels/linear.h"
-#include "kernels/rms_norm.h"
 #include "kernels/row_kernel.h"
 
 namespace seqtile::models {
@@ -119,8 +115,8 @@ std::string read_activation(const ConfigReader& config) {
               "must be silu, gelu or gelu_pytorch_tanh");
 }
 
-Rope read_rope(const ConfigReader& config, const Model& model) {
-  Rope rope{.heads = model.heads, .kv_heads = model.kv_heads, .head_dim = model.head_dim};
+RopeForm read_rope(const ConfigReader& config, const Model& model) {
+  RopeForm rope;
   const double partial = config.number("partial_rotary_factor", 1);
   rope.rotary_dim = static_cast<int64_t>(static_cast<double>(model.head_dim) * partial);
   if (rope.rotary_dim < 2 || rope.rotary_dim > model.head_dim || rope.rotary_dim % 2)
@@ -135,13 +131,13 @@ Rope read_rope(const ConfigReader& config, const Model& model) {
   if (type != "llama3")
     scaling.fail(scaling.has(field) ? ErrorCode::unsupported : ErrorCode::invalid_argument, field,
                  "must be llama3 or default; other scalings are not served");
-  rope.scaling = type;
+  rope.type = type;
   for (const char* name : {"factor", "low_freq_factor", "high_freq_factor"})
     if (!scaling.has(name)) scaling.fail(ErrorCode::invalid_argument, name, "is missing; llama3 scaling needs it");
   rope.factor = scaling.number("factor", 0);
   rope.low_freq_factor = scaling.number("low_freq_factor", 0);
   rope.high_freq_factor = scaling.number("high_freq_factor", 0);
-  rope.original_max_position = scaling.size("original_max_position_embeddings", int64_t{1} << 30);
+  rope.original_max_positions = scaling.size("original_max_position_embeddings", int64_t{1} << 30);
   if (rope.factor < 1) scaling.fail(ErrorCode::invalid_argument, "factor", "must be at least 1");
   if (rope.low_freq_factor <= 0) scaling.fail(ErrorCode::invalid_argument, "low_freq_factor", "must be above 0");
   if (rope.high_freq_factor <= rope.low_freq_factor)
@@ -149,13 +145,27 @@ Rope read_rope(const ConfigReader& config, const Model& model) {
   return rope;
 }
 
-/// Windows of the layers' attention, without repetition.
-std::vector<int64_t> read_windows(const ConfigReader& config, const std::string& type) {
-  const bool is_used = type == "qwen2" ? config.flag("use_sliding_window", false) : type != "llama";
+/// Gemma2 has a window in every other layer, Qwen2 behind the first max_window_layers, others everywhere.
+std::vector<int64_t> read_windows(const ConfigReader& config, const Model& model) {
+  const bool is_used = model.type == "qwen2" ? config.flag("use_sliding_window", false) : model.type != "llama";
   const int64_t window = is_used ? config.size("sliding_window", int64_t{1} << 30, 0) : 0;
-  if (type == "gemma2" && window) return {0, window};
-  if (type == "qwen2" && window) return {0, window};  // the first max_window_layers see everything
-  return {window};
+  std::vector<int64_t> windows(static_cast<size_t>(model.layers), window);
+  if (model.type == "gemma2")
+    for (size_t layer = 1; layer < windows.size(); layer += 2) windows[layer] = 0;
+  if (model.type == "qwen2")
+    std::fill_n(windows.begin(), std::min(model.layers, config.size("max_window_layers", kMostLayers, 28)), 0);
+  return windows;
+}
+
+void read_kinds(const ConfigReader& config, Model& model) {
+  const RopeForm rope = read_rope(config, model);
+  for (const int64_t window : read_windows(config, model)) {
+    const LayerKind kind{.name = window ? "window" : "full", .window = window, .rope = rope};
+    const auto at = std::find(model.kinds.begin(), model.kinds.end(), kind);
+    model.kind_of_layer.push_back(static_cast<int>(at - model.kinds.begin()));
+    if (at == model.kinds.end()) model.kinds.push_back(kind);
+  }
+  if (model.kinds.size() == 1) model.kinds.front().name.clear();
 }
 
 void read_heads(const ConfigReader& config, Model& model) {
@@ -193,19 +203,19 @@ Model parse_model(std::string_view text, const std::string& name) {
   model.activation = read_activation(config);
   model.norm_eps = config.number("rms_norm_eps", 1e-6);
   const bool is_gemma = model.type == "gemma2";
+  model.norm_place = is_gemma ? NormPlace::both : NormPlace::before;
   model.norm_weight_offset = is_gemma ? 1 : 0;
   model.embedding_scale = is_gemma ? std::sqrt(static_cast<double>(model.hidden_size)) : 1;
   const bool attention_bias = config.flag("attention_bias", false);
   model.qkv_bias = model.type == "qwen2" || attention_bias;
   model.output_bias = model.type != "qwen2" && attention_bias;
-  model.windows = read_windows(config, model.type);
   model.soft_cap = is_gemma ? config.number("attn_logit_softcapping", 0) : 0;
   if (is_gemma) {
     const double scalar = config.number("query_pre_attn_scalar", static_cast<double>(model.head_dim));
     if (scalar <= 0) config.fail(ErrorCode::invalid_argument, "query_pre_attn_scalar", "must be above 0");
     model.attention_scale = 1 / std::sqrt(scalar);
   }
-  model.rope = read_rope(config, model);
+  read_kinds(config, model);
   return model;
 }
 
@@ -215,55 +225,6 @@ Model load_model(const std::string& path) {
   if (!file.good() && text.empty())
     throw Error(ErrorCode::io, path + ": cannot be read; give the path of a Hugging Face config.json");
   return parse_model(text, path);
-}
-
-std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
-                                                    int threads) {
-  std::vector<autotune::TuneRequest> requests;
-  const auto add = [&](std::string label, autotune::Workload workload, int64_t lo, int64_t hi) {
-    workload.dtype = dtype;
-    workload.threads = threads;
-    requests.push_back({std::move(label), std::move(workload), lo, hi});
-  };
-  const auto add_rows = [&](std::string label, autotune::Workload workload) {
-    add(std::move(label), std::move(workload), lengths.lo, lengths.hi);
-  };
-  const int64_t hidden = model.hidden_size, q_size = model.heads * model.head_dim,
-                kv_size = model.kv_heads * model.head_dim;
-  RmsNorm norm{.n = hidden, .eps = model.norm_eps, .weight_offset = model.norm_weight_offset};
-  Embedding table{.vocab = model.vocab_size, .n = hidden, .scale = model.embedding_scale};
-  add_rows("embedding", table.workload());
-  add_rows("input_norm", norm.workload());
-  norm.residual = true;
-  add_rows("residual_norm", norm.workload());
-  add_rows("qkv_proj",
-           Linear{.n = q_size, .n2 = kv_size, .n3 = kv_size, .k = hidden, .bias = model.qkv_bias}.workload());
-  add_rows("rope", model.rope.workload());
-  for (const int64_t window : model.windows) {
-    const std::string suffix = model.windows.size() > 1 && window ? "_window" : "";
-    AttentionForward attention{.heads = model.heads,
-                               .kv_heads = model.kv_heads,
-                               .head_dim = model.head_dim,
-                               .window = window,
-                               .soft_cap = model.soft_cap,
-                               .scale = model.attention_scale};
-    for (const char* phase : {"prefill", "extend", "decode"}) {
-      attention.phase = phase;
-      const bool decode = attention.phase == "decode";
-      add("attention_" + attention.phase + suffix, attention.workload(), decode ? lengths.kv_lo : lengths.lo,
-          decode ? (lengths.kv_hi ? lengths.kv_hi : model.max_positions) : lengths.hi);
-    }
-  }
-  add_rows("o_proj", Linear{.n = hidden, .k = q_size, .bias = model.output_bias}.workload());
-  add_rows(
-      "gate_up_proj",
-      Linear{.n = model.intermediate_size, .k = hidden, .activation = parse_activation(model.activation), .gated = true}
-          .workload());
-  add_rows("down_proj", Linear{.n = hidden, .k = model.intermediate_size}.workload());
-  if (lengths.lo <= kMaxLogitRows)
-    add("lm_head", Linear{.n = model.vocab_size, .k = hidden}.workload(), lengths.lo,
-        std::min(lengths.hi, kMaxLogitRows));
-  return requests;
 }
 
 }  // namespace seqtile::models
