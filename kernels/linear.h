@@ -1,4 +1,4 @@
-// kernels/linear.h -- y = activation(x w^T + bias) + residual, for one to three weights or a gated pair.
+// kernels/linear.h -- y = scale * activation(x w^T + bias) + residual, for one to three weights or a gated pair.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -17,7 +17,9 @@ struct Linear {
   bool bias = false;
   Activation activation = Activation::none;
   bool gated = false;     ///< w and w2 are both [n, k]; n2 and n3 stay 0
-  bool residual = false;  ///< added after the activation; one output only
+  double scale = 1;       ///< of what activation and gate give
+  double soft_cap = 0;    ///< then y becomes soft_cap * tanh(y / soft_cap); 0: left alone
+  bool residual = false;  ///< added at last; one output only
   bool packed = false;    ///< weights come from pack_linear_weight()
   int64_t panel = 0;      ///< columns of a packed panel; 0: default_panel() of this machine
   DType dtype = DType::f32;
