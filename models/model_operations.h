@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "autotune/tuner.h"
-#include "kernels/rope.h"
 #include "models/model.h"
 
 namespace seqtile::models {
@@ -18,14 +17,12 @@ struct ModelLengths {
 /// Rows of a call for which logits are computed: at most one a sequence of the batch.
 constexpr int64_t kMaxLogitRows = 256;
 
-/// Every distinct operation of the model's forward pass with the lengths it must cover. Labels: embedding, input_norm
-/// (the first layer's), residual_norm (all others), qkv_proj, rope, attention_prefill, attention_extend,
-/// attention_decode (with suffix _window where a model has both kinds), o_proj, gate_up_proj, down_proj, lm_head.
+/// Every distinct operation of the model's forward pass with the lengths it must cover: distinct_steps() of
+/// layer_program.h. Labels: embedding, input_norm (the first layer's), qkv_proj, q_norm and k_norm (olmo2), rope,
+/// attention_prefill, attention_extend, attention_decode (with suffix _window where a model has both kinds), o_proj,
+/// residual_norm, gate_up_proj (without a gate up_proj), down_proj, final_norm (olmo2), lm_head.
 /// Errors: unsupported, naming what the model has and no operation computes.
 std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                     int threads);
-
-/// The rotation of a kind's queries and keys. Errors: unsupported for a scaling that the operation does not have.
-kernels::Rope rope_of(const Model& model, const LayerKind& kind);
 
 }  // namespace seqtile::models

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "jit/tensor.h"
+
 namespace seqtile::models {
 
 /// All values are resolved: defaults are filled in, factors that depend on others are computed.
@@ -24,5 +26,12 @@ struct RopeForm {
 
   friend bool operator==(const RopeForm&, const RopeForm&) = default;
 };
+
+/// Turns per position of each pair, for sequences of up to `length` positions.
+std::vector<double> rope_frequencies(const RopeForm& form, int64_t length);
+/// Whether longer sequences have other frequencies: a table is filled anew for every call then.
+bool depends_on_length(const RopeForm& form);
+/// The table of the operation rope (kernels/rope.h). Errors: as kernels::fill_rope_table().
+void fill_rope_table(const RopeForm& form, int64_t length, const Tensor& table);
 
 }  // namespace seqtile::models
