@@ -36,6 +36,9 @@ void read_fields(WorkloadReader& reader) {
   if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
   if (reader.given().dtype == DType::f32) reader.choice("precision", {"f32", "tf32"});
   else if (reader.given().fields.contains("precision")) reader.refuse("precision", "needs dtype f32");
+  constexpr double kMost = 1e6;
+  if (reader.late_number("scale", 1, -kMost, kMost) == 0) reader.refuse("scale", "must not be 0");
+  reader.late_number("soft_cap", 0, 0, kMost);
   const bool packed = reader.choice("weight_layout", {"plain", "packed", "transposed"}) == "packed";
   reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
 }
@@ -80,9 +83,6 @@ namespace {
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
   linear_op::read_fields(reader);
-  constexpr double kMost = 1e6;
-  if (reader.late_number("scale", 1, -kMost, kMost) == 0) reader.refuse("scale", "must not be 0");
-  reader.late_number("soft_cap", 0, 0, kMost);
   return reader.finish();
 }
 
@@ -207,6 +207,7 @@ autotune::OpDef linear() {
   op.tolerance = [](const Workload& w, std::span<const int64_t>) {
     auto allowed = tolerance(w.dtype, w.fields.get_int("k"));
     if (Shape(w).tf32) allowed.absolute += kTf32Error;
+    allowed.absolute *= std::max(1.0, std::abs(Shape(w).scale));
     return allowed;
   };
   return op;

@@ -17,14 +17,14 @@ struct Linear {
   bool bias = false;
   Activation activation = Activation::none;
   bool gated = false;     ///< w and w2 are both [n, k]; n2 and n3 stay 0
-  double scale = 1;       ///< of what activation and gate give
-  double soft_cap = 0;    ///< then y becomes soft_cap * tanh(y / soft_cap); 0: left alone
   bool residual = false;  ///< added at last; one output only
   bool packed = false;    ///< weights come from pack_linear_weight()
   int64_t panel = 0;      ///< columns of a packed panel; 0: default_panel() of this machine
   DType dtype = DType::f32;
   int threads = 1;
-  bool tf32 = false;  ///< f32 on GPUs: operands rounded to tf32, a third of the work
+  bool tf32 = false;    ///< f32 on GPUs: operands rounded to tf32, a third of the work
+  double scale = 1;     ///< of what activation and gate give
+  double soft_cap = 0;  ///< what that gives becomes soft_cap * tanh(. / soft_cap), before the residual; 0: left alone
 
   /// Shapes: x [length, k]; w.. [n, k] as in nn.Linear, or [ceil(n / panel), k, panel] packed; bias.. [n]; residual and
   /// y [length, n], y2 [length, n2], y3 [length, n3]. The residual may be y itself.

@@ -22,7 +22,7 @@
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
-#include "models/model_operations.h"
+#include "models/layer_program.h"
 #include "models/plan_shares.h"
 
 namespace seqtile::models {
@@ -134,10 +134,8 @@ class PlannedModelMaker : PlanShares {
     if (have.share == Share::whole && wanted == Share::rows)
       return {wanted, rows_of(have.tensor, first_row(), own_rows(wanted))};
     const Value to = make_value(producer, wanted);
-    const seqpar::Collective rows{.world_size = ranks_,
-                                  .n = to.tensor.sizes[1],
-                                  .dtype = model_.dtype,
-                                  .fabric = fabric_.kind()};
+    const seqpar::Collective rows{
+        .world_size = ranks_, .n = to.tensor.sizes[1], .dtype = model_.dtype, .fabric = fabric_.kind()};
     const seqpar::Collective::Args args{have.tensor, to.tensor};
     const auto is = [&](Share from, Share into) { return have.share == from && wanted == into; };
     if (is(Share::sums, Share::whole)) add_step({consumer}, seqpar::AllReduce{rows}, args, true);
@@ -145,8 +143,7 @@ class PlannedModelMaker : PlanShares {
     else if (is(Share::rows, Share::whole)) add_step({consumer}, seqpar::AllGather{rows}, args, true);
     else if (is(Share::rows, Share::columns) || is(Share::columns, Share::rows))
       add_step({consumer}, exchange(have, to), args, true);
-    else
-      refuse(consumer, fmt::format("no change of layout from {} to {}", share_name(have.share), share_name(wanted)));
+    else refuse(consumer, fmt::format("no change of layout from {} to {}", share_name(have.share), share_name(wanted)));
     return to;
   }
 
@@ -211,12 +208,9 @@ class PlannedModelMaker : PlanShares {
         operand_share(norm, 0) != result_share(node))
       refuse(node, "no norm of the same layout follows, and no kernel only adds");
     const Value x = bring(node, 1), residual = bring(node, 0), sum = make_result(node), y = make_result(norm);
-    add_step({node, norm}, norm_op(true),
-             {.x = x.tensor,
-              .residual = residual.tensor,
-              .weight = norm_weight(norm),
-              .y = y.tensor,
-              .sum = sum.tensor});
+    add_step(
+        {node, norm}, norm_op(true),
+        {.x = x.tensor, .residual = residual.tensor, .weight = norm_weight(norm), .y = y.tensor, .sum = sum.tensor});
   }
 
   RmsNorm norm_op(bool residual) const {
@@ -256,11 +250,7 @@ class PlannedModelMaker : PlanShares {
                                                       .fabric = fabric_.kind()},
                       {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
     add_step(siblings,
-             Linear{.n = columns(0),
-                    .n2 = columns(1),
-                    .n3 = columns(2),
-                    .k = x.tensor.sizes[1],
-                    .dtype = model_.dtype},
+             Linear{.n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype},
              {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
   }
 
@@ -317,17 +307,17 @@ class PlannedModelMaker : PlanShares {
                   kv_heads = heads_of(node_at(node).inputs[1], k.share);
     if (q.share == Share::rows) {
       if (!strategy_of(node).name.ends_with("with gathered keys")) refuse(node, "no kernel for this cut");
-      return add_step({node},
-                      seqpar::ContextAttentionForward{
-                          .world_size = ranks_,
-                          .heads = heads,
-                          .kv_heads = kv_heads,
-                          .head_dim = head_dim,
-                          .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
-                          .scale = model_.attention_scale,
-                          .dtype = model_.dtype,
-                          .fabric = fabric_.kind()},
-                      {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
+      return add_step(
+          {node},
+          seqpar::ContextAttentionForward{.world_size = ranks_,
+                                          .heads = heads,
+                                          .kv_heads = kv_heads,
+                                          .head_dim = head_dim,
+                                          .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
+                                          .scale = model_.attention_scale,
+                                          .dtype = model_.dtype,
+                                          .fabric = fabric_.kind()},
+          {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
     }
     const Tensor q_start = numbers({0, static_cast<int32_t>(length_)}), kv_start = numbers({0}),
                  kv_length = numbers({static_cast<int32_t>(length_)});
@@ -338,8 +328,7 @@ class PlannedModelMaker : PlanShares {
                               .scale = model_.attention_scale,
                               .dtype = model_.dtype},
              {as_heads(q.tensor, head_dim), as_heads(k.tensor, head_dim), as_heads(v.tensor, head_dim), q_start,
-              kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(length_, heads, DType::f32),
-              length_});
+              kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(length_, heads, DType::f32), length_});
   }
 
   /// In place.
@@ -356,8 +345,11 @@ class PlannedModelMaker : PlanShares {
     rope.kv_heads = heads_of(of_k, k.share);
     rope.dtype = model_.dtype;
     const Tensor queries = as_heads(q.tensor, rope.head_dim), keys = as_heads(k.tensor, rope.head_dim);
-    add_step({of_q, of_k}, rope,
-             {.q = queries, .k = keys, .positions = positions(q.share), .q_out = queries, .k_out = keys});
+    const Tensor table = allocate(kRopeTableRows, rope.rotary_dim / 2, DType::i32);
+    models::fill_rope_table(model_.kinds.front().rope, length_, table);
+    add_step(
+        {of_q, of_k}, rope,
+        {.q = queries, .k = keys, .positions = positions(q.share), .table = table, .q_out = queries, .k_out = keys});
   }
 
   Tensor numbers(const std::vector<int32_t>& values) {
@@ -389,8 +381,7 @@ class PlannedModelMaker : PlanShares {
     std::vector<autotune::Workload> sent;
     for (const PlannedStep& step : made_.steps_)
       if (step.communicates) sent.push_back(step.workload);
-    if (!sent.empty())
-      made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, length_));
+    if (!sent.empty()) made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, length_));
     std::map<std::string, const PlannedStep*> first;  // of equal operations
     for (PlannedStep& step : made_.steps_) {
       const auto [place, is_new] = first.try_emplace(step.operation + step.workload.json(), &step);
