@@ -84,6 +84,7 @@ class PlannedModelMaker : PlanShares {
         values_(graph.nodes.size()) {}
 
   void run() {
+    check_served();
     made_.rank_ = rank_;
     made_.world_size_ = ranks_;
     made_.length_ = length_;
@@ -93,6 +94,20 @@ class PlannedModelMaker : PlanShares {
   }
 
  private:
+  /// What no step below computes, though the graph has nodes for it.
+  void check_served() const {
+    const auto refuse_model = [&](bool is_so, const char* what) {
+      if (is_so)
+        throw Error(ErrorCode::unsupported,
+                    fmt::format("{} model: no kernel over planned ranks for {}", model_.type, what));
+    };
+    refuse_model(model_.head_norm != HeadNorm::none, "norms of queries and keys (head_norm)");
+    refuse_model(model_.norm != Norm::rms, "layer norms (norm)");
+    refuse_model(model_.norm_place != NormPlace::before, "norms of results (norm_place)");
+    refuse_model(model_.kinds.size() > 1, "layers of several kinds (layer_types)");
+    refuse_model(!model_.is_gated, "a feed-forward part without a gate");
+  }
+
   Value& value_of(int node) { return values_[static_cast<size_t>(node)]; }
 
   Tensor allocate(int64_t rows, int64_t columns, DType dtype) {

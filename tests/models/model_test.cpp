@@ -85,8 +85,8 @@ TEST_CASE("models: a llama's operations with their lengths", "[kernels]") {
     CHECK(request.lo == 1);
     CHECK(request.hi == (request.label == "lm_head" ? 256 : request.label == "attention_decode" ? 8192 : 4096));
   }
-  CHECK(labels == std::vector<std::string>{"embedding", "input_norm", "residual_norm", "qkv_proj", "rope",
-                                           "attention_prefill", "attention_extend", "attention_decode", "o_proj",
+  CHECK(labels == std::vector<std::string>{"embedding", "input_norm", "qkv_proj", "rope", "attention_prefill",
+                                           "attention_extend", "attention_decode", "o_proj", "residual_norm",
                                            "gate_up_proj", "down_proj", "lm_head"});
   const auto& qkv = fields_of(requests, "qkv_proj");
   CHECK(qkv.get_int("n") == 576);
@@ -156,7 +156,7 @@ TEST_CASE("models: what the architectures differ in", "[kernels]") {
                         {"low_freq_factor", 1.0},
                         {"high_freq_factor", 4.0},
                         {"original_max_position_embeddings", 8192}};
-  CHECK(fields_of(operations(parse(with(llama(), {{"rope_scaling", scaling}}))), "rope").get_double("factor", 0) == 32);
+  CHECK(parse(with(llama(), {{"rope_scaling", scaling}})).kinds.front().rope.factor == 32);
 }
 
 TEST_CASE("models: missing and wrong fields give one line that names them", "[kernels]") {

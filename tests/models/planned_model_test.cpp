@@ -159,8 +159,8 @@ struct PlannedBlock {
 
 PlannedBlock priced(const Model& model, int ranks, int64_t length, const plan::Calibration& calibration) {
   PlannedBlock block;
-  block.graph = model_graph(
-      model, {.mesh = {1, {ranks}, {}, {}}, .length = length, .is_training = false, .is_block = true});
+  block.graph =
+      model_graph(model, {.mesh = {1, {ranks}, {}, {}}, .length = length, .is_training = false, .is_block = true});
   plan::apply(calibration, block.graph.mesh);
   const plan::CalibratedCosts costs = plan::costs_of(calibration, false);
   plan::ReshardTables paths(block.graph.mesh);
@@ -335,6 +335,9 @@ TEST_CASE("planned model: what cannot be shared or run is one line", "[kernels][
   };
   model.soft_cap = 30;
   CHECK_THAT(refusal(model, planned, 2), Contains("model_layers_0_self_attn_attention (whole): attention in a window"));
+  Model normed = block(2);
+  normed.head_norm = HeadNorm::each_head;
+  CHECK_THAT(refusal(normed, planned, 2), Contains("llama model: no kernel over planned ranks for norms of queries"));
   CHECK_THAT(refusal(block(2), planned, 3), Contains("3 ranks run a graph of decoder layers"));
   CHECK_THAT(refusal(block(2), priced(block(2), 2, 3, {}), 2), Contains("length 3 on 2 ranks"));
 }
