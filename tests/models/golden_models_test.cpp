@@ -14,12 +14,14 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "autotune/engine.h"
 #include "jit/error.h"
 #include "kernels/registry.h"
 #include "kernels/tensor_values.h"
 #include "models/model_file.h"
+#include "models/model_graph.h"
 #include "models/model_runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -54,6 +56,15 @@ struct GoldenModel {
   Json header;
   std::string data;
 };
+
+std::vector<std::filesystem::path> golden_paths() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(SEQTILE_SOURCE_DIR "/tests/golden/models"))
+    if (entry.path().extension() == ".json") paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  REQUIRE(paths.size() >= 20);
+  return paths;
+}
 
 /// SplitMix64 (Steele, Lea, Flood 2014), seeded by the FNV-1a hash of the name: as parameter() of the script.
 class ParameterValues {
@@ -166,13 +177,8 @@ TEST_CASE("golden models: every type and form of rope is what transformers compu
                                     .artifacts = folder.file("artifacts.db"),
                                     .policy = MissPolicy::fallback},
                                    registry);
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(SEQTILE_SOURCE_DIR "/tests/golden/models"))
-    if (entry.path().extension() == ".json") paths.push_back(entry.path());
-  std::ranges::sort(paths);
-  REQUIRE(paths.size() >= 20);
   std::string table = "case, transformers, torch, largest error of an element, of a row\n";
-  for (const auto& path : paths) {
+  for (const auto& path : golden_paths()) {
     GoldenModel golden(path);
     const std::string name = path.stem().string();
     INFO(name);
@@ -190,6 +196,20 @@ TEST_CASE("golden models: every type and form of rope is what transformers compu
                          versions.at("torch").get<std::string>(), errors.element, errors.row);
   }
   std::cout << table;
+}
+
+TEST_CASE("golden models: their graphs have all parameters that transformers has", "[models][golden][plan]") {
+  for (const auto& path : golden_paths()) {
+    INFO(path.string());
+    const GoldenModel golden(path);
+    const Model model = models::parse_model(golden.header.at("config").dump(), path.string());
+    int64_t count = 0;
+    for (const plan::Node& node : models::model_graph(model, {.mesh = {1, {1}, {1}, {1}}}).nodes)
+      for (const auto& [name, shape] : node.parameters)
+        count += std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
+    if (model.is_tied) count -= model.vocab_size * model.hidden_size;  // the head has its own in the graph
+    CHECK(count == golden.header.at("parameters").get<int64_t>());
+  }
 }
 
 }  // namespace seqtile::testing

@@ -162,9 +162,11 @@ def write(case):
     config = config_of(case)
     ids = [int(bits % np.uint64(config["vocab_size"])) for bits in random_bits(1, TOKENS)]
     with in_float64():
-        rows = record(make_model(config), ids)
+        model = make_model(config)
+        rows = record(model, ids)
     header = {"versions": {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]},
-              "config": config, "calls": CALLS, "ids": ids, "tensors": {}}
+              "config": config, "parameters": sum(values.numel() for values in model.parameters()),
+              "calls": CALLS, "ids": ids, "tensors": {}}
     data = b""
     for name, values in rows.items():
         assert values.dtype == np.float64 and values.shape[0] == TOKENS and np.isfinite(values).all(), name
