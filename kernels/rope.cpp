@@ -245,17 +245,17 @@ std::vector<double> rope_turns(int64_t rotary_dim, double theta) {
 
 void fill_rope_table(std::span<const double> turns, double factor, const Tensor& table) {
   const auto pairs = static_cast<int64_t>(turns.size());
-  if (table.dtype != DType::i32 || table.rank != 2 || table.sizes[0] != kRopeTableRows || table.sizes[1] != pairs ||
-      table.strides[1] != 1 || table.strides[0] != pairs)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("rope table: must be a dense [{}, {}] of i32", kRopeTableRows, pairs));
-  auto* words = static_cast<int32_t*>(table.data);
+  if (table.dtype != DType::i32 || table.rank != 2 || table.sizes[0] != kRopeTableRows || table.sizes[1] != pairs)
+    throw Error(ErrorCode::invalid_argument, fmt::format("rope table: must be [{}, {}] of i32", kRopeTableRows, pairs));
+  const auto put = [&](int64_t row, int64_t pair, auto word) {
+    static_cast<int32_t*>(table.data)[row * table.strides[0] + pair * table.strides[1]] = std::bit_cast<int32_t>(word);
+  };
   for (int64_t i = 0; i < pairs; ++i) {
     const double turn = turns[static_cast<size_t>(i)], fraction = (turn - std::round(turn)) * 0x1p32;
     const double whole = std::round(fraction);  // 2^31 is half a turn, and wraps to -2^31, which is the same
-    words[i] = static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(whole)));
-    words[pairs + i] = std::bit_cast<int32_t>(static_cast<float>((fraction - whole) * 0x1p-32 * 2 * std::numbers::pi));
-    words[2 * pairs + i] = std::bit_cast<int32_t>(static_cast<float>(factor));
+    put(0, i, static_cast<uint32_t>(static_cast<int64_t>(whole)));
+    put(1, i, static_cast<float>((fraction - whole) * 0x1p-32 * 2 * std::numbers::pi));
+    put(2, i, static_cast<float>(factor));
   }
 }
 

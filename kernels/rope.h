@@ -43,7 +43,7 @@ constexpr int64_t kRopeTableRows = 3;
 
 /// theta^(-2 i / rotary_dim) / (2 pi): turns per position of each pair, without scaling.
 std::vector<double> rope_turns(int64_t rotary_dim, double theta);
-/// Writes the dense `table`; `factor` multiplies what is rotated (the attention factor of YaRN and LongRoPE).
+/// Writes `table`; `factor` multiplies what is rotated (the attention factor of YaRN and LongRoPE).
 /// Errors: invalid_argument where the table is not [kRopeTableRows, number of turns] of i32.
 void fill_rope_table(std::span<const double> turns, double factor, const Tensor& table);
 
