@@ -32,10 +32,11 @@ void check_served(const Model& model) {
   refuse(has_layer_norm && model.norm_weight_offset != 0, "layer norms with an offset of weights (norm_weight_offset)");
   refuse(has_layer_norm && model.head_norm != HeadNorm::none, "layer norms of heads (head_norm)");
   refuse(!has_layer_norm && model.norm_bias, "root-mean-square norms with a bias (norm_bias)");
+  const auto first = std::ranges::find_if(model.kinds, &LayerKind::has_rope);
   for (const LayerKind& kind : model.kinds) {
     refuse(!kind.has_rope && model.head_norm == HeadNorm::each_head,
            "norms of heads in layers without rope (head_norm)");
-    refuse(kind.has_rope && kind.rope.rotary_dim != model.kinds.front().rope.rotary_dim && model.kinds.front().has_rope,
+    refuse(kind.has_rope && kind.rope.rotary_dim != first->rope.rotary_dim,
            "layers that rotate different parts of heads (rotary_dim)");
   }
 }

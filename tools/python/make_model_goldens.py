@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/models: what small models of the transformers package compute, for tests/models/golden_models_test.
+"""Writes tests/golden/models: what small models of the transformers package compute.
 
-Each case is a model file of one or two decoder layers of width 64. Its weights are not stored: `parameter()` makes them
-from their names, here and in the test. Stored are the hidden states before and behind every layer, those behind the last
-norm, and the logits, of a prefill, an extension and decode steps. The formulas are those of the package, evaluated in
-float64: within `in_float64()` its float32 is float64. Positions go beyond the original context (16) of scaled rope.
+tests/models/golden_models_test.cpp reads them. Each case is a model file of one or two decoder layers of width 64. Its
+weights are not stored: `parameter()` makes them from their names, here and in the test. Stored are the hidden states
+before and behind every layer, those behind the last norm, and the logits, of a prefill, an extension and decode steps.
+The formulas are those of the package, evaluated in float64: within `in_float64()` its float32 is float64. Positions go
+beyond the original context (16) of scaled rope.
 
 Run it with torch and transformers installed; their versions are written into each header:
     python tools/python/make_model_goldens.py [CASE ...]
