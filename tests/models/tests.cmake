@@ -1,7 +1,8 @@
 # tests/models/tests.cmake
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(models
-  models/golden_models_test.cpp models/layer_program_test.cpp models/model_test.cpp models/model_graph_test.cpp
+  models/golden_models_test.cpp models/layer_program_test.cpp models/model_file_test.cpp
+  models/rope_reader_test.cpp models/model_test.cpp models/model_graph_test.cpp
   models/model_ranks_test.cpp models/planned_model_test.cpp
   support/guarded_call.cpp support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
   support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/node_ranks.cpp support/ranks.cpp)
