@@ -169,7 +169,8 @@ KernelCase of_rank(const char* operation, Fields fields) { return {operation, wi
 CaseGroup gathered_linear() {
   const char* operation = "fused_allgather_and_linear";
   return {operation,
-          {{of_rank(operation, {{"n", 40}, {"n2", 24}, {"k", 48}, {"bias", 1}}), kTestLengths, {1, 17, 65, 127}}}};
+          {{of_rank(operation, {{"n", 40}, {"n2", 24}, {"k", 48}, {"bias", 1}}), kTestLengths, {1, 17, 65, 127}},
+           {of_rank(operation, {{"n", 40}, {"k", 48}, {"scale", 0.5}, {"soft_cap", 1.5}}), {1, 17, 65}, {17}}}};
 }
 
 /// With a norm behind sums that travel in f32.
@@ -182,6 +183,10 @@ CaseGroup summed_linear() {
                    {{"n", 40}, {"k", 48}, {"residual", 1}, {"norm", is_f32}, {"transport", is_f32 ? "f32" : "bf16"}}),
            kTestLengths,
            {1, 17, 65, 127}});
+  group.cases.push_back(
+      {of_rank("fused_linear_and_reducescatter", {{"n", 40}, {"k", 48}, {"residual", 1}, {"scale", 0.25}}),
+       {1, 17, 65},
+       {17}});
   return group;
 }
 
