@@ -12,6 +12,7 @@
 #include "autotune/plan/graph_json.h"
 #include "autotune/plan/solver.h"
 #include "bench/suites.h"
+#include "models/model_file.h"
 #include "models/model_graph.h"
 
 namespace seqtile::bench {

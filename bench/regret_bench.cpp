@@ -13,7 +13,8 @@
 #include "bench/stats.h"
 #include "bench/suites.h"
 #include "jit/error.h"
-#include "models/model.h"
+#include "models/model_file.h"
+#include "models/model_operations.h"
 
 namespace seqtile::bench {
 namespace {

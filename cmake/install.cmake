@@ -46,7 +46,7 @@ set(seqtile_public_headers
   kernels/seqpar/fused_handle.h
   kernels/seqpar/fused_linear.h kernels/seqpar/linear_alltoall.h kernels/seqpar/matmul_backward.h
   kernels/seqpar/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h
-  models/model.h models/model_ranks.h)
+  models/layer_program.h models/model.h models/model_operations.h models/model_ranks.h models/rope_form.h)
 foreach(header IN LISTS seqtile_public_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})

@@ -11,16 +11,18 @@ struct LayerNorm {
   int64_t n = 0;
   double eps = 1e-5;
   bool bias = true;
+  bool residual = false;  ///< sum = x + residual is written out, and normalised in place of x
   DType dtype = DType::f32;
   int threads = 1;
 
-  /// Shapes: x, y [length, n]; weight, bias [n]. bias only with `bias`.
+  /// Shapes: x, residual, y, sum [length, n]; weight, bias [n]. bias only with `bias`, residual and sum with
+  /// `residual`.
   struct Args {
-    Tensor x, weight, bias, y;
+    Tensor x, residual{}, weight, bias{}, y, sum{};
   };
   autotune::Workload workload() const;
   static Call pack(const Args& args, const autotune::Schema&) {
-    return Call(args.x.sizes[0], {&args.x, &args.weight, &args.bias, &args.y});
+    return Call(args.x.sizes[0], {&args.x, &args.residual, &args.weight, &args.bias, &args.y, &args.sum});
   }
 };
 

@@ -36,6 +36,9 @@ void read_fields(WorkloadReader& reader) {
   if (reader.flag("residual") && n2) reader.refuse("residual", "needs n2 = 0: a residual belongs to a single output");
   if (reader.given().dtype == DType::f32) reader.choice("precision", {"f32", "tf32"});
   else if (reader.given().fields.contains("precision")) reader.refuse("precision", "needs dtype f32");
+  constexpr double kMost = 1e6;
+  if (reader.late_number("scale", 1, -kMost, kMost) == 0) reader.refuse("scale", "must not be 0");
+  reader.late_number("soft_cap", 0, 0, kMost);
   const bool packed = reader.choice("weight_layout", {"plain", "packed", "transposed"}) == "packed";
   reader.integer("panel", packed ? 32 : 0, packed ? 4 : 0, packed ? 256 : 0);
 }
@@ -50,6 +53,8 @@ Shape::Shape(const Workload& w)
       transposed(w.fields.get_string("weight_layout") == "transposed"),
       panel(w.fields.get_int("panel")),
       activation(parse_activation(w.fields.get_string("activation"))),
+      scale(w.fields.get_double("scale", 1)),
+      soft_cap(w.fields.get_double("soft_cap", 0)),
       tf32(w.fields.get_string("precision", "f32") == "tf32"),
       dtype(w.dtype),
       result(w.dtype) {
@@ -158,6 +163,8 @@ Workload Linear::workload() const {
               {"weight_layout", std::string(packed ? "packed" : "plain")},
               {"panel", columns}}};
   if (tf32) w.fields.set("precision", std::string("tf32"));
+  if (scale != 1) w.fields.set("scale", scale);
+  if (soft_cap != 0) w.fields.set("soft_cap", soft_cap);
   return w;
 }
 
@@ -165,7 +172,7 @@ autotune::OpDef linear() {
   using namespace linear_op;
   autotune::OpDef op;
   op.name = "linear";
-  op.summary = "x w^T with bias, activation, gate or residual; one to three weights";
+  op.summary = "x w^T with bias, activation, gate, scale, soft cap or residual; one to three weights";
   op.normalize = normalize;
   op.schema = schema;
   op.config_space = [](const Workload& w, int64_t length, const Target& target) {
@@ -200,6 +207,7 @@ autotune::OpDef linear() {
   op.tolerance = [](const Workload& w, std::span<const int64_t>) {
     auto allowed = tolerance(w.dtype, w.fields.get_int("k"));
     if (Shape(w).tf32) allowed.absolute += kTf32Error;
+    allowed.absolute *= std::max(1.0, std::abs(Shape(w).scale));
     return allowed;
   };
   return op;

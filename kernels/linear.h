@@ -1,4 +1,4 @@
-// kernels/linear.h -- y = activation(x w^T + bias) + residual, for one to three weights or a gated pair.
+// kernels/linear.h -- y = scale * activation(x w^T + bias) + residual, for one to three weights or a gated pair.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -17,12 +17,14 @@ struct Linear {
   bool bias = false;
   Activation activation = Activation::none;
   bool gated = false;     ///< w and w2 are both [n, k]; n2 and n3 stay 0
-  bool residual = false;  ///< added after the activation; one output only
+  bool residual = false;  ///< added at last; one output only
   bool packed = false;    ///< weights come from pack_linear_weight()
   int64_t panel = 0;      ///< columns of a packed panel; 0: default_panel() of this machine
   DType dtype = DType::f32;
   int threads = 1;
-  bool tf32 = false;  ///< f32 on GPUs: operands rounded to tf32, a third of the work
+  bool tf32 = false;    ///< f32 on GPUs: operands rounded to tf32, a third of the work
+  double scale = 1;     ///< of what activation and gate give
+  double soft_cap = 0;  ///< what that gives becomes soft_cap * tanh(. / soft_cap), before the residual; 0: left alone
 
   /// Shapes: x [length, k]; w.. [n, k] as in nn.Linear, or [ceil(n / panel), k, panel] packed; bias.. [n]; residual and
   /// y [length, n], y2 [length, n2], y3 [length, n3]. The residual may be y itself.

@@ -36,8 +36,9 @@ struct Shape {
   bool transposed;  ///< weights are [k, n]
   int64_t panel;    ///< columns of a packed panel
   Activation activation;
-  bool tf32;            ///< of f32 products on GPUs: one of rounded operands, where f32 takes three
-  DType dtype, result;  ///< of the operands and of y
+  double scale, soft_cap;  ///< of linear alone
+  bool tf32;               ///< of f32 products on GPUs: one of rounded operands, where f32 takes three
+  DType dtype, result;     ///< of the operands and of y
 
   int num_weights() const { return gated ? 2 : static_cast<int>(n.size()); }
   int64_t weight_columns(int i) const { return gated ? n[0] : n[i]; }
@@ -82,7 +83,7 @@ std::vector<autotune::GpuSample> gpu_samples(const autotune::Workload& w, const 
 /// x w^T of each weight, [rows, columns], for these rows of x.
 std::vector<std::vector<double>> reference_products(const Shape& shape, const autotune::Problem& p,
                                                     const std::vector<std::vector<double>>& x);
-/// Bias, activation, gate, and the residual's rows `rows`.
+/// Bias, activation, gate, scale, cap, and the residual's rows `rows`.
 void reference_epilogue(const Shape& shape, const autotune::Problem& p, std::span<const int64_t> rows,
                         std::vector<std::vector<double>> products, std::vector<std::vector<double>>& outputs);
 void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs);

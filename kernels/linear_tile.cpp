@@ -77,6 +77,8 @@ Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var 
     sums[i] = sums[i] + down(b, to_f32(b, b.load(v.bias[i], {column}, {columns})), rows, columns);
   Var result = activate(b, s.activation, sums[0]);
   if (s.gated) result = result * sums[1];
+  if (s.scale != 1) result = result * s.scale;
+  if (s.soft_cap != 0) result = b.unary(ir::OpKind::tanh, result * (1 / s.soft_cap)) * s.soft_cap;
   if (s.residual) result = result + to_f32(b, b.load(v.residual, {row, column}, {rows, columns}));
   return to_storage(b, result, s.dtype);
 }

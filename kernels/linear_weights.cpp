@@ -1,5 +1,6 @@
 // kernels/linear_weights.cpp -- packing of linear's weights, and linear in plain double loops.
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -84,6 +85,11 @@ void reference_epilogue(const Shape& s, const autotune::Problem& p, std::span<co
   for (std::vector<double>& output : outputs)
     for (double& value : output) value = activate(s.activation, value);
   for (size_t e = 0; s.gated && e < products[1].size(); ++e) outputs[0][e] *= products[1][e];
+  for (std::vector<double>& output : outputs)
+    for (double& value : output) {
+      value *= s.scale;
+      if (s.soft_cap != 0) value = s.soft_cap * std::tanh(value / s.soft_cap);
+    }
   if (!s.residual) return;
   const Tensor& residual = p.tensors[1 + s.num_weights() * (s.bias ? 2 : 1)];
   for (size_t r = 0; r < rows.size(); ++r) {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "jit/error.h"
 
 namespace seqtile::kernels {
@@ -63,6 +65,14 @@ double WorkloadReader::number(std::string_view name, double fallback, double lo,
   return value;
 }
 
+double WorkloadReader::late_number(std::string_view name, double fallback, double lo, double hi) {
+  const auto it = given_.fields.values().find(name);
+  const bool is_text = it != given_.fields.values().end() && std::holds_alternative<std::string>(it->second);
+  if (is_text || given_.fields.get_double(name, fallback) != fallback) return number(name, fallback, lo, hi);
+  left_out_.emplace_back(name);
+  return fallback;
+}
+
 std::string WorkloadReader::choice(std::string_view name, std::initializer_list<std::string_view> choices) {
   std::string_view value = *choices.begin();
   const auto it = given_.fields.values().find(name);
@@ -79,9 +89,10 @@ std::string WorkloadReader::choice(std::string_view name, std::initializer_list<
 
 autotune::Workload WorkloadReader::finish() const {
   for (const auto& [name, value] : given_.fields.values()) {
-    if (result_.fields.contains(name)) continue;
+    if (result_.fields.contains(name) || std::ranges::count(left_out_, name)) continue;
     std::string known;
     for (const auto& [field, unused] : result_.fields.values()) known += (known.empty() ? "" : ", ") + field;
+    for (const std::string& field : left_out_) known += ", " + field;
     refuse(name, "but the operation has no such field; it has " + known);
   }
   return result_;

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "autotune/fields.h"
 
@@ -22,6 +23,8 @@ class WorkloadReader {
   int64_t integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi);
   bool flag(std::string_view name) { return integer(name, 0, 0, 1) != 0; }
   double number(std::string_view name, double fallback, double lo, double hi);
+  /// The same, but left out of the result where it is the fallback: a field that came later changes no key that was.
+  double late_number(std::string_view name, double fallback, double lo, double hi);
   /// One of `choices`; the first is the default.
   std::string choice(std::string_view name, std::initializer_list<std::string_view> choices);
   [[noreturn]] void refuse(std::string_view name, const std::string& reason) const;
@@ -32,6 +35,7 @@ class WorkloadReader {
  private:
   const autotune::Workload& given_;
   autotune::Workload result_;
+  std::vector<std::string> left_out_;  ///< fields that were asked for all the same
 };
 
 }  // namespace seqtile::kernels

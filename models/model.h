@@ -1,51 +1,64 @@
-// models/model.h -- the operations of a decoder model, from its Hugging Face config.json.
+// models/model.h -- a decoder model: its sizes, and what its layers compute.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Read are the fields of llama, mistral, qwen2, gemma2 and phi3. Weights that a model keeps fused (Phi3's qkv_proj and
-// gate_up_proj) are row slices of one tensor, so the operations are the same as with separate ones.
+// Weights that a model keeps fused (Phi3's qkv_proj and gate_up_proj) are row slices of one tensor, so the operations
+// are the same as with separate ones.
 #pragma once
 #include <cstdint>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "autotune/tuner.h"
-#include "kernels/rope.h"
+#include "jit/dtype.h"
+#include "models/rope_form.h"
 
 namespace seqtile::models {
+
+/// What layers can differ in.
+struct LayerKind {
+  std::string name;    ///< "" where all layers are alike; else "full" or "window", with "_no_rope" where it has none
+  int64_t window = 0;  ///< keys that a query sees, its own included; 0: all before it
+  bool has_rope = true;
+  RopeForm rope;  ///< of layers with rope
+
+  friend bool operator==(const LayerKind&, const LayerKind&) = default;
+};
+
+enum class Norm { rms, layer };
+/// Where attention and the feed-forward part are normalised: their input (llama), their result (olmo2), both (gemma2).
+enum class NormPlace { before, after, both };
+/// Norm of queries and keys before rope: a weight [head_dim] for each head (qwen3), or one for all heads of a row
+/// (olmo2).
+enum class HeadNorm { none, each_head, all_heads };
 
 struct Model {
   std::string type;  ///< "llama", ...
   DType dtype = DType::f32;
   int64_t hidden_size = 0, intermediate_size = 0, layers = 0, vocab_size = 0, max_positions = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  std::string activation;  ///< of the gate: silu, gelu or gelu_tanh
+  std::string activation;  ///< silu, gelu or gelu_tanh
+  bool is_gated = true;    ///< false: down(activation(up(x))), as StarCoder2
+  Norm norm = Norm::rms;
+  NormPlace norm_place = NormPlace::before;
+  HeadNorm head_norm = HeadNorm::none;
   double norm_eps = 0;
-  double norm_weight_offset = 0, embedding_scale = 1;  ///< Gemma: 1, sqrt(hidden_size)
-  bool qkv_bias = false, output_bias = false;
-  std::vector<int64_t> windows;              ///< attention windows in use, 0: none; Gemma2 alternates between two
-  double soft_cap = 0, attention_scale = 0;  ///< 0: none, 1 / sqrt(head_dim)
-  kernels::Rope rope;                                 ///< heads, dimensions and frequencies
+  double norm_weight_offset = 0;  ///< added to the weights of all norms; Gemma: 1
+  bool norm_bias = false, qkv_bias = false, output_bias = false, mlp_bias = false, head_bias = false;
+  bool is_tied = false;                                              ///< lm_head has the embedding's weight
+  double embedding_scale = 1, residual_scale = 1, logits_scale = 1;  ///< multiplied: Gemma's sqrt(hidden_size), Granite
+  double attention_scale = 0;                                        ///< 0: 1 / sqrt(head_dim)
+  double soft_cap = 0, logits_soft_cap = 0;                          ///< of attention and logits; 0: none
+  std::vector<LayerKind> kinds;                                      ///< distinct, in the order of their first layers
+  std::vector<int> kind_of_layer;                                    ///< [layers], indexes kinds
+
+  const LayerKind& kind_of(int64_t layer) const {
+    return kinds[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])];
+  }
+  /// Makes all layers alike. Requires: `layers` is set.
+  void set_kind(LayerKind kind) {
+    kinds = {std::move(kind)};
+    kind_of_layer.assign(static_cast<size_t>(layers), 0);
+  }
 };
-
-/// `name` is the file's name for messages. Errors: invalid_argument, one line naming the field, for a missing or wrong
-/// field; unsupported for another architecture, rope scaling or activation.
-Model parse_model(std::string_view json, const std::string& name);
-/// Errors: as parse_model(); io when the file cannot be read.
-Model load_model(const std::string& path);
-
-struct ModelLengths {
-  int64_t lo = 1, hi = 1;        ///< tokens of a call
-  int64_t kv_lo = 1, kv_hi = 0;  ///< keys of a decode step; kv_hi 0: the model's max_position_embeddings
-};
-
-/// Rows of a call for which logits are computed: at most one a sequence of the batch.
-constexpr int64_t kMaxLogitRows = 256;
-
-/// Every distinct operation of the model's forward pass with the lengths it must cover. Labels: embedding, input_norm
-/// (the first layer's), residual_norm (all others), qkv_proj, rope, attention_prefill, attention_extend,
-/// attention_decode (with suffix _window where a model has both kinds), o_proj, gate_up_proj, down_proj, lm_head.
-std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
-                                                    int threads);
 
 }  // namespace seqtile::models

@@ -43,7 +43,11 @@ class GraphMaker {
       last().arguments.emplace_back("(slice(None, None, None), slice(-1, None, None))");
       last().merges = true;
     }
-    return linear("lm_head", x, model_.vocab_size, false);
+    x = scaled("scaled_logits", linear("lm_head", x, model_.vocab_size, model_.head_bias), model_.logits_scale);
+    if (model_.logits_soft_cap == 0) return x;
+    x = scaled("logits_over_cap", x, 1 / model_.logits_soft_cap);
+    x = function("torch.tanh", "logits_tanh", {x}, shape_of(x));
+    return scaled("capped_logits", x, model_.logits_soft_cap);
   }
 
   plan::Node& last() { return graph_.nodes.back(); }
@@ -90,7 +94,18 @@ class GraphMaker {
   }
 
   int norm(const std::string& path, int input) {
-    return module("RMSNorm", path, input, shape_of(input), {model_.hidden_size});
+    const int64_t columns = shape_of(input).back();
+    const int node =
+        module(model_.norm == Norm::layer ? "LayerNorm" : "RMSNorm", path, input, shape_of(input), {columns});
+    if (model_.norm_bias) last().parameters["bias"] = {columns};
+    return node;
+  }
+
+  int scaled(std::string name, int input, double factor) {
+    if (factor == 1) return input;
+    const int node = function("_operator.mul", std::move(name), {input}, shape_of(input));
+    last().arguments.push_back(fmt::format("{}", factor));
+    return node;
   }
 
   int embedding() {
@@ -99,60 +114,82 @@ class GraphMaker {
     last().results.front().element_bytes = 8;
     const int rows = module("Embedding", "model.embed_tokens", ids, {batch_, length_, model_.hidden_size},
                             {model_.vocab_size, model_.hidden_size});
-    if (model_.embedding_scale == 1) return rows;
-    const int scaled = function("_operator.mul", "scaled_embedding", {rows}, shape_of(rows));
-    last().arguments.push_back(fmt::format("{}", model_.embedding_scale));
-    return scaled;
+    return scaled("scaled_embedding", rows, model_.embedding_scale);
   }
 
-  /// Of one of q, k and v: [batch, length, heads, head_dim], rotated or not.
-  int heads(const std::string& path, const char* which, int input, int64_t count, bool is_rotated) {
-    const int product = linear(path + "." + which + "_proj", input, count * model_.head_dim, model_.qkv_bias);
-    const std::string name = last().name;
-    const int cut = view(name + "_heads", product, {batch_, length_, count, model_.head_dim});
-    return is_rotated ? function("rotary", name + "_rotary", {cut}, shape_of(cut)) : cut;
+  /// v: [batch, length, heads, head_dim].
+  int values(const std::string& path) {
+    return heads(linear(path + ".v_proj", input_, model_.kv_heads * model_.head_dim, model_.qkv_bias), model_.kv_heads);
   }
 
-  int64_t window_of(int64_t layer) const {
-    if (model_.windows.size() < 2) return model_.windows.empty() ? 0 : model_.windows.front();
-    return model_.type == "gemma2" && layer % 2 == 0 ? model_.windows.back() : 0;  // elsewhere some see everything
+  int heads(int product, int64_t count) {
+    return view(last().name + "_heads", product, {batch_, length_, count, model_.head_dim});
   }
 
-  int attention(const std::string& path, int input, int64_t layer) {
-    const int q = heads(path, "q", input, model_.heads, true), k = heads(path, "k", input, model_.kv_heads, true),
-              v = heads(path, "v", input, model_.kv_heads, false);
-    std::string name = path;
-    std::ranges::replace(name, '.', '_');
+  /// q or k: the same, normed and rotated as the model does.
+  int turned(const std::string& path, const char* which, int64_t count, bool has_rope) {
+    int x = linear(fmt::format("{}.{}_proj", path, which), input_, count * model_.head_dim, model_.qkv_bias);
+    const std::string name = last().name, norm_path = fmt::format("{}.{}_norm", path, which);
+    if (model_.head_norm == HeadNorm::all_heads) x = norm(norm_path, x);
+    x = heads(x, count);
+    if (model_.head_norm == HeadNorm::each_head) x = norm(norm_path, x);
+    return has_rope ? function("rotary", name + "_rotary", {x}, shape_of(x)) : x;
+  }
+
+  int attention(const std::string& path, int input, const LayerKind& kind) {
+    input_ = input;
+    const int q = turned(path, "q", model_.heads, kind.has_rope), k = turned(path, "k", model_.kv_heads, kind.has_rope),
+              v = values(path);
+    const std::string name = underscored(path);
     const int mixed = function("attention", name + "_attention", {q, k, v}, shape_of(q));
-    if (const int64_t window = window_of(layer)) last().arguments.push_back(fmt::format("window={}", window));
+    if (kind.window) last().arguments.push_back(fmt::format("window={}", kind.window));
     const int rows = view(name + "_rows", mixed, {batch_, length_, model_.heads * model_.head_dim});
     return linear(path + ".o_proj", rows, model_.hidden_size, model_.output_bias);
   }
 
   int feed_forward(const std::string& path, int input) {
-    const int both = linear(path + ".gate_up_proj", input, 2 * model_.intermediate_size, false);
+    if (!model_.is_gated) {
+      const int up = linear(path + ".c_fc", input, model_.intermediate_size, model_.mlp_bias);
+      const char* activation = model_.activation == "silu" ? "silu" : "gelu";  // the planner knows one price of both
+      const int x = function(activation, underscored(path) + "_activation", {up}, shape_of(up));
+      return linear(path + ".c_proj", x, model_.hidden_size, model_.mlp_bias);
+    }
+    const int both = linear(path + ".gate_up_proj", input, 2 * model_.intermediate_size, model_.mlp_bias);
     Shape shape = shape_of(both);
     shape.back() = model_.intermediate_size;
-    std::string name = path;
-    std::ranges::replace(name, '.', '_');
-    const int gated = function(model_.activation + "_and_mul", name + "_gate", {both}, std::move(shape));
-    return linear(path + ".down_proj", gated, model_.hidden_size, false);
+    const int gated = function(model_.activation + "_and_mul", underscored(path) + "_gate", {both}, std::move(shape));
+    return linear(path + ".down_proj", gated, model_.hidden_size, model_.mlp_bias);
+  }
+
+  static std::string underscored(std::string path) {
+    std::ranges::replace(path, '.', '_');
+    return path;
+  }
+
+  int add_to(int x, std::string name, int result) {
+    result = scaled(name + "_scaled", result, model_.residual_scale);
+    return function("_operator.add", std::move(name), {x, result}, shape_of(x));
   }
 
   int decoder_layer(int x, int64_t layer) {
     const std::string path = fmt::format("model.layers.{}.", layer), name = fmt::format("model_layers_{}_", layer);
-    const bool norms_results = model_.type == "gemma2";  // before they are added
-    int mixed = attention(path + "self_attn", norm(path + "input_layernorm", x), layer);
-    if (norms_results) mixed = norm(path + "post_attention_layernorm", mixed);
-    x = function("_operator.add", name + "add_attention", {x, mixed}, shape_of(x));
+    const bool norms_inputs = model_.norm_place != NormPlace::after,
+               norms_results = model_.norm_place != NormPlace::before;
+    const auto normed = [&](bool is_so, const char* norm_name, int of) {
+      return is_so ? norm(path + norm_name, of) : of;
+    };
+    int mixed = attention(path + "self_attn", normed(norms_inputs, "input_layernorm", x), model_.kind_of(layer));
+    mixed = normed(norms_results, "post_attention_layernorm", mixed);
+    x = add_to(x, name + "add_attention", mixed);
     const char* before = norms_results ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-    mixed = feed_forward(path + "mlp", norm(path + before, x));
-    if (norms_results) mixed = norm(path + "post_feedforward_layernorm", mixed);
-    return function("_operator.add", name + "add_mlp", {x, mixed}, shape_of(x));
+    mixed = feed_forward(path + "mlp", normed(norms_inputs, before, x));
+    mixed = normed(norms_results, "post_feedforward_layernorm", mixed);
+    return add_to(x, name + "add_mlp", mixed);
   }
 
   const Model& model_;
   const int64_t batch_, length_;
+  int input_ = 0;  ///< of the attention that is being made
   plan::Graph graph_;
 };
 

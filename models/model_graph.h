@@ -4,7 +4,8 @@
 // Activations are [batch, length, hidden]; names and parameters are those of Hugging Face's module tree, so that a plan
 // can be applied to it. A layer is a norm, three products of its result, rotary(q), rotary(k), attention(q, k, v) over
 // [batch, length, heads, head_dim], a product and a sum; then a norm, one product for gate and up, a gate of both, a
-// product and a sum. All layers are alike, but for the windows of Gemma2's attention.
+// product and a sum. Norms of heads and of results, biases, feed-forward parts without a gate, multipliers, caps,
+// windows and layers without rope are where the model has them.
 #pragma once
 #include "autotune/plan/graph.h"
 #include "models/model.h"

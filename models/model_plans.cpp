@@ -15,7 +15,7 @@ namespace {
 
 /// Strategies by kind of operator.
 struct Names {
-  std::string_view plan, rows, into_block, out_of_block, rotary, attention, gate;
+  std::string_view plan, rows, into_block, out_of_block, in_block, attention, gate;
 };
 
 constexpr Names kNames[] = {
@@ -33,9 +33,11 @@ std::string_view strategy_of(const plan::Node& node, const Names& names) {
   if (plan::is_view(node)) return {};
   const std::string name = plan::operator_name(node);
   if (name == "Linear")
-    return node.target.ends_with(".o_proj") || node.target.ends_with(".down_proj") ? names.out_of_block
-                                                                                   : names.into_block;
-  if (name == "rotary") return names.rotary;
+    return node.target.ends_with(".o_proj") || node.target.ends_with(".down_proj") || node.target.ends_with(".c_proj")
+               ? names.out_of_block
+               : names.into_block;
+  const bool has_heads = !node.results.empty() && node.results.front().shape.size() == 4;
+  if (name == "rotary" || name == "gelu" || name == "silu" || (name == "RMSNorm" && has_heads)) return names.in_block;
   if (name == "attention") return names.attention;
   if (name.ends_with("_and_mul")) return names.gate;
   return names.rows;

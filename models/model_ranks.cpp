@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "jit/error.h"
@@ -57,14 +58,26 @@ int64_t kv_copies(Part heads, int64_t group) {
 /// The model with this rank's heads and columns. The embedding's table stays whole.
 Model cut(const Model& model, const ModelShard& shard) {
   Model own = model;
-  own.heads = own.rope.heads = shard.heads;
-  own.kv_heads = own.rope.kv_heads = shard.kv_heads;
+  own.heads = shard.heads;
+  own.kv_heads = shard.kv_heads;
   own.intermediate_size = shard.intermediate_size;
   return own;
 }
 
-/// Gemma2 normalises what attention and the feed-forward part give before it adds them, and stores weight - 1.
-bool is_norm_fused(const Model& model) { return model.norm_weight_offset == 0; }
+/// Whether the kernel that sums products up can normalise the sum: not where results are normed before they are added,
+/// and by root mean squares alone.
+bool is_norm_fused(const Model& model) {
+  return model.norm_place == NormPlace::before && model.norm == Norm::rms && model.norm_weight_offset == 0;
+}
+
+void check_served(const Model& model) {
+  const auto refuse = [&](bool is_so, const char* what) {
+    if (is_so)
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{} model: no operation over ranks for {}; run it on one", model.type, what));
+  };
+  refuse(model.head_norm == HeadNorm::all_heads, "norms of all heads of a row (head_norm), which ranks cut");
+}
 
 FusedAllgatherAndLinear gather_op(const ModelRank& rank, int64_t n, int64_t k) {
   return {.world_size = rank.world_size, .n = n, .k = k, .fabric = rank.fabric};
@@ -80,14 +93,24 @@ Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, b
                                      .residual = is_fused,
                                      .norm = is_fused,
                                      .eps = model.norm_eps,
-                                     .fabric = rank.fabric}
+                                     .fabric = rank.fabric,
+                                     .scale = model.residual_scale}
       .workload();
 }
 
 Workload gate_up_workload(const Model& model, const ModelRank& rank) {
   FusedAllgatherAndLinear op = gather_op(rank, model.intermediate_size, model.hidden_size);
   op.activation = parse_activation(model.activation);
-  op.gated = true;
+  op.gated = model.is_gated;
+  op.bias = model.mlp_bias;
+  return op.workload();
+}
+
+Workload head_workload(const Model& model, const ModelShard& shard, const ModelRank& rank) {
+  FusedAllgatherAndLinear op = gather_op(rank, shard.vocab_size, model.hidden_size);
+  op.bias = model.head_bias;
+  op.scale = model.logits_scale;
+  op.soft_cap = model.logits_soft_cap;
   return op.workload();
 }
 
@@ -102,13 +125,15 @@ Workload qkv_workload(const Model& model, const ModelRank& rank) {
 Workload rank_workload(const Model& own, const ModelShard& shard, const ModelRank& rank, const TuneRequest& request) {
   if (request.label == "qkv_proj") return qkv_workload(own, rank);
   if (request.label == "o_proj") return reduce_workload(own, rank, own.heads * own.head_dim, own.output_bias);
-  if (request.label == "gate_up_proj") return gate_up_workload(own, rank);
-  if (request.label == "down_proj") return reduce_workload(own, rank, own.intermediate_size, false);
-  if (request.label == "lm_head") return gather_op(rank, shard.vocab_size, own.hidden_size).workload();
+  if (request.label == "gate_up_proj" || request.label == "up_proj") return gate_up_workload(own, rank);
+  if (request.label == "down_proj") return reduce_workload(own, rank, own.intermediate_size, own.mlp_bias);
+  if (request.label == "lm_head") return head_workload(own, shard, rank);
   return request.workload;
 }
 
-bool has_own_rows(const std::string& operation) { return operation == "embedding" || operation == "rms_norm"; }
+bool has_own_rows(const std::string& operation) {
+  return operation == "embedding" || operation == "rms_norm" || operation == "layer_norm";
+}
 
 }  // namespace
 
@@ -131,6 +156,7 @@ ModelShard shard_of(const Model& model, int rank, int world_size) {
 
 std::vector<TuneRequest> rank_operations(const Model& model, const ModelLengths& lengths, DType dtype, int threads,
                                          const ModelRank& rank) {
+  check_served(model);
   const ModelShard shard = shard_of(model, rank.rank, rank.world_size);
   const Model own = cut(model, shard);
   std::vector<TuneRequest> requests;
@@ -146,6 +172,28 @@ std::vector<TuneRequest> rank_operations(const Model& model, const ModelLengths&
     requests.push_back(std::move(request));
   }
   return requests;
+}
+
+std::vector<Step> rank_steps(const Model& model) {
+  check_served(model);
+  std::vector<Step> steps = distinct_steps(model);
+  if (!is_norm_fused(model)) return steps;
+  static const std::map<std::string, std::string> kFused = {
+      {"residual", "residual"}, {"sum", "y"}, {"y", "normed"}, {"weight", "norm_weight"}};
+  const std::vector<Step> layer = layer_steps(model, 0, Phase::prefill);
+  for (size_t i = 1; i < layer.size(); ++i) {
+    if (layer[i].label != "residual_norm") continue;
+    std::vector<Wire>& wires = std::ranges::find(steps, layer[i - 1].label, &Step::label)->wires;
+    std::erase_if(wires, [](const Wire& wire) { return wire.argument == "y"; });
+    for (Wire wire : layer[i].wires) {
+      const auto name = kFused.find(wire.argument);
+      if (name == kFused.end()) continue;
+      wire.argument = name->second;
+      wires.push_back(std::move(wire));
+    }
+  }
+  std::erase_if(steps, [](const Step& step) { return step.label == "residual_norm"; });
+  return steps;
 }
 
 }  // namespace seqtile::models

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/layer_program.h"
+#include "models/model_operations.h"
 
 namespace seqtile::models {
 
@@ -34,9 +35,13 @@ ModelShard shard_of(const Model& model, int rank, int world_size);
 
 /// model_operations() of one rank. Lengths of what communicates, and of rope and attention, are those of the whole
 /// sequence; embedding and norms have the rank's own rows. What adds the residual also gives the norm of the sum, so
-/// that residual_norm is there for Gemma2 alone, which normalises before it adds. The rows of lm_head are gathered too:
-/// every rank computes its columns of all logits. Errors: as shard_of().
+/// that residual_norm is there only where results are normed before they are added, and for layer norms. The rows of
+/// lm_head are gathered too: every rank computes its columns of all logits. Errors: as shard_of().
 std::vector<autotune::TuneRequest> rank_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                    int threads, const ModelRank& rank);
+
+/// distinct_steps() as a rank runs them: products that sum up take the arguments of the norm behind them, where they
+/// normalise at once. Workloads are those of the whole model. Errors: as rank_operations().
+std::vector<Step> rank_steps(const Model& model);
 
 }  // namespace seqtile::models

@@ -16,13 +16,14 @@
 #include "jit/fabric/agreement.h"
 #include "kernels/attention_forward.h"
 #include "kernels/linear.h"
-#include "models/plan_shares.h"
 #include "kernels/rms_norm.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/context_attention.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/fused_linear.h"
 #include "kernels/silu_and_mul.h"
+#include "models/layer_program.h"
+#include "models/plan_shares.h"
 
 namespace seqtile::models {
 using namespace kernels;
@@ -83,6 +84,7 @@ class PlannedModelMaker : PlanShares {
         values_(graph.nodes.size()) {}
 
   void run() {
+    check_served();
     made_.rank_ = rank_;
     made_.world_size_ = ranks_;
     made_.length_ = length_;
@@ -92,6 +94,20 @@ class PlannedModelMaker : PlanShares {
   }
 
  private:
+  /// What no step below computes, though the graph has nodes for it.
+  void check_served() const {
+    const auto refuse_model = [&](bool is_so, const char* what) {
+      if (is_so)
+        throw Error(ErrorCode::unsupported,
+                    fmt::format("{} model: no kernel over planned ranks for {}", model_.type, what));
+    };
+    refuse_model(model_.head_norm != HeadNorm::none, "norms of queries and keys (head_norm)");
+    refuse_model(model_.norm != Norm::rms, "layer norms (norm)");
+    refuse_model(model_.norm_place != NormPlace::before, "norms of results (norm_place)");
+    refuse_model(model_.kinds.size() > 1, "layers of several kinds (layer_types)");
+    refuse_model(!model_.is_gated, "a feed-forward part without a gate");
+  }
+
   Value& value_of(int node) { return values_[static_cast<size_t>(node)]; }
 
   Tensor allocate(int64_t rows, int64_t columns, DType dtype) {
@@ -133,10 +149,8 @@ class PlannedModelMaker : PlanShares {
     if (have.share == Share::whole && wanted == Share::rows)
       return {wanted, rows_of(have.tensor, first_row(), own_rows(wanted))};
     const Value to = make_value(producer, wanted);
-    const seqpar::Collective rows{.world_size = ranks_,
-                                  .n = to.tensor.sizes[1],
-                                  .dtype = model_.dtype,
-                                  .fabric = fabric_.kind()};
+    const seqpar::Collective rows{
+        .world_size = ranks_, .n = to.tensor.sizes[1], .dtype = model_.dtype, .fabric = fabric_.kind()};
     const seqpar::Collective::Args args{have.tensor, to.tensor};
     const auto is = [&](Share from, Share into) { return have.share == from && wanted == into; };
     if (is(Share::sums, Share::whole)) add_step({consumer}, seqpar::AllReduce{rows}, args, true);
@@ -144,8 +158,7 @@ class PlannedModelMaker : PlanShares {
     else if (is(Share::rows, Share::whole)) add_step({consumer}, seqpar::AllGather{rows}, args, true);
     else if (is(Share::rows, Share::columns) || is(Share::columns, Share::rows))
       add_step({consumer}, exchange(have, to), args, true);
-    else
-      refuse(consumer, fmt::format("no change of layout from {} to {}", share_name(have.share), share_name(wanted)));
+    else refuse(consumer, fmt::format("no change of layout from {} to {}", share_name(have.share), share_name(wanted)));
     return to;
   }
 
@@ -210,12 +223,9 @@ class PlannedModelMaker : PlanShares {
         operand_share(norm, 0) != result_share(node))
       refuse(node, "no norm of the same layout follows, and no kernel only adds");
     const Value x = bring(node, 1), residual = bring(node, 0), sum = make_result(node), y = make_result(norm);
-    add_step({node, norm}, norm_op(true),
-             {.x = x.tensor,
-              .residual = residual.tensor,
-              .weight = norm_weight(norm),
-              .y = y.tensor,
-              .sum = sum.tensor});
+    add_step(
+        {node, norm}, norm_op(true),
+        {.x = x.tensor, .residual = residual.tensor, .weight = norm_weight(norm), .y = y.tensor, .sum = sum.tensor});
   }
 
   RmsNorm norm_op(bool residual) const {
@@ -255,11 +265,7 @@ class PlannedModelMaker : PlanShares {
                                                       .fabric = fabric_.kind()},
                       {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
     add_step(siblings,
-             Linear{.n = columns(0),
-                    .n2 = columns(1),
-                    .n3 = columns(2),
-                    .k = x.tensor.sizes[1],
-                    .dtype = model_.dtype},
+             Linear{.n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype},
              {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
   }
 
@@ -316,17 +322,17 @@ class PlannedModelMaker : PlanShares {
                   kv_heads = heads_of(node_at(node).inputs[1], k.share);
     if (q.share == Share::rows) {
       if (!strategy_of(node).name.ends_with("with gathered keys")) refuse(node, "no kernel for this cut");
-      return add_step({node},
-                      seqpar::ContextAttentionForward{
-                          .world_size = ranks_,
-                          .heads = heads,
-                          .kv_heads = kv_heads,
-                          .head_dim = head_dim,
-                          .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
-                          .scale = model_.attention_scale,
-                          .dtype = model_.dtype,
-                          .fabric = fabric_.kind()},
-                      {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
+      return add_step(
+          {node},
+          seqpar::ContextAttentionForward{.world_size = ranks_,
+                                          .heads = heads,
+                                          .kv_heads = kv_heads,
+                                          .head_dim = head_dim,
+                                          .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
+                                          .scale = model_.attention_scale,
+                                          .dtype = model_.dtype,
+                                          .fabric = fabric_.kind()},
+          {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
     }
     const Tensor q_start = numbers({0, static_cast<int32_t>(length_)}), kv_start = numbers({0}),
                  kv_length = numbers({static_cast<int32_t>(length_)});
@@ -337,8 +343,7 @@ class PlannedModelMaker : PlanShares {
                               .scale = model_.attention_scale,
                               .dtype = model_.dtype},
              {as_heads(q.tensor, head_dim), as_heads(k.tensor, head_dim), as_heads(v.tensor, head_dim), q_start,
-              kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(length_, heads, DType::f32),
-              length_});
+              kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(length_, heads, DType::f32), length_});
   }
 
   /// In place.
@@ -350,13 +355,16 @@ class PlannedModelMaker : PlanShares {
     }
     const Value &q = value_of(of_q), &k = value_of(of_k);
     if (q.share != k.share || q.share != result_share(of_q)) refuse(of_q, "queries and keys in different layouts");
-    Rope rope = model_.rope;
+    Rope rope = rope_of(model_, model_.kinds.front());
     rope.heads = heads_of(of_q, q.share);
     rope.kv_heads = heads_of(of_k, k.share);
     rope.dtype = model_.dtype;
     const Tensor queries = as_heads(q.tensor, rope.head_dim), keys = as_heads(k.tensor, rope.head_dim);
-    add_step({of_q, of_k}, rope,
-             {.q = queries, .k = keys, .positions = positions(q.share), .q_out = queries, .k_out = keys});
+    const Tensor table = allocate(kRopeTableRows, rope.rotary_dim / 2, DType::i32);
+    models::fill_rope_table(model_.kinds.front().rope, length_, table);
+    add_step(
+        {of_q, of_k}, rope,
+        {.q = queries, .k = keys, .positions = positions(q.share), .table = table, .q_out = queries, .k_out = keys});
   }
 
   Tensor numbers(const std::vector<int32_t>& values) {
@@ -388,8 +396,7 @@ class PlannedModelMaker : PlanShares {
     std::vector<autotune::Workload> sent;
     for (const PlannedStep& step : made_.steps_)
       if (step.communicates) sent.push_back(step.workload);
-    if (!sent.empty())
-      made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, length_));
+    if (!sent.empty()) made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, length_));
     std::map<std::string, const PlannedStep*> first;  // of equal operations
     for (PlannedStep& step : made_.steps_) {
       const auto [place, is_new] = first.try_emplace(step.operation + step.workload.json(), &step);

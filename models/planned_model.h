@@ -24,9 +24,9 @@
 namespace seqtile::models {
 
 struct PlannedStep {
-  std::vector<int> nodes;   ///< operators that it computes; of a change the one that wants it
-  bool is_change = false;   ///< of a layout
-  std::string operation;    ///< the registered one
+  std::vector<int> nodes;  ///< operators that it computes; of a change the one that wants it
+  bool is_change = false;  ///< of a layout
+  std::string operation;   ///< the registered one
   autotune::Workload workload{};
   bool communicates = false;
   std::vector<Tensor> tensors{};

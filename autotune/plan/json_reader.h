@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "autotune/json_text.h"
 #include "jit/error.h"
 
 namespace seqtile::plan {
@@ -24,16 +25,10 @@ struct FileName {
 /// A file, plain or compressed with gzip; a pipe too. Errors: invalid_argument (a folder, none, damaged, more than 1
 /// GiB).
 std::string read_text(const FileName& name);
-/// Errors: invalid_argument, with `name`, line, column and what was expected there.
+/// Errors: invalid_argument, with `name`, line, column and what was expected there, or the name that stands twice.
 Json parse_json(const std::string& text, const std::string& name);
 
-/// Head and tail of a value that is too long for a message, such as a path.
-std::string shortened(const std::string& value, size_t most = 120);
-/// What a file says, in a message: without ends of lines and other controls, and not longer than a reader can use. What
-/// is left out is in the middle: the reason and the next step mostly stand at the end.
-std::string one_line(const std::string& text);
-/// A value for a message. Arrays and objects are only named: to write them takes as much stack as they are deep.
-std::string excerpt(const Json& json);
+using autotune::excerpt, autotune::one_line, autotune::shortened;
 
 /// A value with its place in the file, for messages.
 class Reader {

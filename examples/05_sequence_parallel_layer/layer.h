@@ -98,7 +98,9 @@ struct Sequence {
 
 class LocalOps {
  public:
-  LocalOps(Engine& engine, const Share& share) : engine_(engine), s_(share) {}
+  LocalOps(Engine& engine, const Share& share) : engine_(engine), s_(share) {
+    fill_rope_table(rope_turns(kHeadDim, 10000), 1, rope_table_);
+  }
 
   void norm(Matrix& x, Tensor weight, Matrix& y) const {
     if (x.rows > 0) norm_({.x = x, .weight = weight, .y = y});
@@ -117,7 +119,7 @@ class LocalOps {
   void attention(Activations& a) const {
     Sequence seq(a.q.rows);
     const Tensor q = a.q.heads(), k = a.k.heads();
-    rope_({.q = q, .k = k, .positions = seq.positions(), .q_out = q, .k_out = k});
+    rope_({.q = q, .k = k, .positions = seq.positions(), .table = rope_table_, .q_out = q, .k_out = k});
     attention_({q, k, a.v.heads(), seq.q_start(), seq.kv_start(), seq.kv_length(), a.context.heads(), a.lse, a.q.rows});
   }
   void attention_backward(Activations& a, Activations& d) const {
@@ -125,7 +127,7 @@ class LocalOps {
     const Tensor dq = d.q.heads(), dk = d.k.heads();
     attention_backward_({a.q.heads(), a.k.heads(), a.v.heads(), a.context.heads(), a.lse, d.context.heads(),
                          seq.q_start(), seq.kv_start(), seq.kv_length(), dq, dk, d.v.heads(), a.q.rows});
-    rope_backward_({.q = dq, .k = dk, .positions = seq.positions(), .q_out = dq, .k_out = dk});
+    rope_backward_({.q = dq, .k = dk, .positions = seq.positions(), .table = rope_table_, .q_out = dq, .k_out = dk});
   }
   void gate(Activations& a) const { gate_({.x = a.gate_up, .y = a.gated}); }
   void gate_backward(Activations& a, Activations& d) const {
@@ -139,6 +141,8 @@ class LocalOps {
 
   Engine& engine_;
   const Share s_;
+  std::vector<int32_t> rope_words_ = std::vector<int32_t>(kRopeTableRows * kHeadDim / 2);
+  const Tensor rope_table_ = make_tensor(rope_words_.data(), DType::i32, {kRopeTableRows, kHeadDim / 2});
   TypedHandle<RmsNorm> norm_ = engine_.prepare(RmsNorm{.n = kHidden});
   TypedHandle<RmsNormBackward> norm_backward_ = engine_.prepare(RmsNormBackward{.n = kHidden, .residual = true});
   TypedHandle<Rope> rope_ = engine_.prepare(rope_of(false)), rope_backward_ = engine_.prepare(rope_of(true));

@@ -308,8 +308,9 @@ std::vector<double> idle_row(const Problem& p, int64_t row) {
 /// The fields of an operation that sums up, from its argument struct.
 template <class Op>
 Workload reduce_workload(const char* name, const Op& op) {
-  Workload w =
-      Linear{op.n, 0, 0, op.k, op.bias, op.activation, false, op.residual, false, 0, op.dtype, op.threads}.workload();
+  Workload w = Linear{op.n,        0,     0, op.k,     op.bias,    op.activation, false,
+                      op.residual, false, 0, op.dtype, op.threads, false,         op.scale}
+                   .workload();
   w.operation = name;
   w.fields.set("world_size", int64_t{op.world_size});
   w.fields.set("fabric", op.fabric);
@@ -330,7 +331,8 @@ ExchangeShape linear_exchange(const Workload& w, int64_t chunk_rows) {
 }
 
 Workload FusedAllgatherAndLinear::workload() const {
-  Workload w = Linear{n, n2, n3, k, bias, activation, gated, false, false, 0, dtype, threads}.workload();
+  Workload w =
+      Linear{n, n2, n3, k, bias, activation, gated, false, false, 0, dtype, threads, false, scale, soft_cap}.workload();
   w.operation = kGather;
   w.fields.set("world_size", int64_t{world_size});
   w.fields.set("fabric", fabric);

@@ -22,6 +22,7 @@ struct FusedAllgatherAndLinear {
   DType dtype = DType::f32;
   std::string fabric = "threads";  ///< Fabric::kind(): part of the key
   int threads = 1;
+  double scale = 1, soft_cap = 0;  ///< as linear's
 
   /// Shapes: x [own rows, k]; w.. [n, k] as in nn.Linear; bias.. [n]; y [length, n], y2 [length, n2], y3 [length, n3].
   struct Args {
@@ -48,6 +49,7 @@ struct FusedLinearAndReducescatter {
   DType dtype = DType::f32;
   std::string fabric = "threads";
   int threads = 1;
+  double scale = 1;  ///< as linear's
 
   /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [own rows, n].
   struct Args {
@@ -72,6 +74,7 @@ struct LinearAndAllreduce {
   DType dtype = DType::f32;
   std::string fabric = "threads";
   int threads = 1;
+  double scale = 1;  ///< as linear's
 
   /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [length, n], the residual the
   /// same on every rank.

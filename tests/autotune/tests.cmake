@@ -25,6 +25,7 @@ add_dependencies(autotune_tests tuning_helper)
 
 # Nothing of LLVM, no kernel: layouts, graphs and plans.
 seqtile_test(plan
+  autotune/json_text_test.cpp
   autotune/plan/calibrated_test.cpp autotune/plan/calibration_test.cpp autotune/plan/changed_texts_test.cpp
   autotune/plan/compat_test.cpp autotune/plan/gradient_traffic_test.cpp autotune/plan/graph_json_test.cpp
   autotune/plan/ilp_test.cpp autotune/plan/link_fit_test.cpp autotune/plan/plan_costs_test.cpp autotune/plan/prices_test.cpp

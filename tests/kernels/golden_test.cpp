@@ -51,12 +51,12 @@ int64_t i(int64_t value) { return value; }
 
 std::vector<Golden> goldens_of_one_rank() {
   const Fields heads{{"heads", i(4)}, {"kv_heads", i(2)}, {"head_dim", i(64)}};
-  Fields prefill = heads, decode = heads, rope = heads;
+  Fields prefill = heads, decode = heads, normed_rope = heads;
   prefill.set("phase", Text("extend"));
   prefill.set("window", i(100));
   prefill.set("soft_cap", 30.0);
   decode.set("phase", Text("decode"));
-  rope.set("scaling", Text("llama3"));
+  normed_rope.set("norm", i(1));
   const Config rows{{"rows", i(4)}};
   return {
       {"linear_dot", {"linear", {{"n", i(96)}, {"k", i(128)}}}, DType::f32, linear_config("dot", 4, 6)},
@@ -94,7 +94,8 @@ std::vector<Golden> goldens_of_one_rank() {
        DType::bf16,
        {{"rows", i(4)}, {"programs", i(32)}}},
       {"layer_norm", {"layer_norm", {{"n", i(576)}}}, DType::f32, rows},
-      {"rope", {"rope", rope}, DType::bf16, rows},
+      {"rope", {"rope", heads}, DType::bf16, rows},
+      {"rope_normed", {"rope", normed_rope}, DType::f32, rows},
       {"silu_and_mul", {"silu_and_mul", {{"n", i(576)}}}, DType::f16, rows},
       {"silu_and_mul_backward", {"silu_and_mul_backward", {{"n", i(576)}}}, DType::bf16, rows},
       {"softmax", {"softmax", {{"n", i(576)}}}, DType::f32, rows},

@@ -16,7 +16,7 @@ void check_rows(const KernelCase& narrow) {
 }  // namespace
 
 TEST_CASE("rms_norm: every dtype and length, with and without residual", "[kernels][sweep]") {
-  check_rows({"rms_norm", {{"n", 37}, {"residual", 1}, {"weight_offset", 1.0}}});
+  check_rows({"rms_norm", {{"n", 37}, {"residual", 1}, {"weight_offset", 1.0}, {"normed", "both"}}});
 }
 
 TEST_CASE("rms_norm_backward: every dtype and length, with and without residual", "[kernels][sweep]") {
@@ -39,8 +39,8 @@ TEST_CASE("embedding: every dtype and length, scaled or not", "[kernels][sweep]"
   check_rows({"embedding", {{"vocab", 11}, {"n", 37}, {"scale", 3.0}}});
 }
 
-TEST_CASE("rope: half and interleaved, whole and partial, plain and scaled", "[kernels][sweep]") {
-  check_rows({"rope", {{"heads", 2}, {"kv_heads", 1}, {"head_dim", 10}, {"rotary_dim", 6}, {"scaling", "llama3"}}});
+TEST_CASE("rope: half and interleaved, whole and partial, plain and normed", "[kernels][sweep]") {
+  check_rows({"rope", {{"heads", 2}, {"kv_heads", 1}, {"head_dim", 10}, {"rotary_dim", 6}, {"norm", 1}}});
 }
 
 }  // namespace seqtile::testing

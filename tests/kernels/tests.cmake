@@ -15,7 +15,7 @@ seqtile_test(kernels
   kernels/seqpar/rank_race_test.cpp kernels/seqpar/row_layout_test.cpp kernels/seqpar/same_bits_test.cpp
   support/op_on_ranks.cpp support/rank_op_run.cpp support/rank_operations.cpp support/rank_tensors.cpp
   kernels/seqpar/shared_gpu_test.cpp support/node_ranks.cpp support/rank_run.cpp support/ranks.cpp
-  kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
+  kernels/rope_test.cpp kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
   support/backward_run.cpp support/flag_recorder.cpp support/golden.cpp support/graph_rank.cpp support/guarded_call.cpp
   support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
   support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/protocol_model.cpp

@@ -82,8 +82,17 @@ TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kern
   CHECK_THAT(
       refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"rotary_dim", int64_t{33}}}),
       Contains("must be even"));
-  CHECK_THAT(refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"scaling", Text("yarn")}}),
-             Contains("scaling is yarn, must be one of none, llama3"));
+  CHECK_THAT(
+      refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"norm", one}, {"inverse", one}}),
+      Contains("needs inverse = 0"));
+  CHECK_THAT(refusal("rope", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{64}}, {"eps", 1e-6}}),
+             Contains("field eps is 1e-06, must be a number of 0..0"));
+  CHECK_THAT(refusal("rms_norm", {{"n", one}, {"normed", Text("x")}}), Contains("needs residual = 1"));
+  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"scale", 0.0}}), Contains("field scale is 0, must not be 0"));
+  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"soft_cap", -1.0}}),
+             Contains("must be a number of 0..1000000"));
+  CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"soft_cup", 1.0}}),
+             Contains("weight_layout, scale, soft_cap"));
   CHECK_THAT(refusal("attention_forward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{2}}, {"head_dim", int64_t{64}}}),
              Contains("must divide heads (9)"));
   CHECK_THAT(refusal("attention_forward", {{"heads", one}, {"kv_heads", one}, {"head_dim", int64_t{63}}}),
@@ -106,6 +115,9 @@ TEST_CASE("workloads: normalizing fills in every default and is idempotent", "[k
         R"({"activation":"none","bias":0,"dtype":"bf16","gated":0,"k":32,"n":64,"n2":0,"n3":0,"panel":0,)"
         R"("residual":0,"threads":2,"weight_layout":"plain"})");
   CHECK(library_op("linear").normalize(full) == full);
+  Workload plain = given;
+  plain.fields.set("scale", int64_t{1}), plain.fields.set("soft_cap", 0.0);
+  CHECK(library_op("linear").normalize(plain) == full);
 }
 
 TEST_CASE("workloads: every operation struct gives a workload that its operation accepts", "[kernels]") {
@@ -113,9 +125,12 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
       kernels::Linear{.n = 64, .n2 = 32, .k = 16, .bias = true}.workload(),
       kernels::Linear{.n = 64, .k = 16, .packed = true}.workload(),
       kernels::AttentionForward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
+      kernels::Linear{.n = 64, .k = 16, .scale = 0.5, .soft_cap = 30}.workload(),
       kernels::RmsNorm{.n = 64, .residual = true}.workload(),
+      kernels::RmsNorm{.n = 64, .residual = true, .normed = "both"}.workload(),
       kernels::LayerNorm{.n = 64}.workload(),
       kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
+      kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64, .norm = true}.workload(),
       kernels::SiluAndMul{.n = 64}.workload(),
       kernels::LinearWgrad{.n = 64, .k = 16, .accumulate = true, .f32_gradient = true}.workload(),
       kernels::AttentionBackward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),

@@ -11,6 +11,7 @@
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
+#include "models/model_file.h"
 
 namespace seqtile::testing {
 namespace {
@@ -29,7 +30,7 @@ Model tiny(const std::string& type) {
   return models::parse_model(R"({"model_type": ")" + type + R"(", "torch_dtype": "bfloat16", "hidden_act": "silu",
     "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 128, "max_position_embeddings": 64, "sliding_window": 16})",
-                              type);
+                             type);
 }
 
 Graph graph_of(const Model& model, models::ModelGraphOptions options = {}) {

@@ -21,8 +21,7 @@ Model model_with(int64_t heads, int64_t kv_heads) {
   model.max_positions = 8192;
   model.heads = heads, model.kv_heads = kv_heads, model.head_dim = 64;
   model.activation = "silu", model.norm_eps = 1e-6;
-  model.windows = {0};
-  model.rope = {.heads = heads, .kv_heads = kv_heads, .head_dim = 64, .rotary_dim = 64};
+  model.set_kind({.rope = {.rotary_dim = 64}});
   return model;
 }
 
@@ -126,7 +125,7 @@ TEST_CASE("model ranks: products communicate, norms have own rows, the rest sees
 
 TEST_CASE("model ranks: a model that normalises before it adds keeps its own norm", "[kernels][seqpar]") {
   Model gemma = model_with(8, 4);
-  gemma.type = "gemma2", gemma.norm_weight_offset = 1;
+  gemma.type = "gemma2", gemma.norm_weight_offset = 1, gemma.norm_place = models::NormPlace::both;
   const auto requests = operations(gemma, {0, 2});
   CHECK(find(requests, "residual_norm").hi == 257);
   CHECK(find(requests, "o_proj").workload.fields.get_int("norm") == 0);

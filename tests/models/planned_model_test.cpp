@@ -13,6 +13,7 @@
 #include "autotune/plan/calibration.h"
 #include "autotune/plan/solver.h"
 #include "jit/error.h"
+#include "models/model_file.h"
 #include "models/model_graph.h"
 #include "models/model_plans.h"
 #include "kernels/registry.h"
@@ -30,16 +31,17 @@ constexpr int64_t kLength = 13, kLayers = 2;  // uneven rows on two ranks and on
 
 Model block(int64_t kv_heads) {
   const int64_t heads = 2 * kv_heads, head_dim = 16;
-  return {.type = "llama",
-          .hidden_size = heads * head_dim,
-          .intermediate_size = 48,
-          .layers = kLayers,
-          .heads = heads,
-          .kv_heads = kv_heads,
-          .head_dim = head_dim,
-          .activation = "silu",
-          .norm_eps = 1e-5,
-          .rope = {.heads = heads, .kv_heads = kv_heads, .head_dim = head_dim}};
+  Model model{.type = "llama",
+              .hidden_size = heads * head_dim,
+              .intermediate_size = 48,
+              .layers = kLayers,
+              .heads = heads,
+              .kv_heads = kv_heads,
+              .head_dim = head_dim,
+              .activation = "silu",
+              .norm_eps = 1e-5};
+  model.set_kind({.rope = {.rotary_dim = head_dim}});
+  return model;
 }
 
 // --- the same in f64
@@ -157,8 +159,8 @@ struct PlannedBlock {
 
 PlannedBlock priced(const Model& model, int ranks, int64_t length, const plan::Calibration& calibration) {
   PlannedBlock block;
-  block.graph = model_graph(
-      model, {.mesh = {1, {ranks}, {}, {}}, .length = length, .is_training = false, .is_block = true});
+  block.graph =
+      model_graph(model, {.mesh = {1, {ranks}, {}, {}}, .length = length, .is_training = false, .is_block = true});
   plan::apply(calibration, block.graph.mesh);
   const plan::CalibratedCosts costs = plan::costs_of(calibration, false);
   plan::ReshardTables paths(block.graph.mesh);
@@ -333,6 +335,9 @@ TEST_CASE("planned model: what cannot be shared or run is one line", "[kernels][
   };
   model.soft_cap = 30;
   CHECK_THAT(refusal(model, planned, 2), Contains("model_layers_0_self_attn_attention (whole): attention in a window"));
+  Model normed = block(2);
+  normed.head_norm = HeadNorm::each_head;
+  CHECK_THAT(refusal(normed, planned, 2), Contains("llama model: no kernel over planned ranks for norms of queries"));
   CHECK_THAT(refusal(block(2), planned, 3), Contains("3 ranks run a graph of decoder layers"));
   CHECK_THAT(refusal(block(2), priced(block(2), 2, 3, {}), 2), Contains("length 3 on 2 ranks"));
 }

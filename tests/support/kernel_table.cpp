@@ -23,7 +23,9 @@ CaseGroup rms_norm() {
   return {"rms_norm",
           {{{"rms_norm", {{"n", 576}}}, kTestLengths, kTestLengths},
            {{"rms_norm", {{"n", 896}, {"residual", 1}}}, kTestLengths, kTestLengths},
-           {{"rms_norm", wide}, kTestLengths, kFew}}};
+           {{"rms_norm", wide}, kTestLengths, kFew},
+           {{"rms_norm", with(wide, {{"normed", "both"}})}, kTestLengths, kFew},
+           {{"rms_norm", {{"n", 897}, {"residual", 1}, {"normed", "x"}}}, kTestLengths, kFew}}};
 }
 
 CaseGroup rms_norm_backward() {
@@ -36,7 +38,8 @@ CaseGroup rms_norm_backward() {
 CaseGroup layer_norm() {
   return {"layer_norm",
           {{{"layer_norm", {{"n", 576}}}, kTestLengths, kTestLengths},
-           {{"layer_norm", {{"n", 897}, {"bias", 0}}}, kTestLengths, kFew}}};
+           {{"layer_norm", {{"n", 897}, {"bias", 0}}}, kTestLengths, kFew},
+           {{"layer_norm", {{"n", 576}, {"residual", 1}}}, kTestLengths, kFew}}};
 }
 
 CaseGroup softmax() {
@@ -68,12 +71,13 @@ CaseGroup embedding() {
 
 CaseGroup rope() {
   const Fields half{{"heads", 9}, {"kv_heads", 3}, {"head_dim", 64}};
-  const Fields scaled = with(half, {{"scaling", "llama3"}, {"theta", 500000.0}, {"original_max_position", 256}});
+  const Fields normed = with(half, {{"norm", 1}, {"weight_offset", 1.0}});
   const Fields partial{{"heads", 4}, {"kv_heads", 1}, {"head_dim", 96}, {"rotary_dim", 72}};
   return {"rope",
           {{{"rope", half}, kTestLengths, {1, 65}},
            {{"rope", with(half, {{"style", "interleaved"}})}, kTestLengths, {7}},
-           {{"rope", scaled}, kTestLengths, {7}},
+           {{"rope", normed}, kTestLengths, {1, 65}},
+           {{"rope", with(partial, {{"norm", 1}, {"eps", 1e-5}, {"style", "interleaved"}})}, kTestLengths, {7}},
            {{"rope", with(half, {{"inverse", 1}})}, kTestLengths, {7}},
            {{"rope", partial}, kTestLengths, {1, 65}}}};
 }
@@ -91,7 +95,8 @@ CaseGroup fused_linear() {
           {{{"linear", with(behind, {{"activation", "silu"}})}, few, few},
            {{"linear", {{"n", 300}, {"k", 96}, {"gated", 1}, {"activation", "gelu"}}}, few, few},
            {{"linear", {{"n", 150}, {"n2", 13}, {"n3", 100}, {"k", 37}, {"bias", 1}}}, few, few},
-           {{"linear", {{"n", 72}, {"n2", 24}, {"k", 96}}}, {1, 16, 63, 257}}}};
+           {{"linear", {{"n", 72}, {"n2", 24}, {"k", 96}}}, {1, 16, 63, 257}},
+           {{"linear", {{"n", 72}, {"k", 96}, {"scale", -2.5}, {"soft_cap", 1.5}, {"residual", 1}}}, few, {1, 65}}}};
 }
 
 /// For slow tests.
@@ -164,7 +169,8 @@ KernelCase of_rank(const char* operation, Fields fields) { return {operation, wi
 CaseGroup gathered_linear() {
   const char* operation = "fused_allgather_and_linear";
   return {operation,
-          {{of_rank(operation, {{"n", 40}, {"n2", 24}, {"k", 48}, {"bias", 1}}), kTestLengths, {1, 17, 65, 127}}}};
+          {{of_rank(operation, {{"n", 40}, {"n2", 24}, {"k", 48}, {"bias", 1}}), kTestLengths, {1, 17, 65, 127}},
+           {of_rank(operation, {{"n", 40}, {"k", 48}, {"scale", 0.5}, {"soft_cap", 1.5}}), {1, 17, 65}, {17}}}};
 }
 
 /// With a norm behind sums that travel in f32.
@@ -177,6 +183,10 @@ CaseGroup summed_linear() {
                    {{"n", 40}, {"k", 48}, {"residual", 1}, {"norm", is_f32}, {"transport", is_f32 ? "f32" : "bf16"}}),
            kTestLengths,
            {1, 17, 65, 127}});
+  group.cases.push_back(
+      {of_rank("fused_linear_and_reducescatter", {{"n", 40}, {"k", 48}, {"residual", 1}, {"scale", 0.25}}),
+       {1, 17, 65},
+       {17}});
   return group;
 }
 

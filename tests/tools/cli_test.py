@@ -197,6 +197,12 @@ class Json(Cli):
                                         "estimated_seconds": NUMBER})
         self.assertGreater(run.json()["candidates"], run.json()["operations"])
         self.assertFalse(os.path.exists(self.path("absent.db")))
+        model = run.json()["model"]
+        self.assertEqual((model["type"], model["layers"], model["kv_heads"], model["head_dim"]), ("llama", 2, 1, 64))
+        self.assertEqual(model["layer_kinds"], [{"name": "", "layers": 2, "which": "0..1", "window": 0, "rope": {
+            "type": "default", "base": 10000.0, "rotary_dim": 64}}])
+        self.assertEqual(model["defaults"], {"head_dim": "64", "mlp_bias": "false"})
+        self.assertRegex(run.out, r"layer_kinds +all layers: all keys; rope default, base 10000, rotary_dim 64\n")
 
     def test_prove(self):
         run = self.seqtile("prove", *self.model_flags, *self.stores, "--json")
@@ -288,6 +294,21 @@ class Json(Cli):
         self.assertEqual(found["bucket"], [37, 40])
         self.assertIn(found["origin"], ("tuned", "default"))
         self.assertGreater(found["median_us"], 0)
+
+    def test_explain_model(self):
+        run = self.seqtile("explain", "--model", "model.json", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(run.json()["model"]["hidden_size"], 128)
+        self.assertNotIn("operations", run.json())
+        run = self.seqtile("explain", "--model", "model.json", "--length", "8", "--threads", "1", *self.stores, "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual([row["label"] for row in run.json()["operations"]],
+                         ["embedding", "input_norm", "residual_norm", "qkv_proj", "rope", "attention_prefill",
+                          "attention_extend", "attention_decode", "o_proj", "gate_up_proj", "down_proj", "lm_head"])
+        for row in run.json()["operations"]:
+            self.assert_fields(row, {"operation": str, "length": int, "bucket": list, "origin": str, "reason": str})
+        self.assert_line(self.seqtile("explain", "linear", "--model", "model.json"), 2, "excludes")
+        self.assert_line(self.seqtile("explain"), 2, "give an operation and --length, or --model FILE")
 
     def test_explain_names_the_field_that_differs(self):
         run = self.seqtile("explain", "linear", "--set", "n=128", "--set", "k=112", "--threads", "1", "--length", "40",
@@ -985,13 +1006,26 @@ class BadInput(Cli):
         self.assert_line(self.prove_model("/dev/null"), 2, "not a regular file")
         self.assert_line(self.prove_model("/proc/self/mem"), 2, "cannot be read")
         self.assert_line(self.prove_model(self.write("broken.json", "{")), 2, r"broken\.json")
-        self.assert_line(self.prove_model(self.model("m1.json", hidden_size="absent")), 2, "hidden_size")
+        self.assert_line(self.prove_model(self.model("m1.json", hidden_size=None)), 2, "hidden_size is null")
         self.assert_line(self.prove_model(self.model("m2.json", hidden_size="wide")), 2, "hidden_size")
         self.assert_line(self.prove_model(self.model("m3.json", num_key_value_heads=-1)), 2, "num_key_value_heads")
         self.assert_line(self.prove_model(self.model("m4.json", torch_dtype="float7")), 2, "float7")
         self.assert_line(self.prove_model(self.model("m5.json", model_type="t5")), 2, "t5")
-        scaling = {"rope_type": "yarn", "factor": 4.0}
-        self.assert_line(self.prove_model(self.model("m6.json", rope_scaling=scaling)), 2, "yarn")
+        scaling = {"rope_type": "mrope", "mrope_section": [1, 2, 3]}
+        self.assert_line(self.prove_model(self.model("m6.json", rope_scaling=scaling)), 2, "mrope")
+        self.assert_line(self.prove_model(self.write("page.json", "<!doctype html><html></html>")), 2, "an HTML page")
+        self.assert_line(self.prove_model(self.write("notes.json", "{\n  // of the paper\n}")), 2,
+                         "line 2, column 3: a comment")
+        self.assert_line(self.prove_model(self.model("m7.json", quantization_config={"quant_method": "awq"})), 2,
+                         "quantised by awq")
+
+    def test_unknown_fields_of_model_files(self):
+        flags = ["prewarm", "--model", self.model("swirl.json", swirl_factor=3), "--lengths", "1..8", "--threads", "1",
+                 "--cache", "absent.db", "--dry-run"]
+        run = self.seqtile(*flags)
+        self.assertEqual(run.code, 0, run.err)
+        self.assertRegex(run.err, r"swirl\.json: field swirl_factor is not known")
+        self.assert_line(self.seqtile(*flags, "--strict-model"), 2, "--strict-model: swirl.json: field swirl_factor")
 
     def test_lengths(self):
         for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"),

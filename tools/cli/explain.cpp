@@ -10,6 +10,7 @@
 #include "autotune/tuner.h"
 #include "jit/compiler.h"
 #include "tools/cli/command.h"
+#include "tools/cli/explain.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
 
@@ -127,12 +128,12 @@ std::string loop_of(const autotune::OpDef& op, const autotune::Workload& workloa
   }
 }
 
-int run(const Session& session, const Options& options) {
-  const autotune::OpDef& op = session.registry.find(options.operation);
-  const int threads = one_thread_count(options);
-  const autotune::Workload workload = workload_of(session.registry, options, threads);
-  const int64_t length = parse_length("--length", options.length);
-  const auto device = open_device_of(options, threads);
+}  // namespace
+
+Explained explain_workload(const Session& session, const Options& options, const autotune::Workload& workload,
+                           int64_t length) {
+  const autotune::OpDef& op = session.registry.find(workload.operation);
+  const auto device = open_device_of(options, workload.threads);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const autotune::Bucket bucket = autotune::bucket(length);
   const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
@@ -148,19 +149,31 @@ int run(const Session& session, const Options& options) {
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
   const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
   check_was_read(*store);
-  if (options.json)
-    print_json({{"operation", op.name},
-                {"length", length},
-                {"bucket", {bucket.lo, bucket.hi}},
-                {"origin", answer.origin},
-                {"config", fields_json(answer.config)},
-                {"median_us", answer.median_us},
-                {"default_us", answer.default_us},
-                {"reason", answer.reason},
-                {"loop", loop},
-                {"runner_ups", runner_ups},
-                {"refused", refused}});
-  return answer.is_recorded ? kDone : kNo;
+  return {{{"operation", op.name},
+           {"length", length},
+           {"bucket", {bucket.lo, bucket.hi}},
+           {"origin", answer.origin},
+           {"config", fields_json(answer.config)},
+           {"median_us", answer.median_us},
+           {"default_us", answer.default_us},
+           {"reason", answer.reason},
+           {"loop", loop},
+           {"runner_ups", runner_ups},
+           {"refused", refused}},
+          answer.is_recorded};
+}
+
+namespace {
+
+int run(const Session& session, const Options& options) {
+  if (!options.model.empty()) return explain_model(session, options);
+  if (options.operation.empty()) bad_input("explain: give an operation and --length, or --model FILE");
+  if (options.length.empty()) bad_input("--length is required with an operation");
+  const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
+  const Explained explained =
+      explain_workload(session, options, workload, parse_length("--length", options.length));
+  if (options.json) print_json(explained.json);
+  return explained.is_recorded ? kDone : kNo;
 }
 
 }  // namespace
@@ -170,12 +183,22 @@ void add_explain(CLI::App& app, Session& session) {
   CLI::App& command = add_command(
       app, session, "explain", "Say which bucket, configuration and origin answer a length, and what came second",
       "  seqtile explain linear --set n=4096 --set k=4096 --dtype bf16 --length 300 --cache tuning.db\n"
-      "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1",
+      "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1\n"
+      "  seqtile explain --model config.json\n"
+      "  seqtile explain --model config.json --length 300 --cache tuning.db",
       options, run);
   add_operation(command, *options);
+  CLI::Option* operation = command.get_option("operation")->required(false);
+  command
+      .add_option("--model", options->model,
+                  "Instead of an operation: what a Hugging Face config.json describes, and with --length each of its "
+                  "operations")
+      ->type_name("FILE")
+      ->excludes(operation)
+      ->excludes(command.get_option("--set"));
+  add_strict_model(command, options->strict_model);
   add_key(command, *options);
   add_length(command, *options);
-  command.get_option("--length")->required();
   add_stores(command, *options);
 }
 

@@ -8,10 +8,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "autotune/worker/device_mirror.h"
 #include "jit/error.h"
 #include "kernels/tensor_values.h"
+#include "models/model_ranks.h"
 #include "tools/cli/rank_reference.h"
 #include "tools/cli/ranks.h"
 
@@ -45,53 +47,41 @@ bool LayerRunner::Buffer::resize(size_t bytes_needed) {
   return true;
 }
 
-LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
-                         Device& device, CallClock& clock)
-    : registry_(registry), operations_(operations), device_(device), clock_(&clock) {
-  add_stages();
+LayerRunner::LayerRunner(const autotune::Registry& registry, const models::Model& model,
+                         std::span<const ServedOperation> operations, Device& device, CallClock& clock)
+    : registry_(registry), model_(model), operations_(operations), device_(device), clock_(&clock) {
+  add_stages(models::distinct_steps(model_));
 }
 
-LayerRunner::LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations,
-                         Channel& channel)
+LayerRunner::LayerRunner(const autotune::Registry& registry, const models::Model& model,
+                         std::span<const ServedOperation> operations, Channel& channel)
     : registry_(registry),
+      model_(model),
       operations_(operations),
       device_(channel.fabric().device()),
       channel_(&channel),
       random_(static_cast<uint64_t>(1 + channel.fabric().rank())) {
-  add_stages();
+  add_stages(models::rank_steps(model_));
   if (device_.memory().is_host()) rank_clock_.emplace(channel);
 }
 
-void LayerRunner::add_stages() {
-  add_stage("embedding", {{"ids", "ids"}, {"y", "x"}});
-  add_stage("input_norm", {{"x", "x"}, {"y", "normed"}});
-  add_stage("qkv_proj", {{"x", "normed"}, {"y", "q"}, {"y2", "k"}, {"y3", "v"}});
-  add_stage("rope", {{"q", "q"}, {"k", "k"}, {"positions", "positions"}, {"q_out", "q_turned"}, {"k_out", "k_turned"}});
-  for (const char* phase : {"attention_prefill", "attention_extend", "attention_decode"})
-    add_stage(phase, {{"q", "q_turned"},
-                      {"k", "k_cache"},
-                      {"v", "v_cache"},
-                      {"q_start", "q_start"},
-                      {"kv_start", "kv_start"},
-                      {"kv_len", "kv_len"},
-                      {"out", "attended"},
-                      {"lse", "lse"}});
-  // Ranks add the residual where they sum up, and normalise at once: `norm` of that operation.
-  add_stage("o_proj", {{"x", "attended"}, {"residual", "x"}, {"y", "projected"}, {"normed", "normed_sum"}});
-  add_stage("residual_norm", {{"x", "projected"}, {"residual", "x"}, {"y", "normed_sum"}, {"sum", "sum"}});
-  add_stage("gate_up_proj", {{"x", "normed_sum"}, {"y", "activated"}});
-  add_stage("down_proj", {{"x", "activated"}, {"residual", "projected"}, {"y", "result"}});
+/// What follows the last layer takes no part: nothing here gives it its input.
+void LayerRunner::add_stages(const std::vector<models::Step>& steps) {
+  std::set<std::string> last;
+  for (const models::Step& step : models::exit_steps(model_)) last.insert(step.label);
+  for (const models::Step& step : steps)
+    if (!last.contains(step.label)) add_stage(step);
 }
 
-void LayerRunner::add_stage(const char* label, const std::map<std::string, std::string>& wiring) {
-  const auto found =
-      std::find_if(operations_.begin(), operations_.end(), [&](const auto& o) { return o.label == label; });
-  if (found == operations_.end()) return;
+void LayerRunner::add_stage(const models::Step& step) {
+  const auto found = std::ranges::find(operations_, step.label, &ServedOperation::label);
+  SEQTILE_ASSERT(found != operations_.end());
   const autotune::OpDef& op = registry_.find(found->workload.operation);
-  Stage stage{&*found, &op, op.schema(found->workload), {}};
+  Stage stage{&*found, &op, op.schema(found->workload), {}, step.cached};
   for (const autotune::ArgSpec& arg : stage.schema.args) {
-    const auto wire = wiring.find(arg.name);
-    stage.buffers.push_back(wire != wiring.end() ? wire->second : std::string(label) + "." + arg.name);
+    const auto wire = std::ranges::find(step.wires, arg.name, &models::Wire::argument);
+    const bool is_shared = wire != step.wires.end() && !wire->buffer.empty();
+    stage.buffers.push_back(is_shared ? wire->buffer : step.label + "." + arg.name);
   }
   stages_.push_back(std::move(stage));
 }
@@ -115,10 +105,7 @@ void LayerRunner::compute(const PlannedCall& call) {
   for (const Stage& stage : stages_) {
     const auto problem = problems_.find(stage.operation->label);
     if (problem == problems_.end()) continue;
-    if (stage.operation->role == Role::attention) {
-      extend_cache("k_cache", "k_turned", call);
-      extend_cache("v_cache", "v", call);
-    }
+    for (const models::CachedRows& cached : stage.cached) extend_cache(cached, call);
     call_stage(stage, problem->second);
   }
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
@@ -133,9 +120,9 @@ void LayerRunner::meet_ranks() {
 }
 
 /// The keys (or values) of the new tokens take their place behind those of earlier calls.
-void LayerRunner::extend_cache(const char* cache, const char* rows, const PlannedCall& call) {
-  Buffer& from = buffers_[rows];
-  Buffer& to = buffers_[cache];
+void LayerRunner::extend_cache(const models::CachedRows& cached, const PlannedCall& call) {
+  Buffer& from = buffers_[cached.rows];
+  Buffer& to = buffers_[cached.cache];
   const size_t end = static_cast<size_t>(call.kv) * cache_row_bytes_;
   const size_t new_bytes = static_cast<size_t>(call.tokens) * cache_row_bytes_;
   std::memcpy(static_cast<std::byte*>(to.data()) + end - new_bytes, from.data(), new_bytes);
@@ -158,7 +145,7 @@ void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Proble
   const bool has_grown = buffer.resize(std::max<size_t>(1, static_cast<size_t>(elements * dtype_bytes(spec.dtype))));
   tensor.data = buffer.data();
   if (spec.dtype == DType::i32) fill_indices(name, tensor, call);
-  if (name == "k_cache" || name == "v_cache") {
+  if (std::ranges::count(stage.cached, name, &models::CachedRows::cache)) {
     cache_row_bytes_ = static_cast<size_t>(tensor.strides[0] * dtype_bytes(spec.dtype));
     if (has_grown) kernels::fill_normal(tensor, 0, 1, random_());  // keys and values of earlier calls
   }
@@ -172,7 +159,7 @@ void LayerRunner::bind_argument(const Stage& stage, size_t arg, autotune::Proble
 
 void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call) {
   auto* values = static_cast<int32_t*>(tensor.data);
-  for (int64_t i = 0; i < tensor.sizes[0]; ++i) {
+  for (int64_t i = 0; tensor.rank == 1 && i < tensor.sizes[0]; ++i) {
     if (name == "positions") values[i] = static_cast<int32_t>(call.kv - call.tokens + i);
     else if (name == "q_start") values[i] = static_cast<int32_t>(i * call.tokens);
     else if (name == "kv_len") values[i] = static_cast<int32_t>(call.kv);
@@ -182,6 +169,8 @@ void LayerRunner::fill_indices(const std::string& name, const Tensor& tensor, co
     const int64_t vocab = stages_.front().operation->workload.fields.get_int("vocab");
     kernels::fill_uniform_int(tensor, 0, vocab - 1, random_());
   }
+  for (const models::LayerKind& kind : model_.kinds)
+    if (kind.has_rope && name == models::rope_table_buffer(kind)) models::fill_rope_table(kind.rope, call.kv, tensor);
 }
 
 autotune::Problem LayerRunner::bind(const Stage& stage, const PlannedCall& call) {

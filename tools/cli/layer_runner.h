@@ -1,10 +1,10 @@
 // tools/cli/layer_runner.h -- really runs one decoder layer for planned calls and checks sampled rows.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer is a list of stages: the label of a model's operation and, for every argument of it, the buffer that it reads
+// A layer's stages are the steps of models/layer_program.h: for every argument of an operation the buffer that it reads
 // or writes. Buffers are shared by name, so the output of one stage is the input of a later one; weights belong to
-// their stage. Stages whose operation the model lacks are left out. The stages run one after the other as in a server;
-// no stage writes what another one has read, so that afterwards each output can be compared with OpDef::reference.
+// their stage. The stages run one after the other as in a server; no stage writes what another one has read, so that
+// afterwards each output can be compared with OpDef::reference.
 // With ranks, each has a runner; they compare together, as what should have come out of an operation that communicates
 // follows from the operands of all.
 #pragma once
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "jit/channel.h"
+#include "models/layer_program.h"
 #include "tools/cli/call_clock.h"
 #include "tools/cli/lookup_stream.h"
 #include "tools/cli/rank_call_clock.h"
@@ -34,10 +35,12 @@ struct LayerReport {
 
 class LayerRunner {
  public:
-  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, Device& device,
-              CallClock& clock);
+  /// `operations` are those of the model.
+  LayerRunner(const autotune::Registry& registry, const models::Model& model,
+              std::span<const ServedOperation> operations, Device& device, CallClock& clock);
   /// A rank's. run() is collective then.
-  LayerRunner(const autotune::Registry& registry, std::span<const ServedOperation> operations, Channel& channel);
+  LayerRunner(const autotune::Registry& registry, const models::Model& model,
+              std::span<const ServedOperation> operations, Channel& channel);
 
   /// Runs the layer's operations for `call` and verifies them. Errors: timeout where a rank gave up waiting for
   /// another, internal where they did not agree what to run.
@@ -57,22 +60,24 @@ class LayerRunner {
     const autotune::OpDef* op;
     autotune::Schema schema;
     std::vector<std::string> buffers;  ///< one an argument
+    std::vector<models::CachedRows> cached;
   };
 
-  void add_stages();
-  void add_stage(const char* label, const std::map<std::string, std::string>& wiring);
+  void add_stages(const std::vector<models::Step>& steps);
+  void add_stage(const models::Step& step);
   void compute(const PlannedCall& call);
   void meet_ranks();
   void call_stage(const Stage& stage, const autotune::Problem& problem);
   autotune::Problem bind(const Stage& stage, const PlannedCall& call);
   void bind_argument(const Stage& stage, size_t arg, autotune::Problem& problem, const PlannedCall& call);
   void fill_indices(const std::string& name, const Tensor& tensor, const PlannedCall& call);
-  void extend_cache(const char* cache, const char* rows, const PlannedCall& call);
+  void extend_cache(const models::CachedRows& cached, const PlannedCall& call);
   void verify(const Stage& stage, const autotune::Problem& problem);
   std::vector<std::vector<double>> reference(const Stage& stage, const autotune::Problem& problem,
                                              std::span<const int64_t> rows);
 
   const autotune::Registry& registry_;
+  const models::Model model_;
   std::span<const ServedOperation> operations_;
   Device& device_;
   CallClock* clock_ = nullptr;               ///< of one rank alone

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "models/model_operations.h"
 #include "models/model_ranks.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/ranks.h"
 
 namespace seqtile::cli {
@@ -56,10 +58,7 @@ Requests requests_of_ranks(const std::vector<Requests>& by_rank) {
 
 }  // namespace
 
-models::Model model_of(const Options& options) {
-  check_is_file("--model", options.model, "give a Hugging Face config.json");
-  return models::load_model(options.model);
-}
+models::Model model_of(const Options& options) { return read_model_file(options.model, options.strict_model).model; }
 
 std::vector<autotune::TuneRequest> model_requests(const autotune::Registry& registry, const Options& options) {
   const models::Model model = model_of(options);

@@ -108,12 +108,17 @@ void add_lengths(CLI::App& app, Options& options) {
 }
 
 void add_model(CLI::App& app, Options& options) {
-  app.add_option("--model", options.model, "Model description: a Hugging Face config.json")
+  app.add_option("--model", options.model, "Model description: a Hugging Face config.json, or its folder")
       ->type_name("FILE")
       ->required();
+  add_strict_model(app, options.strict_model);
   app.add_option("--kv-lengths", options.kv_lengths,
                  "Key/value lengths of decode steps (default: 1 to the model's max_position_embeddings)")
       ->type_name("A..B");
+}
+
+void add_strict_model(CLI::App& app, bool& is_strict) {
+  app.add_flag("--strict-model", is_strict, "Fields of the model file that are not known are an error, not a warning");
 }
 
 void add_ranks(CLI::App& app, Options& options) {

@@ -26,6 +26,7 @@ struct Options {
   std::string ranks, fabric;             ///< "2", "threads"; see ranks.h
   std::string as_rank;                   ///< of a copy of this program; see rank_process.h
   std::shared_ptr<RankProcess> process;  ///< where ranks are processes and this one is a rank
+  bool strict_model = false;
   bool json = false;
 };
 
@@ -33,7 +34,8 @@ void add_operation(CLI::App& app, Options& options);  ///< OP --set
 void add_key(CLI::App& app, Options& options);        ///< --dtype --threads --device
 void add_length(CLI::App& app, Options& options);     ///< --length
 void add_lengths(CLI::App& app, Options& options);    ///< --lengths
-void add_model(CLI::App& app, Options& options);      ///< --model --kv-lengths
+void add_model(CLI::App& app, Options& options);      ///< --model --strict-model --kv-lengths
+void add_strict_model(CLI::App& app, bool& is_strict);  ///< --strict-model
 void add_ranks(CLI::App& app, Options& options);      ///< --ranks --fabric
 void add_stores(CLI::App& app, Options& options);     ///< --cache --artifacts
 void add_json(CLI::App& app, Options& options);       ///< --json

@@ -15,6 +15,7 @@
 #include "autotune/plan/solver.h"
 #include "cache/text.h"
 #include "tools/cli/command.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
 #include "tools/cli/plan_answer.h"
@@ -83,7 +84,11 @@ int run_graph(const Session& session, const PlanOptions& options) {
 }
 
 int run_model(const Session& session, const PlanOptions& options) {
-  return solve_graph(session, graph_of_model(options), options.model, options);
+  const models::ModelFile file = read_model_file(options.model, options.strict_model);
+  PlanOptions described = options;
+  described.described = model_json(file).dump();
+  if (options.format == "table") print_model(file);
+  return solve_graph(session, graph_of_model(described), options.model, described);
 }
 
 /// What the whole plan would cost with each of a node's strategies.
@@ -119,7 +124,10 @@ int run_explain(const Session& session, const PlanOptions& options) {
 }
 
 void add_model_choice(CLI::App& command, PlanOptions& options) {
-  command.add_option("--model", options.model, "A Hugging Face config.json")->type_name("FILE")->required();
+  command.add_option("--model", options.model, "A Hugging Face config.json, or its folder")
+      ->type_name("FILE")
+      ->required();
+  add_strict_model(command, options.strict_model);
   command.add_option("--mesh", options.mesh, "Devices of each axis, as in 2x4")->type_name("SIZES")->required();
   command.add_option("--length", options.length, "Tokens of a sequence")->type_name("N")->required();
   command.add_option("--batch", options.batch, "Sequences (default: 1)")->type_name("N")->check(at_least_one());

@@ -29,6 +29,8 @@ struct PlanOptions {
   std::string format = "table";
   int64_t devices = 0;  ///< 0: as many as the mesh has
   std::string model, mesh, length, phase = "training", out;
+  bool strict_model = false;
+  std::string described;          ///< JSON of what was understood of the model's file
   int64_t batch = 1, layers = 0;  ///< 0: the model's
   RunOptions run;
   bool json = false;

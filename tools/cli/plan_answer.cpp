@@ -132,6 +132,7 @@ int print_solution(const plan::Solution& solution, double ms, const PlanOptions&
 int print_plan(const Priced& priced, const plan::Solution& solution, double ms, const PlanOptions& options) {
   if (options.format != "table") return print_format(priced, solution, ms, options);
   Json more = Json::object();
+  if (!options.described.empty()) more["model"] = Json::parse(options.described);
   if (solution.is_feasible) print_table(priced, solution.choices);
   if (solution.is_feasible && options.pricing.is_calibrated()) {
     const CostParts parts = parts_of(priced, solution);

@@ -7,6 +7,7 @@
 #include "autotune/plan/graph_json.h"
 #include "models/model_graph.h"
 #include "tools/cli/errors.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
 #include "tools/cli/plan.h"
@@ -46,8 +47,7 @@ void check_devices(const plan::Graph& graph, const PlanOptions& options) {
 }
 
 models::Model read_model(const PlanOptions& options) {
-  check_is_file("--model", options.model, "give a Hugging Face config.json");
-  models::Model model = models::load_model(options.model);
+  models::Model model = read_model_file(options.model, options.strict_model).model;
   if (options.layers > model.layers)
     bad_input(fmt::format("--layers {}: {} has {}; give at most as many", options.layers, options.model,
                           format_counted(model.layers, "layer")));

@@ -52,8 +52,8 @@ models::Model model_of(const PlanOptions& options) {
              .kv_heads = sizes.kv_heads,
              .head_dim = head_dim,
              .activation = "silu",
-             .norm_eps = 1e-5,
-             .rope = {.heads = sizes.heads, .kv_heads = sizes.kv_heads, .head_dim = head_dim}};
+             .norm_eps = 1e-5};
+    model.set_kind({.rope = {.rotary_dim = head_dim}});
   }
   model.dtype = parse_dtype_flag(options.run.dtype);
   return model;

@@ -47,9 +47,10 @@ double seconds_to_execute(const ReplayOptions& options) {
   return seconds;
 }
 
-LayerReport execute(const Session& session, double seconds, const std::vector<ServedOperation>& operations,
-                    const std::vector<PlannedCall>& calls, Device& device, CallClock& clock) {
-  LayerRunner runner(session.registry, operations, device, clock);
+LayerReport execute(const Session& session, const models::Model& model, double seconds,
+                    const std::vector<ServedOperation>& operations, const std::vector<PlannedCall>& calls,
+                    Device& device, CallClock& clock) {
+  LayerRunner runner(session.registry, model, operations, device, clock);
   std::mt19937_64 random(1);
   Progress progress("replay");
   const auto start = std::chrono::steady_clock::now();
@@ -142,7 +143,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
   served.lookups = look_up_all(operations, calls);
   served.is_served = served.lookups.misses == 0 || policy != MissPolicy::strict;
   if (served.is_served && seconds > 0)
-    served.layers = execute(session, seconds, operations, calls, engine->device(), clock);
+    served.layers = execute(session, model_of(options), seconds, operations, calls, engine->device(), clock);
   served.counters = engine->counters();
   served.times = record_times(session.registry, operations, calls, engine->device(), store);
 }
@@ -253,8 +254,7 @@ void add_replay(CLI::App& app, Session& session) {
   command.add_option("--trace", options->trace, "CSV with the columns ContextTokens and GeneratedTokens")
       ->type_name("FILE")
       ->required();
-  command
-      .add_option("--policy", options->policy, "What a missing record means")
+  command.add_option("--policy", options->policy, "What a missing record means")
       ->check(CLI::IsMember({"strict", "default", "nearest", "background", "tune"}))
       ->capture_default_str();
   command.add_option("--execute", options->execute, "Run decoder layers of randomly chosen calls for this time")

@@ -87,7 +87,7 @@ RankReplay replay_on_ranks(const Session& session, const Options& options, const
     fabric.set_patience(std::max<std::chrono::nanoseconds>(settings.deadline, std::chrono::seconds(1)));
     RankReplay all{.lookups = look_up_on_ranks(fabric, model.operations(), calls)};
     const bool is_served = all.lookups.misses == 0 || settings.policy != MissPolicy::strict;
-    LayerRunner runner(session.registry, model.operations(), model.channel());
+    LayerRunner runner(session.registry, model_of(options), model.operations(), model.channel());
     if (is_served && seconds > 0) run_layers(runner, fabric, calls, seconds);
     all.layers = sum_over_ranks(fabric, runner.report());
     all.counters = sum_over_ranks(fabric, model.engine().counters());

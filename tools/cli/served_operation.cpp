@@ -18,7 +18,7 @@ ServedOperation served_operation(const autotune::TuneRequest& request, int rank,
     operation.phase = phase == "prefill" ? Phase::prefill : phase == "extend" ? Phase::extend : Phase::decode;
   } else if (request.label == "lm_head") {
     operation.role = Role::last_row;
-  } else if (world_size > 1 && (name == "embedding" || name == "rms_norm")) {
+  } else if (world_size > 1 && (name == "embedding" || name == "rms_norm" || name == "layer_norm")) {
     operation.role = Role::own_rows;
   }
   return operation;

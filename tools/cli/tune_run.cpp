@@ -10,6 +10,7 @@
 #include "autotune/worker/problem.h"
 #include "jit/device_profile.h"
 #include "tools/cli/binaries.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
@@ -29,6 +30,12 @@ void check_requests(const Session& session, const std::vector<autotune::TuneRequ
 
 int print_plan(const Session& session, const TuneRunOptions& options,
                const std::vector<autotune::TuneRequest>& requests, const autotune::TuneOptions& tune_options) {
+  Json model;
+  if (!options.model.empty()) {
+    const models::ModelFile file = read_model_file(options.model, options.strict_model);
+    print_model(file);
+    model = model_json(file);
+  }
   const auto store = open_store_of(options, StoreUse::peek);
   const auto rows = autotune::plan(session.registry, requests, options.device, *store, tune_options);
   Table table({"label", "operation", "buckets", "recorded", "candidates", "estimated"});
@@ -54,12 +61,14 @@ int print_plan(const Session& session, const TuneRunOptions& options,
                          format_counted(rows.size(), "operation"), format_counted(buckets, "bucket"),
                          format_counted(candidates, "candidate"), format_seconds(seconds)));
   check_was_read(*store);
-  if (options.json)
-    print_json({{"operations", rows.size()},
-                {"buckets", buckets},
-                {"candidates", candidates},
-                {"estimated_seconds", seconds},
-                {"plan", std::move(list)}});
+  if (!options.json) return kDone;
+  Json json = {{"operations", rows.size()},
+               {"buckets", buckets},
+               {"candidates", candidates},
+               {"estimated_seconds", seconds},
+               {"plan", std::move(list)}};
+  if (!model.is_null()) json["model"] = std::move(model);
+  print_json(json);
   return kDone;
 }
 

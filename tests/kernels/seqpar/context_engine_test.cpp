@@ -66,9 +66,13 @@ struct Rows {
     if (count() == 0) return;
     const auto rope = engine.prepare(Rope{.heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim});
     const Tensor rotated_q = heads_of(q, kHeads), rotated_k = heads_of(k, kKvHeads);
+    std::vector<int32_t> words(kRopeTableRows * kHeadDim / 2);
+    const Tensor table = make_tensor(words.data(), DType::i32, {kRopeTableRows, kHeadDim / 2});
+    fill_rope_table(rope_turns(kHeadDim, 10000), 1, table);
     rope({.q = rotated_q,
           .k = rotated_k,
           .positions = make_tensor(positions.data(), DType::i32, {count()}),
+          .table = table,
           .q_out = rotated_q,
           .k_out = rotated_k});
   }

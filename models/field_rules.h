@@ -1,0 +1,18 @@
+// models/field_rules.h -- fields that a type does not use: ignored with a reason, refused by name, or a warning.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "models/config_reader.h"
+
+namespace seqtile::models {
+
+/// Fields that make another model of the file, whatever else is in it: experts, quantised weights. To be called first,
+/// so that the true cause is named. Errors: unsupported, with field and next step.
+void refuse_other_models(const ConfigReader& config);
+
+/// Sorts the fields that were not used. Errors: unsupported for one that changes what layers compute.
+void sort_fields(const ConfigReader& config);
+
+/// The same for the fields of rope, where a known one that `rope_type` does not have is a warning.
+void sort_rope_fields(const ConfigReader& rope, const std::string& rope_type);
+
+}  // namespace seqtile::models
