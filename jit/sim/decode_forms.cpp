@@ -190,6 +190,7 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
     case Op::reduce_warp:
       read_atomic(op.parts[2], into);
       into.type = op.type();
+      into.aux = (op.has("abs") ? 1u : 0u) | (op.has("NaN") ? 2u : 0u);
       break;
     case Op::bar_reduce:
       into.atomic = op.has("and") ? AtomicOp::bit_and : op.has("or") ? AtomicOp::bit_or : AtomicOp::add;

@@ -15,6 +15,9 @@ namespace seqtile::sim {
 PtxSpace Cohort::space_of(const Instruction& i, uint64_t& address) const {
   if (i.space != PtxSpace::generic) {
     if (i.space == PtxSpace::shared) address &= 0xffffffff;
+    // parameters of functions lie in frames
+    if (i.space == PtxSpace::param && (address & kLocalWindow) != 0)
+      return address &= ~kLocalWindow, PtxSpace::local;
     return i.space == PtxSpace::constant ? PtxSpace::global : i.space;
   }
   if (address & kParamWindow) return PtxSpace::param;
