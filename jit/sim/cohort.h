@@ -319,6 +319,13 @@ class Cohort {
   void load_matrix(Warp& warp, const Instruction& i);
   void store_matrix(Warp& warp, const Instruction& i);
   void mma(Warp& warp, const Instruction& i);
+  // fragments.cpp
+  template <class F>
+  void each_run(Warp& warp, const Instruction& i, uint32_t address_slot, F f);
+  void reach_run(Warp& warp, const Instruction& i, Place& place, uint32_t bytes, bool is_write);
+  void wmma_load(Warp& warp, const Instruction& i);
+  void wmma_store(Warp& warp, const Instruction& i);
+  void wmma(Warp& warp, const Instruction& i);
   void issue_wgmma(Warp& warp, const Instruction& i);
   void check_wgmma_issue(Warp& warp, const Instruction& i);
   void mark_busy(Warp& warp, const WgmmaOp& op, int change);

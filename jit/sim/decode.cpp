@@ -9,6 +9,7 @@
 
 #include "jit/error.h"
 #include "jit/sim/decode_operands.h"
+#include "jit/sim/fragments.h"
 
 namespace seqtile::sim {
 namespace {
@@ -140,6 +141,8 @@ class Decoder {
     const auto hidden = static_cast<size_t>(std::count(form->operands.begin(), form->operands.end(), 'c'));
     if (form->operands.size() - hidden != flat.size())
       fail(fmt::format("{} operands, {} are expected", flat.size(), form->operands.size() - hidden));
+    const bool is_extreme = opcode.base() == "min" || opcode.base() == "max";
+    if (is_extreme && flat.size() == 4) require(PtxTarget::sm_100);
     decoded.scalar = form->run;
     decoded.aux = form->aux;
     decoded.num_destinations = static_cast<uint16_t>(form->num_destinations);
@@ -178,6 +181,9 @@ class Decoder {
       case Op::store:
       case Op::atomic: return decode_access(flat, decoded);
       case Op::wgmma: return decode_wgmma(flat, decoded);
+      case Op::wmma_load:
+      case Op::wmma_store:
+      case Op::wmma: return decode_fragments(flat, decoded);
       case Op::shuffle: return decode_closed(shuffle_letters(flat.size()), flat, decoded);
       case Op::match_all: return decode_closed(match_letters(opcode, flat.size()), flat, decoded);
       case Op::bar_reduce: return decode_reduction(flat, decoded);
@@ -343,6 +349,30 @@ class Decoder {
   void decode_free(const Letters& letters, const std::vector<Flat>& flat, Instruction& decoded) {
     decoded.num_destinations = static_cast<uint16_t>(letters.destinations.size());
     for (const Flat& one : flat) operands_.add(decoded, *one.operand, one.is_address ? 'a' : 'v', false);
+  }
+
+  /// wmma: the registers of fragments, an address and perhaps a stride.
+  void decode_fragments(const std::vector<Flat>& flat, Instruction& decoded) {
+    const FragmentShape shape = FragmentShape::unpack(decoded.aux);
+    const auto count = [&](Fragment which, PtxType type) { return static_cast<size_t>(shape.registers(which, type)); };
+    const size_t d = count(Fragment::c, decoded.type2);
+    size_t expected = count(static_cast<Fragment>(decoded.vector), decoded.type) + 1;
+    if (decoded.op == Op::wmma)
+      expected = d + count(Fragment::a, decoded.type) + count(Fragment::b, decoded.type) +
+                 count(Fragment::c, decoded.flag2 ? PtxType::f16 : decoded.type2 == PtxType::f16 ? PtxType::f32 : decoded.type2);
+    const bool has_stride = decoded.op != Op::wmma && flat.size() == expected + 1;
+    if (flat.size() != expected && !has_stride)
+      fail(fmt::format("{} operands, {} are expected", flat.size(), expected));
+    const size_t address = decoded.op == Op::wmma_load ? expected - 1 : decoded.op == Op::wmma_store ? 0 : flat.size();
+    decoded.num_destinations = static_cast<uint16_t>(decoded.op == Op::wmma ? d : address);
+    decoded.flag = has_stride;
+    const PtxType type = decoded.op == Op::wmma ? decoded.type2 : decoded.type;
+    for (size_t i = 0; i < flat.size(); ++i) {
+      if (flat[i].is_address != (i == address)) fail("the address, and nothing else, is expected in brackets");
+      const bool is_stride = has_stride && i + 1 == flat.size();
+      const char letter = i == address ? 'a' : is_stride || type != PtxType::f64 ? 'w' : 'x';
+      operands_.add(decoded, *flat[i].operand, letter, i == address && decoded.is_address_wide);
+    }
   }
 
   /// SS: accumulators, A, B, scale-d[, scale-a, scale-b[, trans-a, trans-b]]; RS: four registers of A and only trans-b.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "jit/sim/decode.h"
+#include "jit/sim/fragments.h"
 
 namespace seqtile::sim {
 namespace {
@@ -221,6 +222,9 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
       into.flag = op.has("trans");
       break;
     case Op::mma: decode_mma(op, into); break;
+    case Op::wmma_load:
+    case Op::wmma_store:
+    case Op::wmma: return decode_fragments(op, into);
     case Op::wgmma: return decode_wgmma(op, into);
     default: break;
   }

@@ -124,6 +124,9 @@ uint32_t Cohort::needed_lanes(const Warp& warp, const Instruction& i, uint32_t m
     case Op::load_matrix:
     case Op::store_matrix:
     case Op::mma:
+    case Op::wmma_load:
+    case Op::wmma_store:
+    case Op::wmma:
     case Op::wgmma_fence:
     case Op::wgmma_commit:
     case Op::wgmma_wait:
@@ -343,6 +346,9 @@ Flow Cohort::execute_async(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::load_matrix: load_matrix(warp, i); return Flow::next;
     case Op::store_matrix: store_matrix(warp, i); return Flow::next;
     case Op::mma: mma(warp, i); return Flow::next;
+    case Op::wmma_load: wmma_load(warp, i); return Flow::next;
+    case Op::wmma_store: wmma_store(warp, i); return Flow::next;
+    case Op::wmma: wmma(warp, i); return Flow::next;
     case Op::wgmma_fence: ++warp.wgmma_fences; return Flow::next;
     case Op::wgmma_commit:
       warp.wgmma_groups.push_back(std::move(warp.wgmmas));

@@ -139,15 +139,6 @@ class RunningNow {
 
 }  // namespace
 
-void Counters::add(const Counters& other) {
-  warp_instructions += other.warp_instructions, lane_instructions += other.lane_instructions;
-  for (int c = 0; c < kNumInstructionClasses; ++c) by_class[c] += other.by_class[c];
-  mma += other.mma, wgmma += other.wgmma;
-  global_sectors += other.global_sectors, global_bytes += other.global_bytes;
-  shared_accesses += other.shared_accesses, bank_conflicts += other.bank_conflicts;
-  barrier_waits += other.barrier_waits;
-}
-
 struct Machine::State {
   MemoryMap memory;
   LaunchProgress progress;

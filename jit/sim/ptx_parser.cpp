@@ -145,14 +145,23 @@ class Parser {
     } catch (const Error& error) {
       if (kernel_.name.empty()) throw;
       kernel_.problem = error.what();
-      lexer_.go_back(start);
-      lexer_.skip_definition();
+      skip_definition(start);
     }
     names_ = PtxScopes();
     if (!is_function && module_.find(kernel_.name) != nullptr)
       PtxLexer::fail_at(kernel_.line, fmt::format("kernel '{}' stands twice", kernel_.name));
     if (is_function) names_of_module_.insert(kernel_.name);
     (is_function ? module_.functions : module_.kernels).push_back(std::move(kernel_));
+  }
+
+  /// A text whose braces do not close has the problem that was found first, as a whole.
+  void skip_definition(PtxLexer::Position start) {
+    try {
+      lexer_.go_back(start);
+      lexer_.skip_definition();
+    } catch (const Error&) {
+      throw Error(ErrorCode::compile_failed, kernel_.problem);
+    }
   }
 
   void header() {

@@ -259,7 +259,7 @@ TEST_CASE("ptx machine: launches that do not fit the kernel are refused", "[jit]
     }
     return std::string();
   };
-  CHECK_THAT(code_of({.threads = 33}, 8), Catch::StartsWith("invalid_argument") && Catch::Contains("33 threads"));
+  CHECK_THAT(code_of({.threads = 1025}, 8), Catch::StartsWith("invalid_argument") && Catch::Contains("a block of 1025,1,1"));
   CHECK_THAT(code_of({.threads = 32}, 4), Catch::Contains("4 bytes of parameters, the kernel has 8"));
   CHECK_THAT(code_of({.grid = {3, 1, 1}, .cluster = {2, 1, 1}}, 8), Catch::Contains("clusters of 2"));
   CHECK_THAT(code_of({.shared_bytes = 300000}, 8), Catch::StartsWith("out_of_resources") && Catch::Contains("232448"));
