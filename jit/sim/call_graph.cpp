@@ -66,11 +66,12 @@ class Walk {
 
   const PtxKernel* callee_of(const PtxKernel& text, const PtxInstruction& instruction) const {
     const auto fail = [&](const std::string& what) {
-      PtxLexer::fail_at(instruction.line, fmt::format("{} in '{}': `{}`", what, text.name,
-                                                      module_.line(instruction.line).substr(0, 96)));
+      PtxLexer::fail_at(instruction.line,
+                        fmt::format("{} in '{}': `{}`", what, text.name, module_.line(instruction.line).substr(0, 96)));
     };
     const std::string name(instruction.callee);
-    if (name[0] == '%') fail(fmt::format("a call by the address in {} is not executed; call a function by its name", name));
+    if (name[0] == '%')
+      fail(fmt::format("a call by the address in {} is not executed; call a function by its name", name));
     const PtxKernel* callee = module_.find_function(name);
     if (callee == nullptr) fail(fmt::format("the text has no function '{}'", name));
     if (!callee->has_body && (name == "malloc" || name == "free"))

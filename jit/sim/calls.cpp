@@ -65,9 +65,10 @@ bool Cohort::call(Warp& warp, const Instruction& i, uint32_t mask) {
     const uint32_t base = warp.frame_base[lane] + static_cast<uint32_t>(caller.frame_bytes);
     const size_t depth = warp.frames[lane].size() + 1;
     if (base + callee.frame_bytes > program.local_bytes || depth > kMaxDepth) {
-      report(ReportKind::limit, {&warp, i.line, lane},
-             fmt::format("{} calls within each other, with {} bytes of frames: at most {} calls and {} bytes are possible",
-                         depth, base + callee.frame_bytes, kMaxDepth, program.local_bytes));
+      report(
+          ReportKind::limit, {&warp, i.line, lane},
+          fmt::format("{} calls within each other, with {} bytes of frames: at most {} calls and {} bytes are possible",
+                      depth, base + callee.frame_bytes, kMaxDepth, program.local_bytes));
       is_stopped_ = true;
       return false;
     }

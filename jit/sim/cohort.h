@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where to look: scheduler.cpp turns, stuck.cpp deadlocks and loops without end, interpreter.cpp the instruction loop,
-// calls.cpp and system_calls.cpp functions, exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and
-// synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes, barriers.cpp and mbarriers.cpp what waits,
-// async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator, matrix_ops.cpp ldmatrix and mma, wgmma.cpp
-// the warp-group product.
+// calls.cpp and system_calls.cpp functions, exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics,
+// shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes,
+// barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator,
+// matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
 #pragma once
 #include <mutex>
 #include <optional>

@@ -45,7 +45,9 @@ Letters expand(std::string_view pattern) {
 class Decoder {
  public:
   Decoder(const PtxModule& module, const PtxKernel& kernel)
-      : module_(module), kernel_(kernel), reached_(reached_functions(module, kernel)),
+      : module_(module),
+        kernel_(kernel),
+        reached_(reached_functions(module, kernel)),
         operands_(module, reached_, program_) {}
 
   Program run() {
@@ -95,7 +97,8 @@ class Decoder {
     operands_.begin(text);
     Instruction decoded;
     decoded.line = text.line;
-    decoded.guard = text.guard < 0 ? -1 : static_cast<int32_t>(operands_.register_id(static_cast<uint32_t>(text.guard)));
+    decoded.guard =
+        text.guard < 0 ? -1 : static_cast<int32_t>(operands_.register_id(static_cast<uint32_t>(text.guard)));
     decoded.is_guard_negated = text.is_guard_negated;
     decoded.pool = static_cast<uint32_t>(program_.pool.size());
     std::vector<Flat> flat;
@@ -238,7 +241,8 @@ class Decoder {
     if (is_system) {
       decoded.op = current_->callee == "vprintf" ? Op::print : Op::assert_fail;
     } else {
-      const auto found = std::find_if(reached_.begin(), reached_.end(), [&](const auto& f) { return f.text == callee; });
+      const auto found =
+          std::find_if(reached_.begin(), reached_.end(), [&](const auto& f) { return f.text == callee; });
       call.callee = static_cast<uint32_t>(found - reached_.begin());
     }
     const size_t results = current_->num_results, arguments = current_->operands.size() - results;
@@ -359,7 +363,9 @@ class Decoder {
     size_t expected = count(static_cast<Fragment>(decoded.vector), decoded.type) + 1;
     if (decoded.op == Op::wmma)
       expected = d + count(Fragment::a, decoded.type) + count(Fragment::b, decoded.type) +
-                 count(Fragment::c, decoded.flag2 ? PtxType::f16 : decoded.type2 == PtxType::f16 ? PtxType::f32 : decoded.type2);
+                 count(Fragment::c, decoded.flag2                   ? PtxType::f16
+                                    : decoded.type2 == PtxType::f16 ? PtxType::f32
+                                                                    : decoded.type2);
     const bool has_stride = decoded.op != Op::wmma && flat.size() == expected + 1;
     if (flat.size() != expected && !has_stride)
       fail(fmt::format("{} operands, {} are expected", flat.size(), expected));
@@ -424,8 +430,8 @@ std::span<const uint32_t> branch_targets(const Program& program, const Instructi
 }
 
 bool falls_through(const Instruction& i) {
-  const bool goes_away = i.op == Op::leave || i.op == Op::return_ || i.op == Op::trap || i.op == Op::branch ||
-                         i.op == Op::branch_indexed;
+  const bool goes_away =
+      i.op == Op::leave || i.op == Op::return_ || i.op == Op::trap || i.op == Op::branch || i.op == Op::branch_indexed;
   return i.guard >= 0 || !goes_away;
 }
 

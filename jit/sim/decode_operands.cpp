@@ -65,8 +65,7 @@ OperandTable::OperandTable(const PtxModule& module, const std::vector<ReachedFun
     made.name = function.text->name;
     made.is_recursive = function.is_recursive;
     made.first_register = static_cast<uint32_t>(virtual_.is_wide.size());
-    for (const PtxRegister& reg : function.text->registers)
-      virtual_.is_wide.push_back(ptx_type_bytes(reg.type) == 8);
+    for (const PtxRegister& reg : function.text->registers) virtual_.is_wide.push_back(ptx_type_bytes(reg.type) == 8);
     made.end_register = static_cast<uint32_t>(virtual_.is_wide.size());
   }
   virtual_.is_wide.push_back(false);  // the carry
@@ -171,10 +170,10 @@ void OperandTable::relocate() {
       const auto symbol = module_symbols_.find(relocation.name);
       const bool is_function = module_.find_function(relocation.name) != nullptr;
       if (symbol == module_symbols_.end() && !is_function)
-        throw Error(ErrorCode::compile_failed, fmt::format("kernel {}: the first values of '{}' name '{}', which the "
-                                                           "text does not have",
-                                                           reached_.back().text->name, storage.variable->name,
-                                                           relocation.name));
+        throw Error(ErrorCode::compile_failed,
+                    fmt::format("kernel {}: the first values of '{}' name '{}', which the "
+                                "text does not have",
+                                reached_.back().text->name, storage.variable->name, relocation.name));
       const uint64_t base = symbol == module_symbols_.end() ? 0 : symbol->second.value;
       const uint64_t value = (base + static_cast<uint64_t>(relocation.addend)) >> relocation.shift;
       std::memcpy(reinterpret_cast<std::byte*>(storage.words) + relocation.offset, &value,
@@ -204,7 +203,8 @@ std::pair<int64_t, int64_t> OperandTable::frame_place(const PtxOperand& operand)
 }
 
 uint32_t OperandTable::frame_slot(uint64_t offset, bool is_wide) {
-  const auto [found, is_new] = frame_slots_.try_emplace({offset, is_wide}, static_cast<uint32_t>(virtual_.is_wide.size()));
+  const auto [found, is_new] =
+      frame_slots_.try_emplace({offset, is_wide}, static_cast<uint32_t>(virtual_.is_wide.size()));
   if (is_new) {
     virtual_.is_wide.push_back(is_wide);
     program_.functions[index_].frame_slots.push_back({found->second, offset, is_wide});
@@ -239,12 +239,20 @@ uint32_t OperandTable::special(Special what, bool is_wide) {
 
 uint32_t OperandTable::special(std::string_view name, bool is_wide) {
   if (name == "%clusterid") name = "%clusterid.x";
+  if (name == "%envreg1" || name == "%envreg2") add_workspace();
   const bool is_of_clusters = name.find("cluster") != std::string_view::npos;
   if (is_of_clusters && module_.target < PtxTarget::sm_90)
     fail(describe_lack(fmt::format("register {}", name), PtxTarget::sm_90, module_.target_name));
   for (size_t i = 0; i < std::size(kSpecialNames); ++i)
     if (kSpecialNames[i] == name) return special(static_cast<Special>(i), is_wide);
   fail("register '" + std::string(name) + "' is not known");
+}
+
+void OperandTable::add_workspace() {
+  if (program_.grid_workspace != 0) return;
+  auto storage = std::make_shared<std::vector<uint64_t>>(8);
+  program_.grid_workspace = reinterpret_cast<uint64_t>(storage->data());
+  program_.globals.push_back({"the grid's workspace", std::move(storage), 64, false});
 }
 
 int OperandTable::register_bytes(const PtxOperand& operand) const {

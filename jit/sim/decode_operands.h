@@ -69,6 +69,7 @@ class OperandTable {
   Symbol place_variable(const PtxVariable& variable);
   void relocate();
   Symbol symbol_of(const PtxOperand& operand) const;
+  void add_workspace();
   uint32_t frame_slot(uint64_t offset, bool is_wide);
   uint32_t constant(uint64_t value, bool is_wide);
   uint32_t special(Special what, bool is_wide);

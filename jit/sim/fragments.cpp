@@ -49,8 +49,8 @@ std::string read_access(const Opcode& op, FragmentShape shape, Instruction& into
   const PtxType types[] = {PtxType::f16, PtxType::bf16, PtxType::s8, PtxType::u8, PtxType::tf32, PtxType::f64};
   const PtxType sums[] = {PtxType::f16, PtxType::f32, PtxType::s32, PtxType::f64};
   const bool is_possible =
-      is_c ? is_sum(into.type) && std::any_of(std::begin(types), std::end(types),
-                                              [&](PtxType t) { return fits(shape, t, into.type); })
+      is_c ? is_sum(into.type) &&
+                 std::any_of(std::begin(types), std::end(types), [&](PtxType t) { return fits(shape, t, into.type); })
            : std::any_of(std::begin(sums), std::end(sums), [&](PtxType t) { return fits(shape, into.type, t); });
   return is_possible ? "" : "the type in this shape";
 }
@@ -143,7 +143,7 @@ void Cohort::reach_run(Warp& warp, const Instruction& i, Place& place, uint32_t 
     else shared_read(*place.cta, narrow, bytes, collective(warp, site));
     return;
   }
-  place.at = place.space == PtxSpace::global ? global(warp, place.address, bytes, bytes, site, is_write)
+  place.at = place.space == PtxSpace::global  ? global(warp, place.address, bytes, bytes, site, is_write)
              : place.space == PtxSpace::local ? local(warp, place.address, bytes, site)
                                               : param(warp, place.address, bytes, site, is_write);
   if (place.at != refused_) note_access(warp, i, place, bytes, site, is_write);
@@ -158,7 +158,8 @@ void Cohort::wmma_load(Warp& warp, const Instruction& i) {
   each_run(warp, i, operands[i.num_destinations], [&](Place place, uint32_t bytes, int row, int column) {
     reach_run(warp, i, place, bytes, false);
     for (uint32_t e = 0; e < bytes / i.width; ++e) {
-      const int r = row + (shape.is_column ? static_cast<int>(e) : 0), c = column + (shape.is_column ? 0 : static_cast<int>(e));
+      const int r = row + (shape.is_column ? static_cast<int>(e) : 0),
+                c = column + (shape.is_column ? 0 : static_cast<int>(e));
       std::memcpy(&matrix[static_cast<size_t>(r * columns + c)], place.at + e * i.width, i.width);
     }
   });
@@ -188,7 +189,8 @@ void Cohort::wmma_store(Warp& warp, const Instruction& i) {
   each_run(warp, i, operands[0], [&](Place place, uint32_t bytes, int row, int column) {
     reach_run(warp, i, place, bytes, true);
     for (uint32_t e = 0; e < bytes / i.width; ++e) {
-      const int r = row + (shape.is_column ? static_cast<int>(e) : 0), c = column + (shape.is_column ? 0 : static_cast<int>(e));
+      const int r = row + (shape.is_column ? static_cast<int>(e) : 0),
+                c = column + (shape.is_column ? 0 : static_cast<int>(e));
       std::memcpy(place.at + e * i.width, &matrix[static_cast<size_t>(r * columns + c)], i.width);
     }
   });

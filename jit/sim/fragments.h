@@ -28,8 +28,12 @@ struct FragmentShape {
            uint32_t{is_column} << 24 | uint32_t{is_b_column} << 25 | uint32_t{saturates} << 26;
   }
   static FragmentShape unpack(uint32_t bits) {
-    return {static_cast<int>(bits & 0xff),  static_cast<int>(bits >> 8 & 0xff), static_cast<int>(bits >> 16 & 0xff),
-            (bits >> 24 & 1) != 0,          (bits >> 25 & 1) != 0,              (bits >> 26 & 1) != 0};
+    return {static_cast<int>(bits & 0xff),
+            static_cast<int>(bits >> 8 & 0xff),
+            static_cast<int>(bits >> 16 & 0xff),
+            (bits >> 24 & 1) != 0,
+            (bits >> 25 & 1) != 0,
+            (bits >> 26 & 1) != 0};
   }
   int rows(Fragment which) const { return which == Fragment::b ? k : m; }
   int columns(Fragment which) const { return which == Fragment::a ? k : n; }

@@ -80,8 +80,8 @@ int Cohort::pick_group(Warp& warp) {
   for (size_t a = 0; a < groups.size(); ++a) {
     Group& group = groups[a];
     if (group.state == GroupState::converging &&
-        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) &
-         ~group.mask) == 0)
+        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) & ~group.mask) ==
+            0)
       group.state = GroupState::running;
     if (group.state != GroupState::running) continue;
     ++runnable;

@@ -34,8 +34,8 @@ void check_shape(const Program& program, const LaunchShape& shape, size_t param_
   if (program.max_threads != 0 && threads > program.max_threads)
     refuse(program, fmt::format("{} threads per block, the kernel takes at most {}", threads, program.max_threads));
   if (program.required_cluster[0] != 0 && program.required_cluster != shape.cluster)
-    refuse(program, fmt::format("clusters of {}, the kernel requires {}", text(shape.cluster),
-                                text(program.required_cluster)));
+    refuse(program,
+           fmt::format("clusters of {}, the kernel requires {}", text(shape.cluster), text(program.required_cluster)));
   for (int d = 0; d < 3; ++d) {
     if (shape.grid[d] < 1 || shape.cluster[d] < 1) refuse(program, "an empty grid or cluster");
     if (shape.grid[d] % shape.cluster[d] != 0)

@@ -167,7 +167,7 @@ struct FrameSlot {
 /// A function of the text, or the kernel. Its variables in .local and .param memory are its frame.
 struct Function {
   std::string name;
-  uint32_t entry = 0;                           ///< instruction
+  uint32_t entry = 0;                             ///< instruction
   uint32_t first_register = 0, end_register = 0;  ///< virtual
   int64_t frame_bytes = 0;
   bool is_recursive = false;  ///< a call from here may come back here
@@ -182,7 +182,7 @@ struct Function {
 
 /// An argument or result of a call: from one frame to the other, or between a frame and a register.
 struct CallMove {
-  int operand = -1;  ///< of the instruction, where a register is one side
+  int operand = -1;                                 ///< of the instruction, where a register is one side
   int64_t of_caller = 0, of_callee = 0, bytes = 0;  ///< offsets in the frames
 };
 
@@ -221,13 +221,15 @@ struct Program {
     bool is_constant;
   };
   std::vector<Global> globals;
+  /// Where cooperative groups keep the barrier of a cooperative grid, 0 where the kernel does not ask.
+  uint64_t grid_workspace = 0;
 
   const Function& entry() const { return functions.back(); }
   const uint32_t* operands(const Instruction& instruction) const { return pool.data() + instruction.pool; }
 };
 
-/// Decodes one kernel of the module and the functions that it reaches. Errors: compile_failed naming line and form where
-/// the machine does not know it; invalid_argument where the module has no such kernel.
+/// Decodes one kernel of the module and the functions that it reaches. Errors: compile_failed naming line and form
+/// where the machine does not know it; invalid_argument where the module has no such kernel.
 Program decode(const PtxModule& module, std::string_view kernel);
 /// parse_ptx and decode in one step.
 Program decode_text(std::string_view ptx, std::string_view kernel);

@@ -83,8 +83,8 @@ void read_declarator(PtxLexer& lexer, PtxVariable& variable) {
     if (word == ".attribute") lexer.skip_parentheses();
   }
   // references to textures, samplers and surfaces are opaque; what uses them is no form of the machine's
-  variable.type = is_one_of(word, {".texref", ".samplerref", ".surfref"}) ? PtxType::b64
-                                                                          : read_type(lexer, word, "a type");
+  variable.type =
+      is_one_of(word, {".texref", ".samplerref", ".surfref"}) ? PtxType::b64 : read_type(lexer, word, "a type");
   // `.param .u64 .ptr .global .align 16 name`: facts about the pointer, not about the parameter
   for (word = lexer.directive(); !word.empty(); word = lexer.directive())
     if (word == ".align") alignment(lexer);

@@ -18,10 +18,10 @@ struct TypeFacts {
 
 // In the order of PtxType.
 constexpr std::array<TypeFacts, 27> kTypes = {{
-    {"", 0},    {"pred", 1}, {"b8", 1},    {"b16", 2},    {"b32", 4},    {"b64", 8},  {"b128", 16},
-    {"u8", 1},  {"u16", 2},  {"u32", 4},   {"u64", 8},    {"s8", 1},     {"s16", 2},  {"s32", 4},
-    {"s64", 8}, {"f16", 2},  {"f16x2", 4}, {"bf16", 2},   {"bf16x2", 4}, {"tf32", 4}, {"f32", 4}, {"f32x2", 8},
-    {"f64", 8}, {"e4m3", 1}, {"e5m2", 1},  {"e4m3x2", 2}, {"e5m2x2", 2},
+    {"", 0},      {"pred", 1}, {"b8", 1},    {"b16", 2},  {"b32", 4},    {"b64", 8},    {"b128", 16},
+    {"u8", 1},    {"u16", 2},  {"u32", 4},   {"u64", 8},  {"s8", 1},     {"s16", 2},    {"s32", 4},
+    {"s64", 8},   {"f16", 2},  {"f16x2", 4}, {"bf16", 2}, {"bf16x2", 4}, {"tf32", 4},   {"f32", 4},
+    {"f32x2", 8}, {"f64", 8},  {"e4m3", 1},  {"e5m2", 1}, {"e4m3x2", 2}, {"e5m2x2", 2},
 }};
 
 constexpr std::array<std::string_view, 7> kTargets = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100"};
@@ -44,7 +44,8 @@ std::optional<PtxTarget> parse_ptx_target(std::string_view name) {
   const char* end = name.data() + name.size();
   const auto [rest, error] = std::from_chars(name.data() + 3, end, number);
   const std::string_view suffix(rest, static_cast<size_t>(end - rest));
-  if (error != std::errc() || number < 10 || number > 999 || (suffix != "" && suffix != "a" && suffix != "f")) return {};
+  if (error != std::errc() || number < 10 || number > 999 || (suffix != "" && suffix != "a" && suffix != "f"))
+    return {};
   return number < 80 ? PtxTarget::sm_80 : number < 90 ? PtxTarget::sm_89 : PtxTarget::sm_100;
 }
 

@@ -97,15 +97,15 @@ struct PtxRegister {
 struct PtxOperand {
   enum class Kind : uint8_t { reg, immediate, special, symbol, label, memory, vector, sink };
   Kind kind = Kind::sink;
-  bool is_negated = false;           ///< `!%p1`
-  bool is_double = false;            ///< an immediate written as 0d...: 64 bits of a double
-  bool is_float = false;             ///< an immediate written as 0f...: 32 bits of a float
-  uint32_t reg = 0;                  ///< index into PtxKernel::registers
-  int variable = -1;                 ///< of a symbol: index into PtxKernel::variables, -1: of the module, or a parameter
-  uint64_t bits = 0;                 ///< of an immediate, sign extended
-  int64_t offset = 0;                ///< of [base+offset] and symbol+offset
-  uint32_t target = 0;               ///< of a label: index of the instruction
-  std::string_view text;             ///< special register, symbol or label
+  bool is_negated = false;  ///< `!%p1`
+  bool is_double = false;   ///< an immediate written as 0d...: 64 bits of a double
+  bool is_float = false;    ///< an immediate written as 0f...: 32 bits of a float
+  uint32_t reg = 0;         ///< index into PtxKernel::registers
+  int variable = -1;        ///< of a symbol: index into PtxKernel::variables, -1: of the module, or a parameter
+  uint64_t bits = 0;        ///< of an immediate, sign extended
+  int64_t offset = 0;       ///< of [base+offset] and symbol+offset
+  uint32_t target = 0;      ///< of a label: index of the instruction
+  std::string_view text;    ///< special register, symbol or label
   std::vector<PtxOperand> elements;  ///< of a vector {..} or of a memory operand: the base, then its coordinates
 };
 
@@ -131,10 +131,10 @@ struct PtxKernel {
   std::vector<PtxRegister> registers;
   std::vector<PtxVariable> variables;  ///< shared, local and param ones declared in the body
   std::vector<PtxInstruction> instructions;
-  std::string problem;                          ///< why the text could not be read; said to whoever executes it
-  std::array<int, 3> required_block = {0, 0, 0};  ///< .reqntid, zeros without
-  int max_threads = 0;       ///< product of .maxntid, 0 without
-  int max_registers = 0;     ///< .maxnreg, 0 without
+  std::string problem;                              ///< why the text could not be read; said to whoever executes it
+  std::array<int, 3> required_block = {0, 0, 0};    ///< .reqntid, zeros without
+  int max_threads = 0;                              ///< product of .maxntid, 0 without
+  int max_registers = 0;                            ///< .maxnreg, 0 without
   std::array<int, 3> required_cluster = {0, 0, 0};  ///< .reqnctapercluster, zeros without
 };
 
@@ -146,7 +146,7 @@ struct PtxModule {
   int target_line = 0;  ///< of `.target`; 0: the text does not say
   std::vector<PtxVariable> variables;
   std::vector<PtxKernel> kernels;
-  std::vector<PtxKernel> functions;  ///< also those that are only declared
+  std::vector<PtxKernel> functions;                                    ///< also those that are only declared
   std::vector<std::pair<std::string_view, std::string_view>> aliases;  ///< names of functions, and what they stand for
 
   /// Line `number` (from 1) without leading space, for reports.

@@ -212,7 +212,8 @@ ScalarFn one_operand(const Opcode& op) {
   if (base == "neg" && op.only({"ftz"})) return f32_or_f64<Neg, Arity::one>(op);
   if (base == "abs" && op.only({"ftz"})) return f32_or_f64<Abs, Arity::one>(op);
   if (base == "sqrt" && op.only({"rn", "approx", "ftz"})) return f32_or_f64<Sqrt, Arity::one>(op);
-  if (is_double_approximation(op)) return base == "rcp" ? plain<Unary<Rcp, double, double>>() : plain<Unary<Rsqrt, double, double>>();
+  if (is_double_approximation(op))
+    return base == "rcp" ? plain<Unary<Rcp, double, double>>() : plain<Unary<Rsqrt, double, double>>();
   if (base == "rcp" && op.only({"rn", "approx", "ftz"})) return f32_or_f64<Rcp, Arity::one>(op);
   if (base == "rsqrt" && op.only({"approx", "ftz"})) return f32_or_f64<Rsqrt, Arity::one>(op);
   if (!op.only({"approx", "ftz"}) || op.type() != PtxType::f32) return nullptr;

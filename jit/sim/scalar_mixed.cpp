@@ -33,7 +33,9 @@ float compute(uint32_t aux, float a, float b, float c) {
 /// aux: the operation and kFlush. `sources` is 2 or 3.
 template <int sources>
 struct Pairs {
-  static float half(uint64_t bits, int which) { return std::bit_cast<float>(static_cast<uint32_t>(bits >> (32 * which))); }
+  static float half(uint64_t bits, int which) {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits >> (32 * which)));
+  }
   static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t aux) {
     const Lanes<uint64_t> d(regs, slots[0]), a(regs, slots[1]), b(regs, slots[2]), c(regs, slots[sources]);
     for_lanes(mask, [&](int i) {
@@ -106,8 +108,8 @@ std::optional<ScalarForm> resolve_mixed(const Opcode& op, size_t num_operands) {
   if (name == std::end(kNames)) return {};
   const auto what = static_cast<uint32_t>(name - std::begin(kNames));
   if (type == PtxType::f32x2) return pairs(op, what);
-  const bool is_mixed = (type == PtxType::f16 || type == PtxType::bf16) && op.parts.size() > 2 &&
-                        op.parts[op.parts.size() - 2] == "f32";
+  const bool is_mixed =
+      (type == PtxType::f16 || type == PtxType::bf16) && op.parts.size() > 2 && op.parts[op.parts.size() - 2] == "f32";
   return is_mixed ? mixed(op, what) : std::nullopt;
 }
 

@@ -1,8 +1,8 @@
 // jit/sim/scalar_rounded.cpp -- f32 and f64 arithmetic that is rounded toward zero, down or up.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's own rounding mode is set around each operation. Volatile values keep the compiler from moving the operation
-// away from the two changes of the mode.
+// The host's own rounding mode is set around each operation. Volatile values keep the compiler from moving the
+// operation away from the two changes of the mode.
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
@@ -75,8 +75,11 @@ std::optional<ScalarForm> resolve_rounded(const Opcode& op) {
   const auto what = static_cast<Arithmetic>(name - std::begin(kNames));
   if (op.has("sat") && what > Arithmetic::fma) return {};
   const int sources = what == Arithmetic::fma ? 3 : what < Arithmetic::rcp ? 2 : 1;
-  const uint32_t aux = (mode == "rz" ? 0u : mode == "rm" ? 1u : 2u) | static_cast<uint32_t>(what) << 8 |
-                       (op.has("ftz") ? kFlush : 0) | (op.has("sat") ? kSaturate : 0);
+  const uint32_t aux = (mode == "rz"   ? 0u
+                        : mode == "rm" ? 1u
+                                       : 2u) |
+                       static_cast<uint32_t>(what) << 8 | (op.has("ftz") ? kFlush : 0) |
+                       (op.has("sat") ? kSaturate : 0);
   return ScalarForm{type == PtxType::f32 ? by_sources<float>(sources) : by_sources<double>(sources), aux,
                     operand_letters(type, sources + 1)};
 }

@@ -198,6 +198,11 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
     case Special::lanemask_ge: return ~((1u << lane) - 1);
     case Special::warp_size: return kWarpLanes;
     case Special::is_explicit_cluster: return warp.grid->cluster_size() > 1 ? 1 : 0;
+    case Special::envreg1:
+    case Special::envreg2: {
+      const uint64_t workspace = shape.cooperative ? warp.grid->program->grid_workspace : 0;
+      return static_cast<uint32_t>(what == Special::envreg1 ? workspace >> 32 : workspace);
+    }
     case Special::nsmid: return 132;
     case Special::smid: return static_cast<uint32_t>(cta.linear % 132);
     case Special::dynamic_smem_size: return static_cast<uint32_t>(shape.shared_bytes);

@@ -192,8 +192,8 @@ class Allocator {
       }
     }
     for (const bool is_wide : {false, true})
-      next = assign_range(program_.functions.back().end_register, static_cast<uint32_t>(intervals_.size()), is_wide,
-                          next);
+      next =
+          assign_range(program_.functions.back().end_register, static_cast<uint32_t>(intervals_.size()), is_wide, next);
     for (uint32_t id = 0; id < intervals_.size(); ++id) {
       if (!is_constant(id)) continue;
       slot_[id] = next;

@@ -114,8 +114,8 @@ struct Warp {
   uint32_t* regs = nullptr;
   std::vector<Group> groups;
   std::vector<std::byte> local;
-  std::array<uint32_t, 32> frame_base = {};            ///< of the function that a lane is in, in its local memory
-  std::array<std::vector<Frame>, 32> frames;           ///< of the calls that a lane is in
+  std::array<uint32_t, 32> frame_base = {};   ///< of the function that a lane is in, in its local memory
+  std::array<std::vector<Frame>, 32> frames;  ///< of the calls that a lane is in
   Region* last_region = nullptr;
 
   Clock clock;
@@ -135,7 +135,7 @@ struct Warp {
   uint32_t proxy_fences = 0;
   std::array<uint32_t, 32> cluster_phase = {};
   uint32_t at_cluster = 0;  ///< lanes that have arrived at the cluster barrier and not waited there
-  Clock relaxed_seen;  ///< came with the cluster barrier, but without release
+  Clock relaxed_seen;       ///< came with the cluster barrier, but without release
 
   std::vector<uint32_t> initialised;                     ///< lanes, by virtual register
   std::vector<uint8_t> busy_accumulator, busy_fragment;  ///< by virtual register: wgmma in flight

@@ -38,8 +38,9 @@ std::string convert(const Conversion& conversion, uint64_t value) {
   const std::string start = "%" + conversion.flags;
   const bool is_signed = conversion.letter == 'd' || conversion.letter == 'i';
   if (std::strchr("diouxXc", conversion.letter) != nullptr && conversion.letter != 'c') {
-    if (!conversion.is_long) value = is_signed ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(value)))
-                                               : static_cast<uint32_t>(value);
+    if (!conversion.is_long)
+      value = is_signed ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(value)))
+                        : static_cast<uint32_t>(value);
     std::snprintf(text, sizeof(text), (start + "ll" + conversion.letter).c_str(), static_cast<long long>(value));
   } else if (std::strchr("fFeEgGaA", conversion.letter) != nullptr) {
     std::snprintf(text, sizeof(text), (start + conversion.letter).c_str(), std::bit_cast<double>(value));
@@ -127,8 +128,7 @@ void Cohort::assert_fail(Warp& warp, const Instruction& i, uint32_t mask) {
   const Site site{&warp, i.line, lane};
   report(ReportKind::trap, site,
          fmt::format("the assertion `{}` fails, {}:{} in {}", text_at(warp, argument(warp, i, 0, lane), site),
-                     text_at(warp, argument(warp, i, 1, lane), site),
-                     static_cast<uint32_t>(argument(warp, i, 2, lane)),
+                     text_at(warp, argument(warp, i, 1, lane), site), static_cast<uint32_t>(argument(warp, i, 2, lane)),
                      text_at(warp, argument(warp, i, 3, lane), site)));
   is_stopped_ = true;
 }

@@ -28,10 +28,10 @@ void Cohort::with_members(Warp& warp, const Instruction& i, uint32_t mask) {
       report(ReportKind::divergence, {&warp, i.line, std::countr_zero(together & ~named)},
              fmt::format("the lane's member mask 0x{:x} does not name it", named));
     else if ((named & mask & ~together) != 0)
-      report(ReportKind::divergence, {&warp, i.line, first},
-             fmt::format("the member mask 0x{:x} names lane {}, whose own is 0x{:x}", named,
-                         std::countr_zero(named & mask & ~together),
-                         members[std::countr_zero(named & mask & ~together)]));
+      report(
+          ReportKind::divergence, {&warp, i.line, first},
+          fmt::format("the member mask 0x{:x} names lane {}, whose own is 0x{:x}", named,
+                      std::countr_zero(named & mask & ~together), members[std::countr_zero(named & mask & ~together)]));
     execute_together(warp, i, together);
   }
 }

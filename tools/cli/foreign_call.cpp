@@ -56,8 +56,8 @@ std::string ForeignCall::parameter_list() const {
   std::string list;
   for (const sim::PtxVariable& param : program_.params) {
     const bool is_array = param.bytes != sim::ptx_type_bytes(param.type);
-    const std::string type = is_array ? fmt::format("{} bytes", param.bytes)
-                                      : fmt::format(".{}", sim::ptx_type_name(param.type));
+    const std::string type =
+        is_array ? fmt::format("{} bytes", param.bytes) : fmt::format(".{}", sim::ptx_type_name(param.type));
     list += fmt::format("{}{} {}{}", list.empty() ? "" : ", ", type, param.name, param.is_pointer ? " (pointer)" : "");
   }
   return list.empty() ? "none" : list;
@@ -83,8 +83,7 @@ void ForeignCall::check_fit(size_t index) const {
   if (bytes != param.bytes)
     refuse(fmt::format("{} of {}", is_pointer ? "a pointer" : "a value", format_counted(bytes, "byte")));
   if (is_pointer && is_float_parameter(param.type)) refuse("a pointer");
-  if (argument.form == Form::same &&
-      (argument.same_as >= index || arguments_[argument.same_as].form != Form::buffer))
+  if (argument.form == Form::same && (argument.same_as >= index || arguments_[argument.same_as].form != Form::buffer))
     refuse(fmt::format("argument {} is no buffer that stands before it", argument.same_as));
   if (argument.form != Form::scalar) return;
   const bool is_float = argument.type.kind == ScalarKind::floating || argument.type.kind == ScalarKind::bfloat;
@@ -144,10 +143,11 @@ void ForeignCall::compare(const FileOf& file) {
   }
   if (wrong == 0) return;
   const size_t at = static_cast<size_t>(first) * width;
-  differences_.push_back(fmt::format("arg {}: {} differ from {} by more than {:.2g} (largest {:.2g}); element {} is {} "
-                                     "instead of {}",
-                                     file.argument, format_counted(wrong, "element"), file.path, tolerance, largest,
-                                     first, format_element(type, buffer.data + at), format_element(type, &expected[at])));
+  differences_.push_back(
+      fmt::format("arg {}: {} differ from {} by more than {:.2g} (largest {:.2g}); element {} is {} "
+                  "instead of {}",
+                  file.argument, format_counted(wrong, "element"), file.path, tolerance, largest, first,
+                  format_element(type, buffer.data + at), format_element(type, &expected[at])));
 }
 
 void ForeignCall::finish() {

@@ -57,7 +57,8 @@ class Reader {
     if (text_ == "null") result_.form = KernelArgument::Form::null, result_.bytes.resize(8);
     else if (name == "same" && has_value) same(value);
     else if (name == "raw" && has_value) raw(value);
-    else if (const size_t bracket = name.find('['); bracket != std::string::npos) buffer(name, bracket, value, has_value);
+    else if (const size_t bracket = name.find('['); bracket != std::string::npos)
+      buffer(name, bracket, value, has_value);
     else if (has_value) scalar(name, value);
     else fail("");
     return std::move(result_);
@@ -235,7 +236,8 @@ std::string format_element(const ScalarType& type, const std::byte* at) {
   if (type.kind == ScalarKind::signed_integer) return fmt::format("{}", integer_value(type, at));
   if (type.kind == ScalarKind::unsigned_integer)
     return fmt::format("{}", static_cast<uint64_t>(integer_value(type, at)));
-  return type.bytes == 8 ? fmt::format("{:.8g}", element_value(type, at)) : fmt::format("{:.5g}", element_value(type, at));
+  return type.bytes == 8 ? fmt::format("{:.8g}", element_value(type, at))
+                         : fmt::format("{:.5g}", element_value(type, at));
 }
 
 std::vector<std::byte> read_bytes(const std::string& flag, const std::string& path, size_t bytes) {

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   f32[1024]            a buffer that nothing has written: a read before a write is reported
-//   f32[1024]=zeros      =random[:SEED] floats in [-1, 1), integers from 0 to 127; =iota[:FIRST]; =VALUE; =@FILE, its bytes
-//   i32=1000  f32=1e-5   a scalar
-//   null                 a pointer to nothing
-//   same=0               the pointer of argument 0
-//   raw=3f800000         bytes in hexadecimal, for a parameter of any type
+//   f32[1024]=zeros      =random[:SEED] floats in [-1, 1), integers from 0 to 127; =iota[:FIRST]; =VALUE; =@FILE, its
+//   bytes i32=1000  f32=1e-5   a scalar null                 a pointer to nothing same=0               the pointer of
+//   argument 0 raw=3f800000         bytes in hexadecimal, for a parameter of any type
 // Types are i8 to i64, u8 to u64, f16, bf16, f32 and f64.
 #pragma once
 #include <cstddef>
@@ -31,10 +29,10 @@ struct KernelArgument {
   Form form = Form::scalar;
   std::string text;  ///< as given
   ScalarType type;
-  int64_t elements = 0;           ///< of a buffer
-  bool is_initialised = false;    ///< a buffer with first values
-  size_t same_as = 0;             ///< index of an argument before
-  std::vector<std::byte> bytes;   ///< of a buffer, a scalar or raw bytes
+  int64_t elements = 0;          ///< of a buffer
+  bool is_initialised = false;   ///< a buffer with first values
+  size_t same_as = 0;            ///< index of an argument before
+  std::vector<std::byte> bytes;  ///< of a buffer, a scalar or raw bytes
 };
 
 /// Errors: invalid_argument with `flag`, the text and what is expected; out_of_resources beyond 4 GiB.

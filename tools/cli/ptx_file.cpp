@@ -64,7 +64,9 @@ bool has_directive(std::string_view text) {
 std::string describe_no_ptx(std::string_view bytes) {
   constexpr size_t kLooked = 1 << 16;
   if (bytes.empty()) return "empty";
-  if (bytes.starts_with("\x7f" "ELF")) return describe_elf(bytes);
+  if (bytes.starts_with("\x7f"
+                        "ELF"))
+    return describe_elf(bytes);
   for (const Mark& magic : kMagics)
     if (bytes.starts_with(magic.bytes)) return std::string(magic.what);
   if (bytes.find('\0') != std::string_view::npos) return "binary";

@@ -33,8 +33,8 @@ std::array<int, 3> parse_sides(const std::string& flag, const std::string& text,
     if (!is_number || (rest != end && (*rest != ',' || axis == 2)))
       bad_input(fmt::format("{} {}: X, X,Y or X,Y,Z of whole numbers from 1 on is expected", flag, text));
     if (sides[axis] > most[axis])
-      bad_input(fmt::format("{} {}: {} along {}, at most {} are possible", flag, text, sides[axis], "xyz"[axis],
-                            most[axis]));
+      bad_input(
+          fmt::format("{} {}: {} along {}, at most {} are possible", flag, text, sides[axis], "xyz"[axis], most[axis]));
     if (rest == end) return sides;
     at = rest + 1;
   }
@@ -73,7 +73,8 @@ std::string device_of(const ForeignOptions& options, const sim::PtxModule& modul
 }
 
 void check_shared(const sim::Program& program, const sim::LaunchShape& shape, const std::string& device) {
-  const int64_t most = (device == "sim:sm_80" ? 163 : 227) << 10, all = program.static_shared_bytes + shape.shared_bytes;
+  const int64_t most = (device == "sim:sm_80" ? 163 : 227) << 10,
+                all = program.static_shared_bytes + shape.shared_bytes;
   if (all > most)
     bad_input(fmt::format("--shared {}: with the {} bytes that '{}' declares {} bytes, a block of {} has {}",
                           shape.shared_bytes, program.static_shared_bytes, program.kernel, all, device, most));
@@ -90,7 +91,8 @@ sim::PtxModule parse(const ForeignOptions& options) {
 
 std::string names_of(const sim::PtxModule& module) {
   std::string names;
-  for (const sim::PtxKernel& kernel : module.kernels) names += fmt::format("{}{}", names.empty() ? "" : ", ", kernel.name);
+  for (const sim::PtxKernel& kernel : module.kernels)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", kernel.name);
   return names.empty() ? "none" : names;
 }
 
@@ -118,7 +120,8 @@ void print(const ForeignOptions& options, const std::string& device, const Forei
   if (result.ok()) print_line(fmt::format("  no reports; {}", format_seconds(seconds)));
   else
     print_line(fmt::format("  {}, the first of each kind and line; {}:",
-                           format_counted(static_cast<int64_t>(result.num_reports), "report"), format_seconds(seconds)));
+                           format_counted(static_cast<int64_t>(result.num_reports), "report"),
+                           format_seconds(seconds)));
   for (const sim::Report& report : result.reports) print_line("  " + report.message);
   for (const std::string& line : call.differences()) print_line("  " + line);
   if (!options.profile) return;
@@ -140,7 +143,9 @@ Json json_of(const ForeignOptions& options, const std::string& device, const For
           {"device", device},
           {"grid", call.shape().grid},
           {"block", call.block()},
-          {"outcome", !result.ok() ? "fault" : call.differences().empty() ? "ok" : "wrong_result"},
+          {"outcome", !result.ok()                 ? "fault"
+                      : call.differences().empty() ? "ok"
+                                                   : "wrong_result"},
           {"num_reports", result.num_reports},
           {"reports", std::move(reports)},
           {"buffers", std::move(arguments)},
@@ -165,7 +170,8 @@ std::string foreign_flag(const ForeignOptions& options) {
 }
 
 int run_foreign(const ForeignOptions& options) {
-  if (options.ptx.empty()) bad_input("an operation is needed, or --ptx FILE with --entry NAME; see seqtile simulate --help");
+  if (options.ptx.empty())
+    bad_input("an operation is needed, or --ptx FILE with --entry NAME; see seqtile simulate --help");
   if (!options.length.empty() || !options.set.empty() || !options.dtype.empty())
     bad_input("--set, --dtype and --length belong to an operation; a kernel of a text takes --grid, --block and --arg");
   const sim::PtxModule module = parse(options);
@@ -196,8 +202,10 @@ int run_foreign(const ForeignOptions& options) {
 
 void add_foreign(CLI::App& command, ForeignOptions& options) {
   const auto repeated = [&](const char* flag, std::vector<std::string>& into, const char* what, const char* type) {
-    command.add_option(flag, into, what)->type_name(type)->expected(1)->multi_option_policy(
-        CLI::MultiOptionPolicy::TakeAll);
+    command.add_option(flag, into, what)
+        ->type_name(type)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
   command.add_option("--entry", options.entry, "Run this kernel of --ptx, without an operation")->type_name("NAME");
   command.add_option("--grid", options.grid, "Blocks of the launch")->type_name("X[,Y[,Z]]");
@@ -219,8 +227,9 @@ void add_foreign(CLI::App& command, ForeignOptions& options) {
                   "Of --expect: largest |difference| / max(1, |expected|) (default: by the type)")
       ->type_name("X")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--max-instructions", options.max_instructions,
-                     "Warp instructions of one block, cluster or cooperative grid before it is reported")
+  command
+      .add_option("--max-instructions", options.max_instructions,
+                  "Warp instructions of one block, cluster or cooperative grid before it is reported")
       ->type_name("N")
       ->check(at_least_one());
 }

@@ -56,11 +56,10 @@ TEST_CASE("ptx calls: a function gets its argument and gives its result", "[jit]
 }
 
 TEST_CASE("ptx calls: the caller's registers outlive a call", "[jit][sim]") {
-  const auto data = run_on_iota(kernel_text(kAddress +
-                                                "ld.global.u32 %r1, [%rd1];\nadd.s32 %r2, %r1, 100;\nadd.s32 %r3, %r1, 7;\n" +
-                                                call_of("triple") +
-                                                "add.s32 %r1, %r1, %r2;\nadd.s32 %r1, %r1, %r3;\nst.global.u32 [%rd1], %r1;",
-                                            1, kTriple));
+  const auto data = run_on_iota(
+      kernel_text(kAddress + "ld.global.u32 %r1, [%rd1];\nadd.s32 %r2, %r1, 100;\nadd.s32 %r3, %r1, 7;\n" +
+                      call_of("triple") + "add.s32 %r1, %r1, %r2;\nadd.s32 %r1, %r1, %r3;\nst.global.u32 [%rd1], %r1;",
+                  1, kTriple));
   for (uint32_t i = 0; i < 32; ++i) CHECK(data[i] == 5 * i + 107);
 }
 
@@ -90,7 +89,8 @@ TEST_CASE("ptx calls: lanes that call from different places come back to their o
   setp.eq.u32 %p1, %r2, 1;
   setp.lt.u32 %p2, %r0, 8;
   @%p1 bra ODD;
-)" + call_of("triple") + "bra JOIN;\nODD:\nadd.s32 %r1, %r1, 1;\nJOIN:\n" + call_of("triple") + R"(
+)" + call_of("triple") + "bra JOIN;\nODD:\nadd.s32 %r1, %r1, 1;\nJOIN:\n" +
+                                                call_of("triple") + R"(
   @!%p2 bra END;
 )" + call_of("triple") + "END:\nst.global.u32 [%rd1], %r1;",
                                             1, kTriple));
@@ -138,8 +138,8 @@ DONE:
 )";
 
 TEST_CASE("ptx calls: recursion, with another depth in each lane", "[jit][sim]") {
-  const auto data = run_on_iota(kernel_text(
-      kAddress + "and.b32 %r1, %r0, 15;\n" + call_of("fib") + "st.global.u32 [%rd1], %r1;", 1, kFibonacci));
+  const auto data = run_on_iota(
+      kernel_text(kAddress + "and.b32 %r1, %r0, 15;\n" + call_of("fib") + "st.global.u32 [%rd1], %r1;", 1, kFibonacci));
   std::vector<uint32_t> expected = {0, 1};
   while (expected.size() < 16) expected.push_back(expected[expected.size() - 1] + expected[expected.size() - 2]);
   for (uint32_t i = 0; i < 32; ++i) CHECK(data[i] == expected[i & 15]);
@@ -190,7 +190,8 @@ TEST_CASE("ptx calls: recursion without end is a report", "[jit][sim]") {
   LaunchResult result;
   run_on_iota(kernel_text(call_of("fib"), 1, endless), &result);
   REQUIRE(has(result, ReportKind::limit));
-  CHECK_THAT(messages(result), Catch::Contains("calls within each other") && Catch::Contains("call.uni (retval0), fib"));
+  CHECK_THAT(messages(result),
+             Catch::Contains("calls within each other") && Catch::Contains("call.uni (retval0), fib"));
 }
 
 TEST_CASE("ptx calls: structures by value, at any offset", "[jit][sim]") {
@@ -274,8 +275,7 @@ TEST_CASE("ptx calls: exit in a function ends the thread, trap the kernel", "[ji
   ret;
 }
 )";
-  const auto data =
-      run_on_iota(kernel_text(kAddress + "call leaver, (%r0);\nst.global.u32 [%rd1], 77;", 1, leaver));
+  const auto data = run_on_iota(kernel_text(kAddress + "call leaver, (%r0);\nst.global.u32 [%rd1], 77;", 1, leaver));
   for (uint32_t i = 0; i < 32; ++i) CHECK(data[i] == (i < 4 ? i : 77));
 }
 
@@ -353,8 +353,10 @@ TEST_CASE("ptx calls: a kernel is refused only for what it reaches", "[jit][sim]
 )";
   CHECK(error_of(kernel_text("", 1, other)) == "");
   CHECK_THROWS_WITH(decode_text(kernel_text("", 1, other), "worse"), Catch::Contains(".strange"));
-  CHECK_THROWS_WITH(decode_text(kernel_text("", 1, other), "other"), Catch::Contains("PTX line 5") && Catch::Contains("%nothing"));
-  CHECK_THAT(error_of(kernel_text("call unreached;", 1, other)), Catch::Contains("PTX line 7: ") && Catch::Contains("'x'"));
+  CHECK_THROWS_WITH(decode_text(kernel_text("", 1, other), "other"),
+                    Catch::Contains("PTX line 5") && Catch::Contains("%nothing"));
+  CHECK_THAT(error_of(kernel_text("call unreached;", 1, other)),
+             Catch::Contains("PTX line 7: ") && Catch::Contains("'x'"));
   CHECK_THAT(error_of(kernel_text("call half_known, (%r1);", 1, other)),
              Catch::Contains("PTX line 8: parameters in registers are not executed"));
   CHECK_THAT(error_of(kernel_text("call outside;", 1, other)),
@@ -374,9 +376,9 @@ TEST_CASE("ptx calls: a kernel is refused only for what it reaches", "[jit][sim]
 
 TEST_CASE("ptx calls: aliases, declarations before definitions, and prototypes", "[jit][sim]") {
   const std::string declared = ".func (.param .b32 r) triple(.param .b32 p);\n" + kTriple + ".alias thrice, triple;\n";
-  const auto data = run_on_iota(kernel_text(
-      kAddress + "P : .callprototype (.param .b32 _) _ (.param .b32 _);\ncall (%r1), thrice, (%r0);\nst.global.u32 [%rd1], %r1;",
-      1, declared));
+  const auto data = run_on_iota(kernel_text(kAddress + "P : .callprototype (.param .b32 _) _ (.param .b32 _);\ncall "
+                                                       "(%r1), thrice, (%r0);\nst.global.u32 [%rd1], %r1;",
+                                            1, declared));
   for (uint32_t i = 0; i < 32; ++i) CHECK(data[i] == 3 * i);
 }
 

@@ -90,8 +90,10 @@ TEST_CASE("ptx launch: shapes that the kernel or a device does not take", "[jit]
   CHECK_THAT(refusal("", {0, 1, 1}), Catch::Contains("a block of 0,1,1"));
   CHECK(refusal(".reqntid 64, 2\n", {64, 2, 1}) == "");
   CHECK_THAT(refusal(".reqntid 128\n", {64, 2, 1}), Catch::Contains("a block of 64,2,1, the kernel requires 128,1,1"));
-  CHECK_THAT(refusal(".maxntid 64\n", {65, 1, 1}), Catch::Contains("65 threads per block, the kernel takes at most 64"));
-  CHECK_THAT(refusal(".reqnctapercluster 2\n", {32, 1, 1}), Catch::Contains("clusters of 1,1,1, the kernel requires 2,1,1"));
+  CHECK_THAT(refusal(".maxntid 64\n", {65, 1, 1}),
+             Catch::Contains("65 threads per block, the kernel takes at most 64"));
+  CHECK_THAT(refusal(".reqnctapercluster 2\n", {32, 1, 1}),
+             Catch::Contains("clusters of 1,1,1, the kernel requires 2,1,1"));
 }
 
 TEST_CASE("ptx launch: a matrix product needs a full warp", "[jit][sim]") {
@@ -112,8 +114,7 @@ std::vector<T> of_lanes(const std::string& instruction, const std::vector<T>& a,
   const bool is_wide = sizeof(T) == 8;
   const std::string reg = is_wide ? "%fd" : "%f", type = is_wide ? "f64" : "f32";
   std::string body = "mul.wide.u32 %rd4, %r0, " + std::to_string(sizeof(T)) + ";\n";
-  for (int p = 0; p < 4; ++p)
-    body += "add.s64 %rd" + std::to_string(5 + p) + ", %rd" + std::to_string(p) + ", %rd4;\n";
+  for (int p = 0; p < 4; ++p) body += "add.s64 %rd" + std::to_string(5 + p) + ", %rd" + std::to_string(p) + ", %rd4;\n";
   for (int p = 0; p < 3; ++p)
     body += "ld.global." + type + " " + reg + std::to_string(p + 1) + ", [%rd" + std::to_string(6 + p) + "];\n";
   body += instruction + "\nst.global." + type + " [%rd5], " + reg + "0;\n";
@@ -178,15 +179,18 @@ TEST_CASE("ptx float: smallest and largest of three, sums with 16-bit floats, pa
   const std::string narrow = "cvt.rn.f16.f32 %rs1, %f1;\ncvt.rn.bf16.f32 %rs2, %f2;\n";
   CHECK(of_lanes<float>(narrow + "add.rn.f32.f16 %f0, %rs1, %f3;", {1.5f}, {}, {0.25f}, "sm_100")[0] == 1.75f);
   CHECK(of_lanes<float>(narrow + "sub.f32.bf16 %f0, %rs2, %f3;", {}, {1.5f}, {0.25f}, "sm_100")[0] == 1.25f);
-  CHECK(of_lanes<float>(narrow + "mov.b16 %rs3, %rs1;\nfma.rn.f32.f16 %f0, %rs1, %rs3, %f3;", {3}, {}, {0.5f}, "sm_100")[0] ==
-        9.5f);
+  CHECK(of_lanes<float>(narrow + "mov.b16 %rs3, %rs1;\nfma.rn.f32.f16 %f0, %rs1, %rs3, %f3;", {3}, {}, {0.5f},
+                        "sm_100")[0] == 9.5f);
   const std::string pair = "mov.b64 %rd20, {%f1, %f2};\nmov.b64 %rd21, {%f2, %f3};\n";
   const std::string unpack = "mov.b64 {%f4, %f5}, %rd22;\nmul.f32 %f0, %f4, 0f42C80000;\nadd.f32 %f0, %f0, %f5;";
   CHECK(of_lanes<float>(pair + "add.rn.f32x2 %rd22, %rd20, %rd21;\n" + unpack, {1}, {2}, {3}, "sm_100")[0] == 305);
   CHECK(of_lanes<float>(pair + "mul.f32x2 %rd22, %rd20, %rd21;\n" + unpack, {1}, {2}, {3}, "sm_100")[0] == 206);
-  CHECK(of_lanes<float>(pair + "fma.rn.f32x2 %rd22, %rd20, %rd21, %rd20;\n" + unpack, {1}, {2}, {3}, "sm_100")[0] == 308);
-  for (const char* form : {"add.rn.f32x2 %rd1, %rd2, %rd3;", "add.f32.f16 %f1, %rs1, %f2;", "min.f32 %f1, %f2, %f3, %f4;"})
-    CHECK_THROWS_WITH(decode_text(kernel_text(form), "k"), Catch::Contains("needs sm_100, the text says .target sm_90a"));
+  CHECK(of_lanes<float>(pair + "fma.rn.f32x2 %rd22, %rd20, %rd21, %rd20;\n" + unpack, {1}, {2}, {3}, "sm_100")[0] ==
+        308);
+  for (const char* form :
+       {"add.rn.f32x2 %rd1, %rd2, %rd3;", "add.f32.f16 %f1, %rs1, %f2;", "min.f32 %f1, %f2, %f3, %f4;"})
+    CHECK_THROWS_WITH(decode_text(kernel_text(form), "k"),
+                      Catch::Contains("needs sm_100, the text says .target sm_90a"));
 }
 
 /// The result of an instruction on %r1 = `a`, %r2 = `b`, %r3 = `c` in lane 0.
@@ -211,13 +215,86 @@ TEST_CASE("ptx integer: products of halves and bytes, the shift of the leading b
   CHECK(of_words("bfind.shiftamt.s32 %r4, %r1;", 0xfffffff0) == 28);
 }
 
+TEST_CASE("ptx compare: a comparison whose result is a number", "[jit][sim]") {
+  CHECK(of_words("set.lt.u32.s32 %r4, %r1, %r2;", ~0u, 3) == ~0u);
+  CHECK(of_words("set.lt.u32.u32 %r4, %r1, %r2;", ~0u, 3) == 0);
+  CHECK(of_words("set.gt.f32.s32 %r4, %r1, %r2;", 4, 3) == 0x3f800000);
+  CHECK(of_words("mov.b32 %f1, %r1;\nmov.b32 %f2, %r2;\nset.lt.f32.f32 %r4, %f1, %f2;", 0x3f800000, 0x40000000) ==
+        0x3f800000);
+  CHECK(of_words("mov.b32 %f1, %r1;\nset.ltu.ftz.u32.f32 %r4, %f1, %f1;", 0x7fc00000) == ~0u);
+  const uint32_t a = 0x40003c00, b = 0x3c003c00;  // halves 1 and 2 against 1 and 1
+  CHECK(of_words("set.eq.f16x2.f16x2 %r4, %r1, %r2;", a, b) == 0x00003c00);
+  CHECK(of_words("set.gt.f16x2.f16x2 %r1, %r1, %r2;\nmov.b32 %r4, %r1;", a, b) == 0x3c000000);
+  CHECK(of_words("set.ge.bf16x2.bf16x2 %r4, %r1, %r2;", 0x3f804000, 0x3f803f80) == 0x3f803f80);
+  CHECK(of_words("mov.b32 {%rs1, %rs2}, %r1;\nset.gt.f16.f16 %rs3, %rs2, %rs1;\ncvt.u32.u16 %r4, %rs3;", a) == 0x3c00);
+}
+
+TEST_CASE("ptx move: which space an address is in", "[jit][sim]") {
+  const auto ask = [](const std::string& space, const std::string& address) {
+    return of_words(
+        ".local .b8 own[4];\n.shared .b8 tile[4];\nmov.u64 %rd2, own;\ncvta.local.u64 %rd2, %rd2;\n"
+        "mov.u64 %rd3, tile;\ncvta.shared.u64 %rd3, %rd3;\nisspacep." +
+            space + " %p1, " + address + ";\nselp.b32 %r4, 1, 0, %p1;",
+        0);
+  };
+  const std::pair<const char*, const char*> spaces[] = {{"global", "%rd0"}, {"local", "%rd2"}, {"shared", "%rd3"}};
+  for (const auto& [space, own] : spaces)
+    for (const auto& [other, address] : spaces) CHECK(ask(space, address) == (space == other ? 1 : 0));
+}
+
+TEST_CASE("ptx launch: the barrier of a cooperative grid has a workspace", "[jit][sim]") {
+  // what cooperative groups do: the last block's arrival flips the sign of a counter
+  const std::string text = kernel_text(R"(
+  mov.u32 %r1, %envreg2;
+  mov.u32 %r2, %envreg1;
+  mov.b64 %rd1, {%r1, %r2};
+  setp.eq.s64 %p1, %rd1, 0;
+  @%p1 trap;
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %nctaid.x;
+  mul.wide.u32 %rd2, %r3, 4;
+  add.s64 %rd2, %rd0, %rd2;
+  setp.ne.u32 %p2, %r0, 0;
+  @%p2 bra MET;
+  st.global.u32 [%rd2], %r3;
+  setp.eq.u32 %p3, %r3, 0;
+  sub.s32 %r5, -2147483647, %r4;
+  selp.b32 %r6, %r5, 1, %p3;
+  fence.acq_rel.gpu;
+  atom.add.release.gpu.u32 %r7, [%rd1+4], %r6;
+AGAIN:
+  ld.acquire.gpu.u32 %r8, [%rd1+4];
+  xor.b32 %r9, %r8, %r7;
+  setp.gt.s32 %p4, %r9, -1;
+  @%p4 bra AGAIN;
+  sub.s32 %r10, %r4, 1;
+  sub.s32 %r10, %r10, %r3;
+  mul.wide.u32 %rd3, %r10, 4;
+  add.s64 %rd3, %rd0, %rd3;
+  ld.global.u32 %r11, [%rd3];
+  st.global.u32 [%rd2+64], %r11;
+MET:
+)");
+  std::vector<uint32_t> data(32, 0);
+  Bench bench;
+  bench.shape.grid = {16, 1, 1}, bench.shape.cooperative = true;
+  bench.add(data);
+  CHECK(messages(bench.run(text)) == "");
+  for (uint32_t i = 0; i < 16; ++i) CHECK(data[16 + i] == 15 - i);
+  Bench alone;
+  alone.add(data);
+  CHECK(has(alone.run(text), ReportKind::trap));
+}
+
 /// A product of fragments: their shapes, types and layouts as they stand in the text.
 struct Product {
   int m, n, k;
   std::string a_layout, b_layout, d_layout, type, sum;
 };
 
-int bytes_of(const std::string& type) { return type == "f64" ? 8 : type[0] == 's' && type != "s32" ? 1 : type == "f16" || type == "bf16" ? 2 : 4; }
+int bytes_of(const std::string& type) {
+  return type == "f64" ? 8 : type[0] == 's' && type != "s32" ? 1 : type == "f16" || type == "bf16" ? 2 : 4;
+}
 
 /// Small whole numbers, exact in every type.
 void put(std::vector<std::byte>& into, size_t index, const std::string& type, int value) {
@@ -237,7 +314,8 @@ std::string registers_of(const std::string& prefix, int first, int count) {
 }
 
 void check_product(const Product& p) {
-  INFO(p.m << "x" << p.n << "x" << p.k << " " << p.type << " " << p.sum << " " << p.a_layout << p.b_layout << p.d_layout);
+  INFO(p.m << "x" << p.n << "x" << p.k << " " << p.type << " " << p.sum << " " << p.a_layout << p.b_layout
+           << p.d_layout);
   const std::string shape = "m" + std::to_string(p.m) + "n" + std::to_string(p.n) + "k" + std::to_string(p.k);
   const int kPad = 16;  // rows and columns stand this much farther apart than they are long
   const auto at = [&](const std::string& layout, int row, int column, int rows, int columns) {
@@ -275,11 +353,11 @@ void check_product(const Product& p) {
   bench.add(a), bench.add(b), bench.add(c);
   const LaunchResult result = bench.run(kernel_text(
       "wmma.load.a.sync.aligned." + p.a_layout + "." + shape + "." + p.type + " " + ra + ", [%rd0], " +
-          stride(p.a_layout, p.m, p.k) + ";\nwmma.load.b.sync.aligned." + p.b_layout + "." + shape + ".global." + p.type +
-          " " + rb + ", [%rd1], " + stride(p.b_layout, p.k, p.n) + ";\nwmma.load.c.sync.aligned." + p.d_layout + "." +
-          shape + ".global." + p.sum + " " + rc + ", [%rd2], " + stride(p.d_layout, p.m, p.n) +
-          ";\nwmma.mma.sync.aligned." + p.a_layout + "." + p.b_layout + "." + shape + "." + types + " " + rc + ", " + ra +
-          ", " + rb + ", " + rc + ";\nwmma.store.d.sync.aligned." + p.d_layout + "." + shape + ".global." + p.sum +
+          stride(p.a_layout, p.m, p.k) + ";\nwmma.load.b.sync.aligned." + p.b_layout + "." + shape + ".global." +
+          p.type + " " + rb + ", [%rd1], " + stride(p.b_layout, p.k, p.n) + ";\nwmma.load.c.sync.aligned." +
+          p.d_layout + "." + shape + ".global." + p.sum + " " + rc + ", [%rd2], " + stride(p.d_layout, p.m, p.n) +
+          ";\nwmma.mma.sync.aligned." + p.a_layout + "." + p.b_layout + "." + shape + "." + types + " " + rc + ", " +
+          ra + ", " + rb + ", " + rc + ";\nwmma.store.d.sync.aligned." + p.d_layout + "." + shape + ".global." + p.sum +
           " [%rd2], " + rc + ", " + stride(p.d_layout, p.m, p.n) + ";",
       3));
   CHECK(messages(result) == "");
@@ -358,12 +436,14 @@ TEST_CASE("ptx mma: bytes of k 16 and sums in halves of k 8", "[jit][sim]") {
         is_half ? "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r10, %r11}, {%r4, %r5}, {%r6}, {%r10, %r11};\n"
                 : "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%r10, %r11, %r12, %r13}, {%r1, %r2}, {%r3}, "
                   "{%r10, %r11, %r12, %r13};\n";
-    CHECK(messages(bench.run(kernel_text(head + product + "st.global.v4.u32 [%rd3], {%r10, %r11, %r12, %r13};", 2))) == "");
+    CHECK(messages(bench.run(kernel_text(head + product + "st.global.v4.u32 [%rd3], {%r10, %r11, %r12, %r13};", 2))) ==
+          "");
     for (int lane = 0; lane < 32; ++lane)
       for (int r = 0; r < 4; ++r) {
         const int row = lane / 4 + (r >= 2 ? 8 : 0), column = lane % 4 * 2 + r % 2;
         const size_t at = static_cast<size_t>(lane) * 4;
-        if (is_half) CHECK(half_to_float(out[at + static_cast<size_t>(r / 2)] >> (r % 2 * 16) & 0xffff) == sum(row, column, 8));
+        if (is_half)
+          CHECK(half_to_float(out[at + static_cast<size_t>(r / 2)] >> (r % 2 * 16) & 0xffff) == sum(row, column, 8));
         else CHECK(static_cast<int32_t>(out[at + static_cast<size_t>(r)]) == sum(row, column, 16));
       }
   }

@@ -122,13 +122,13 @@ TEST_CASE("ptx parser: any version is read, and any target that there is", "[jit
   for (const char* version : {"1.0", "6.3", "8.6", "8.8", "9.0", "9.4", "99.9"})
     CHECK(parse_error(header(version, "sm_80")) == "");
   const std::pair<const char*, PtxTarget> targets[] = {
-      {"sm_52", PtxTarget::sm_80},   {"sm_75", PtxTarget::sm_80},  {"sm_80", PtxTarget::sm_80},
-      {"sm_89", PtxTarget::sm_89},   {"sm_90", PtxTarget::sm_90},  {"sm_90a, debug", PtxTarget::sm_90a},
+      {"sm_52", PtxTarget::sm_80},    {"sm_75", PtxTarget::sm_80},   {"sm_80", PtxTarget::sm_80},
+      {"sm_89", PtxTarget::sm_89},    {"sm_90", PtxTarget::sm_90},   {"sm_90a, debug", PtxTarget::sm_90a},
       {"sm_100a", PtxTarget::sm_100}, {"sm_120f", PtxTarget::sm_100}};
   for (const auto& [name, target] : targets) CHECK(parse_ptx(header("9.0", name)).target == target);
   for (const char* name : {"sm_", "sm_80x", "sm_1", "compute_80", "gfx90a"})
-    CHECK_THAT(parse_error(header("9.0", name)), Catch::StartsWith("PTX line 3: .target ") &&
-                                                     Catch::Contains("is no architecture that is known here"));
+    CHECK_THAT(parse_error(header("9.0", name)),
+               Catch::StartsWith("PTX line 3: .target ") && Catch::Contains("is no architecture that is known here"));
 }
 
 TEST_CASE("ptx parser: the directives of other compilers", "[jit][sim]") {
@@ -253,8 +253,10 @@ TEST_CASE("ptx decoder: variables that no device holds are refused before they a
   CHECK(refusal("", ".local .b8 big[524288];") == "");
   CHECK(refusal("", ".local .b8 big[4294967296];") ==
         "kernel k: its .local variables need 4294967296 bytes, 524288 are available; declare smaller ones");
-  CHECK_THAT(refusal(".shared .b8 big[300000];\n", "mov.u32 %r1, big;"), Catch::Contains(".shared variables need 300000 bytes, 232448"));
-  CHECK_THAT(refusal(".global .b64 big[500000000];\n", "mov.u64 %rd1, big;"), Catch::Contains("need 4000000000 bytes, 1073741824"));
+  CHECK_THAT(refusal(".shared .b8 big[300000];\n", "mov.u32 %r1, big;"),
+             Catch::Contains(".shared variables need 300000 bytes, 232448"));
+  CHECK_THAT(refusal(".global .b64 big[500000000];\n", "mov.u64 %rd1, big;"),
+             Catch::Contains("need 4000000000 bytes, 1073741824"));
 
   const Program program = decode_text(kernel_text(".local .b8 big[524288];"), "k");
   Machine machine;

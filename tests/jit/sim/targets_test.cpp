@@ -196,11 +196,11 @@ std::vector<Example> examples() {
 
 /// The examples begin at line `*first`, one a line.
 std::string text_for(PtxTarget target, const std::string& body, int* first = nullptr) {
-  std::string text = replaced(
-      replaced(kernel_text("table: .branchtargets L0;\nmov.u32 %r1, smem;\n" + body + "\nL0:", 1,
-                           ".extern .shared .align 1024 .b8 smem[];\n.func callee() { ret; }\n"),
-               ".version 8.0", ".version 8.6"),
-      "sm_90a", std::string(ptx_target_name(target)));
+  std::string text =
+      replaced(replaced(kernel_text("table: .branchtargets L0;\nmov.u32 %r1, smem;\n" + body + "\nL0:", 1,
+                                    ".extern .shared .align 1024 .b8 smem[];\n.func callee() { ret; }\n"),
+                        ".version 8.0", ".version 8.6"),
+               "sm_90a", std::string(ptx_target_name(target)));
   text = replaced(text, ")\n{", ") .reqntid 128\n{");
   if (first != nullptr) *first = line_of(text, "mov.u32 %r1, smem;") + 1;
   return text;
