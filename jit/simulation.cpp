@@ -11,10 +11,6 @@
 namespace seqtile {
 namespace {
 
-constexpr const char* kClasses[] = {"integer",  "floating", "move",  "control", "memory",
-                                    "exchange", "barrier",  "async", "matrix",  "tensor"};
-static_assert(std::size(kClasses) == sim::kNumInstructionClasses);
-
 sim::SimDevice* simulator(Device& device) { return dynamic_cast<sim::SimDevice*>(&fabric::hardware_of(device)); }
 const sim::SimDevice* simulator(const Device& device) {
   return dynamic_cast<const sim::SimDevice*>(&fabric::hardware_of(device));
@@ -55,20 +51,10 @@ SimulatedLaunch last_launch(const Device& device) {
   if (!simulated)
     throw Error(ErrorCode::unsupported, fmt::format("device {} is not simulated; use sim:sm_80", device.info().name));
   const sim::LaunchResult& result = simulated->last_launch();
-  const sim::Counters& c = result.counters;
   SimulatedLaunch launch;
   for (const sim::Report& report : result.reports) launch.reports.push_back(report.message);
   launch.num_reports = result.num_reports;
-  launch.counters = {{"warp_instructions", c.warp_instructions}, {"lane_instructions", c.lane_instructions}};
-  for (size_t i = 0; i < std::size(kClasses); ++i)
-    launch.counters.emplace_back(fmt::format("{}_instructions", kClasses[i]), c.by_class[i]);
-  launch.counters.insert(launch.counters.end(), {{"mma", c.mma},
-                                                 {"wgmma", c.wgmma},
-                                                 {"global_sectors", c.global_sectors},
-                                                 {"global_bytes", c.global_bytes},
-                                                 {"shared_accesses", c.shared_accesses},
-                                                 {"bank_conflicts", c.bank_conflicts},
-                                                 {"barrier_waits", c.barrier_waits}});
+  launch.counters = result.counters.named();
   return launch;
 }
 

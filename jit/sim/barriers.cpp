@@ -43,7 +43,10 @@ Flow Cohort::bar(Warp& warp, const Instruction& i, uint32_t mask) {
            fmt::format("barrier {} gets {} threads, {} are expected", number, barrier.arrived, threads));
   if (races()) join(barrier.clock, warp.clock), merge(barrier.foreign, warp.foreign);
   if (i.op == Op::bar_reduce)
-    for_lanes(mask, [&](int l) { barrier.votes += (lanes(warp, slots[2])[l] != 0) != i.flag2; });
+    for_lanes(mask, [&](int l) {
+      const bool holds = (lanes(warp, slots[2])[l] != 0) != i.flag2;
+      ++(holds ? barrier.votes : barrier.against);
+    });
   if (i.op == Op::bar_arrive) {
     if (races()) publish(warp);
     ++events_;
@@ -67,7 +70,7 @@ void Cohort::complete_barrier(Cta& cta, uint32_t number) {
       if (group.state == GroupState::at_barrier && group.wait_for == number) group.state = GroupState::running;
     if (races()) learn(warp, barrier.clock), merge(warp.foreign, barrier.foreign), publish(warp);
   }
-  barrier.arrived = barrier.votes = 0;
+  barrier.arrived = barrier.votes = barrier.against = 0;
   barrier.waiting.clear();
   barrier.clock.clear();
   barrier.foreign = nullptr;
@@ -75,7 +78,7 @@ void Cohort::complete_barrier(Cta& cta, uint32_t number) {
 }
 
 void Cohort::give_votes(Warp& warp, const Instruction& i, uint32_t mask, const Barrier& barrier) {
-  const bool holds = i.atomic == AtomicOp::bit_and ? barrier.votes == barrier.arrived : barrier.votes > 0;
+  const bool holds = i.atomic == AtomicOp::bit_and ? barrier.against == 0 : barrier.votes > 0;
   fill(warp, i.slot[0], mask, i.atomic == AtomicOp::add ? barrier.votes : holds ? ~0u : 0u);
 }
 

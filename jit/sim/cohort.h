@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where to look: scheduler.cpp turns, stuck.cpp deadlocks and loops without end, interpreter.cpp the instruction loop,
-// exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics, shared_races.cpp, global_races.cpp and
-// synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes, barriers.cpp and mbarriers.cpp what waits,
-// async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator, matrix_ops.cpp ldmatrix and mma, wgmma.cpp
-// the warp-group product.
+// calls.cpp and system_calls.cpp functions, exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics,
+// shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes,
+// barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator,
+// matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -30,6 +30,9 @@ struct LaunchContext {
   std::mutex sync_mutex = {};
   std::unordered_map<uint64_t, std::vector<ReleasedMessage>> released = {};
   std::array<std::mutex, 64> history_mutex = {};
+  std::mutex print_mutex = {};
+  std::vector<std::string> printed = {};
+  size_t num_printed = 0;
 };
 
 enum class Flow : uint8_t {
@@ -120,6 +123,20 @@ class Cohort {
   static uint32_t member_lanes(const Warp& warp, const Instruction& i, uint32_t mask);
   uint32_t needed_lanes(const Warp& warp, const Instruction& i, uint32_t mask) const;
   const Instruction& code(const Warp& warp, uint32_t pc) const { return warp.grid->program->code[pc]; }
+
+  // calls.cpp
+  void scatter(Warp& warp, uint32_t mask, const std::array<uint32_t, kWarpLanes>& to);
+  void branch_indexed(Warp& warp, const Instruction& i, uint32_t mask);
+  bool call(Warp& warp, const Instruction& i, uint32_t mask);
+  void enter(Warp& warp, const Call& call, const Instruction& i, int lane, uint32_t base);
+  void return_lanes(Warp& warp, uint32_t mask);
+  uint32_t come_back(Warp& warp, int lane);
+
+  // system_calls.cpp
+  uint64_t argument(const Warp& warp, const Instruction& i, size_t number, int lane) const;
+  std::string text_at(Warp& warp, uint64_t address, const Site& site);
+  void print(Warp& warp, const Instruction& i, uint32_t mask);
+  void assert_fail(Warp& warp, const Instruction& i, uint32_t mask);
 
   // exits.cpp
   void leave(Warp& warp, const Instruction& i, uint32_t mask);
@@ -302,6 +319,13 @@ class Cohort {
   void load_matrix(Warp& warp, const Instruction& i);
   void store_matrix(Warp& warp, const Instruction& i);
   void mma(Warp& warp, const Instruction& i);
+  // fragments.cpp
+  template <class F>
+  void each_run(Warp& warp, const Instruction& i, uint32_t address_slot, F f);
+  void reach_run(Warp& warp, const Instruction& i, Place& place, uint32_t bytes, bool is_write);
+  void wmma_load(Warp& warp, const Instruction& i);
+  void wmma_store(Warp& warp, const Instruction& i);
+  void wmma(Warp& warp, const Instruction& i);
   void issue_wgmma(Warp& warp, const Instruction& i);
   void check_wgmma_issue(Warp& warp, const Instruction& i);
   void mark_busy(Warp& warp, const WgmmaOp& op, int change);

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "jit/sim/program.h"
 
@@ -18,6 +21,8 @@ struct Counters {
   uint64_t barrier_waits = 0;                      ///< warps that had to wait at a barrier or an mbarrier
 
   void add(const Counters& other);
+  /// Every counter by its name.
+  std::vector<std::pair<std::string, uint64_t>> named() const;
 };
 
 }  // namespace seqtile::sim

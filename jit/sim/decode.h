@@ -5,6 +5,7 @@
 // modifiers of the non-scalar forms; slots.cpp finds which registers are live where and gives them slots.
 #pragma once
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,13 +28,17 @@ PtxTarget least_target(const Opcode& opcode);
 /// Reads what the operation needs from its modifiers. Returns what is wrong, empty if nothing.
 std::string decode_modifiers(const Opcode& opcode, Instruction& into);
 
+/// Where a branch may lead, besides the instruction behind it.
+std::span<const uint32_t> branch_targets(const Program& program, const Instruction& instruction);
+/// Whether the instruction behind may follow.
+bool falls_through(const Instruction& instruction);
 /// Finds the loops that no path leaves, for Program::never_ends.
 void find_endless_loops(Program& program);
 
 /// Operands while they have no slots yet: registers as they are, then constants.
 struct VirtualProgram {
   std::vector<bool> is_wide;   ///< per virtual id
-  uint32_t num_registers = 0;  ///< ids below are registers, the others constants
+  uint32_t num_registers = 0;  ///< ids below are registers of the functions in turn and the carry, the others constants
 };
 
 /// Replaces the virtual ids in `program.pool` and the guards by slots and sets the checking flags.

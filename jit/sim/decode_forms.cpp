@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "jit/sim/decode.h"
+#include "jit/sim/fragments.h"
 
 namespace seqtile::sim {
 namespace {
@@ -190,6 +191,7 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
     case Op::reduce_warp:
       read_atomic(op.parts[2], into);
       into.type = op.type();
+      into.aux = (op.has("abs") ? 1u : 0u) | (op.has("NaN") ? 2u : 0u);
       break;
     case Op::bar_reduce:
       into.atomic = op.has("and") ? AtomicOp::bit_and : op.has("or") ? AtomicOp::bit_or : AtomicOp::add;
@@ -220,6 +222,9 @@ std::string decode_modifiers(const Opcode& op, Instruction& into) {
       into.flag = op.has("trans");
       break;
     case Op::mma: decode_mma(op, into); break;
+    case Op::wmma_load:
+    case Op::wmma_store:
+    case Op::wmma: return decode_fragments(op, into);
     case Op::wgmma: return decode_wgmma(op, into);
     default: break;
   }

@@ -1,8 +1,9 @@
 // jit/sim/decode_operands.h -- the operands of an instruction as virtual ids, private to the decoder.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Registers keep their index; every immediate, address of a variable and special register gets one id behind them, the
-// same wherever it is used. Variables get their places in shared, local and global memory here.
+// Registers keep their index behind those of the functions before; every immediate, address of a variable and special
+// register gets one id behind them all, the same wherever it is used. Variables get their places in shared, local and
+// global memory here; a variable of the module that the kernel does not reach takes none.
 #pragma once
 #include <map>
 #include <string>
@@ -10,19 +11,33 @@
 #include <utility>
 #include <vector>
 
+#include "jit/sim/address.h"
+#include "jit/sim/call_graph.h"
 #include "jit/sim/decode.h"
 
 namespace seqtile::sim {
 
 class OperandTable {
  public:
-  /// Places the variables of the module and the kernel and says so in `program`.
-  OperandTable(const PtxModule& module, const PtxKernel& kernel, Program& program);
+  /// Makes room for the registers of the functions that are reached and lays out their frames in `program`.
+  OperandTable(const PtxModule& module, const std::vector<ReachedFunction>& reached, Program& program);
 
+  /// The function that the following instructions belong to, by its place in the program.
+  void begin_function(size_t index);
   /// The instruction that the following operands belong to.
   void begin(const PtxInstruction& text) { current_ = &text; }
   /// Errors: compile_failed with the instruction's line.
   [[noreturn]] void fail(const std::string& message) const;
+
+  /// The id of a register of the function, by its index there.
+  uint32_t register_id(uint32_t index) const { return function().first_register + index; }
+  /// Offset and size in its frame of a .param variable of the function. Errors: compile_failed where `operand` is none.
+  std::pair<int64_t, int64_t> frame_place(const PtxOperand& operand) const;
+  /// Where a parameter or result of a function lies in that function's frame.
+  int64_t frame_offset(size_t function, std::string_view parameter) const {
+    return static_cast<int64_t>(parameters_[function].at(parameter).value & ~kLocalWindow) -
+           static_cast<int64_t>(kLocalBase);
+  }
 
   /// Width of a register operand, 0 for others; a predicate counts as 1.
   int register_bytes(const PtxOperand& operand) const;
@@ -40,7 +55,22 @@ class OperandTable {
   const VirtualProgram& finish();
 
  private:
-  void place_variable(const PtxVariable& variable);
+  /// The value of a name: an address, or an offset in the frame of the function.
+  struct Symbol {
+    uint64_t value = 0;
+    bool is_wide = false, is_in_frame = false;
+    int64_t bytes = 0;
+  };
+  const Function& function() const { return program_.functions[index_]; }
+  void lay_out(size_t index);
+  void size_stack();
+  void place_module_variables();
+  void check_size(const char* what, int64_t bytes, int64_t most) const;
+  Symbol place_variable(const PtxVariable& variable);
+  void relocate();
+  Symbol symbol_of(const PtxOperand& operand) const;
+  void add_workspace();
+  uint32_t frame_slot(uint64_t offset, bool is_wide);
   uint32_t constant(uint64_t value, bool is_wide);
   uint32_t special(Special what, bool is_wide);
   uint32_t special(std::string_view name, bool is_wide);
@@ -48,11 +78,21 @@ class OperandTable {
   uint32_t id_of(const PtxOperand& operand, char letter, bool is_wide_value);
 
   const PtxModule& module_;
-  const PtxKernel& kernel_;
+  const std::vector<ReachedFunction>& reached_;
+  const PtxKernel* kernel_ = nullptr;  ///< or function
+  size_t index_ = 0;                   ///< of that function
   Program& program_;
   const PtxInstruction* current_ = nullptr;
   VirtualProgram virtual_;
-  std::map<std::string_view, std::pair<uint64_t, bool>> symbols_;  ///< address, whether it takes 64 bits
+  std::map<std::string_view, Symbol> module_symbols_;           ///< of variables that are reached
+  std::vector<std::map<std::string_view, Symbol>> parameters_;  ///< by function: also results
+  std::vector<std::vector<Symbol>> variables_;                  ///< by function
+  std::map<std::pair<uint64_t, bool>, uint32_t> frame_slots_;   ///< of the function
+  struct Storage {
+    const PtxVariable* variable;
+    uint64_t* words;
+  };
+  std::vector<Storage> with_addresses_;  ///< variables whose first values hold addresses
   std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
   std::map<std::pair<int, bool>, uint32_t> specials_;
   std::vector<size_t> sinks_;

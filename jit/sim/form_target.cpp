@@ -40,6 +40,10 @@ PtxTarget least_target(const Opcode& op) {
   if (base == "mbarrier" && op.has("relaxed")) return PtxTarget::sm_90;
   if (base == "atom" || base == "red") return atomic_target(op);
   if (base == "cvt") return convert_target(op);
+  const bool is_mixed =
+      op.parts.size() > 2 && op.parts[op.parts.size() - 2] == "f32" && base != "cvt" && base != "slct";
+  if (op.type() == PtxType::f32x2 || (is_mixed && is_one_of(base, {"add", "sub", "fma"}))) return PtxTarget::sm_100;
+  if (base == "redux" && op.type() == PtxType::f32) return PtxTarget::sm_100;
   // fma, min, max, neg and abs of bf16 are older
   if (is_bfloat(op.type()) && is_one_of(base, {"add", "sub", "mul", "ex2", "tanh", "setp", "set"}))
     return PtxTarget::sm_90;

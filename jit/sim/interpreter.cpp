@@ -80,8 +80,8 @@ int Cohort::pick_group(Warp& warp) {
   for (size_t a = 0; a < groups.size(); ++a) {
     Group& group = groups[a];
     if (group.state == GroupState::converging &&
-        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) &
-         ~group.mask) == 0)
+        (needed_lanes(warp, code(warp, group.pc), executing(warp, code(warp, group.pc), group.mask)) & ~group.mask) ==
+            0)
       group.state = GroupState::running;
     if (group.state != GroupState::running) continue;
     ++runnable;
@@ -120,14 +120,17 @@ uint32_t Cohort::needed_lanes(const Warp& warp, const Instruction& i, uint32_t m
     case Op::bar_sync:
     case Op::bar_arrive:
     case Op::bar_reduce:
-    case Op::set_registers:
+    case Op::set_registers: break;
     case Op::load_matrix:
     case Op::store_matrix:
     case Op::mma:
+    case Op::wmma_load:
+    case Op::wmma_store:
+    case Op::wmma:
     case Op::wgmma_fence:
     case Op::wgmma_commit:
     case Op::wgmma_wait:
-    case Op::wgmma: break;
+    case Op::wgmma: return kAllLanes;
     default: return 0;
   }
   return needed;
@@ -180,6 +183,17 @@ void Cohort::run_slice(Warp& warp, uint32_t fuel) {
     }
     if (i.op == Op::branch) {
       if (!branch(warp, i, mask, budget)) return;
+      continue;
+    }
+    if (i.op == Op::branch_indexed || i.op == Op::call || i.op == Op::return_) {
+      if (i.op == Op::branch_indexed) branch_indexed(warp, i, mask);
+      else if (i.op == Op::return_) return_lanes(warp, mask);
+      else if (!call(warp, i, mask)) return;
+      if (--budget < 0) {  // also these may make a loop
+        has_computed_ = true;
+        return;
+      }
+      current_ = pick_group(warp);
       continue;
     }
     const uint32_t needed = needed_lanes(warp, i, mask);
@@ -286,6 +300,8 @@ Flow Cohort::execute(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::rank_of: map_rank(warp, i, mask); return Flow::next;
     case Op::sleep: has_spun_ = true; return Flow::next;
     case Op::make_policy: for_lanes(mask, [&](int lane) { wide_lanes(warp, i.slot[0])[lane] = 0; }); return Flow::next;
+    case Op::print: print(warp, i, mask); return Flow::next;
+    case Op::assert_fail: assert_fail(warp, i, mask); return Flow::retry;
     case Op::trap:
       report(ReportKind::trap, {&warp, i.line, std::countr_zero(mask)}, "the kernel trapped");
       is_stopped_ = true;
@@ -330,6 +346,9 @@ Flow Cohort::execute_async(Warp& warp, const Instruction& i, uint32_t mask) {
     case Op::load_matrix: load_matrix(warp, i); return Flow::next;
     case Op::store_matrix: store_matrix(warp, i); return Flow::next;
     case Op::mma: mma(warp, i); return Flow::next;
+    case Op::wmma_load: wmma_load(warp, i); return Flow::next;
+    case Op::wmma_store: wmma_store(warp, i); return Flow::next;
+    case Op::wmma: wmma(warp, i); return Flow::next;
     case Op::wgmma_fence: ++warp.wgmma_fences; return Flow::next;
     case Op::wgmma_commit:
       warp.wgmma_groups.push_back(std::move(warp.wgmmas));

@@ -23,13 +23,19 @@ constexpr int64_t kMaxLocalBytes = int64_t{4} << 30;  ///< of all threads that r
 }
 
 void check_shape(const Program& program, const LaunchShape& shape, size_t param_bytes) {
-  if (shape.threads < kWarpLanes || shape.threads > 1024 || shape.threads % kWarpLanes != 0)
-    refuse(program, fmt::format("{} threads per CTA; whole warps, at most 1024", shape.threads));
-  if (program.required_threads != 0 && program.required_threads != shape.threads)
-    refuse(program, fmt::format("{} threads per CTA, the kernel requires {}", shape.threads, program.required_threads));
-  const int most = program.module->find(program.kernel)->max_threads;
-  if (most != 0 && shape.threads > most)
-    refuse(program, fmt::format("{} threads per CTA, the kernel takes at most {}", shape.threads, most));
+  const std::array<int, 3> block = {shape.threads, shape.threads_yz[0], shape.threads_yz[1]};
+  const auto text = [](const std::array<int, 3>& sides) { return fmt::format("{}", fmt::join(sides, ",")); };
+  const int64_t threads = int64_t{block[0]} * block[1] * block[2];
+  if (block[0] < 1 || block[1] < 1 || block[2] < 1 || block[2] > 64 || threads > 1024)
+    refuse(program, fmt::format("a block of {}: 1 to 1024 threads, at most 64 along z", text(block)));
+  const bool has_block = program.required_block[0] != 0;
+  if (has_block && program.required_block != block)
+    refuse(program, fmt::format("a block of {}, the kernel requires {}", text(block), text(program.required_block)));
+  if (program.max_threads != 0 && threads > program.max_threads)
+    refuse(program, fmt::format("{} threads per block, the kernel takes at most {}", threads, program.max_threads));
+  if (program.required_cluster[0] != 0 && program.required_cluster != shape.cluster)
+    refuse(program,
+           fmt::format("clusters of {}, the kernel requires {}", text(shape.cluster), text(program.required_cluster)));
   for (int d = 0; d < 3; ++d) {
     if (shape.grid[d] < 1 || shape.cluster[d] < 1) refuse(program, "an empty grid or cluster");
     if (shape.grid[d] % shape.cluster[d] != 0)
@@ -51,13 +57,13 @@ void check_local(const Program& program, const LaunchShape& shape, const Executo
   const int64_t cluster = int64_t{shape.cluster[0]} * shape.cluster[1] * shape.cluster[2];
   const int64_t workers = executor != nullptr ? executor->num_workers() : 1;
   const int64_t blocks = shape.cooperative ? grid : std::min(grid, cluster * workers);
-  const int64_t needed = program.local_bytes * shape.threads * blocks;
+  const int64_t needed = program.local_bytes * shape.num_threads() * blocks;
   if (needed <= kMaxLocalBytes) return;
   throw Error(
       ErrorCode::out_of_resources,
       fmt::format("launch of {}: {} blocks of {} threads with {} bytes of .local each need {} bytes at once, {} "
                   "are available; declare less, or simulate with fewer host threads",
-                  program.kernel, blocks, shape.threads, program.local_bytes, needed, kMaxLocalBytes));
+                  program.kernel, blocks, shape.num_threads(), program.local_bytes, needed, kMaxLocalBytes));
 }
 
 /// Runs the clusters of one grid, several at a time.
@@ -132,15 +138,6 @@ class RunningNow {
 };
 
 }  // namespace
-
-void Counters::add(const Counters& other) {
-  warp_instructions += other.warp_instructions, lane_instructions += other.lane_instructions;
-  for (int c = 0; c < kNumInstructionClasses; ++c) by_class[c] += other.by_class[c];
-  mma += other.mma, wgmma += other.wgmma;
-  global_sectors += other.global_sectors, global_bytes += other.global_bytes;
-  shared_accesses += other.shared_accesses, bank_conflicts += other.bank_conflicts;
-  barrier_waits += other.barrier_waits;
-}
 
 struct Machine::State {
   MemoryMap memory;
@@ -239,6 +236,8 @@ LaunchResult Machine::launch(const Program& program, const LaunchShape& shape, s
   state_->clock_ns = run.end_ns();
   result.num_reports = sink.total();
   result.reports = sink.take();
+  result.printed = std::move(context.printed);
+  result.num_printed = context.num_printed;
   return result;
 }
 
@@ -265,6 +264,8 @@ LaunchResult Machine::run_streams(std::span<const std::vector<Launch>> streams, 
   result.counters = cohort.counters();
   result.num_reports = sink.total();
   result.reports = sink.take();
+  result.printed = std::move(context.printed);
+  result.num_printed = context.num_printed;
   return result;
 }
 

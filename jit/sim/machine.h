@@ -26,11 +26,13 @@ namespace seqtile::sim {
 
 struct LaunchShape {
   std::array<int, 3> grid = {1, 1, 1};
-  int threads = 32;  ///< per CTA, along x; a multiple of 32
+  int threads = 32;                        ///< per CTA, along x
+  std::array<int, 2> threads_yz = {1, 1};  ///< per CTA, along y and z; all three make at most 1024
   std::array<int, 3> cluster = {1, 1, 1};
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   bool cooperative = false;  ///< all CTAs are resident together
   int registers = 0;         ///< per thread at the start; 0: .maxnreg, else what 64 K registers give each thread
+  int num_threads() const { return threads * threads_yz[0] * threads_yz[1]; }
 };
 
 /// What to look for. Bounds and alignment are always checked: they protect the host.
@@ -55,10 +57,14 @@ struct Options {
   size_t max_reports = 20;
 };
 
+constexpr size_t kMaxPrinted = 100;
+
 struct LaunchResult {
   std::vector<Report> reports;  ///< the first of each kind and line
   size_t num_reports = 0;       ///< all of them
   Counters counters;
+  std::vector<std::string> printed;  ///< by printf, at most kMaxPrinted lines
+  size_t num_printed = 0;            ///< all of them
   bool ok() const { return num_reports == 0; }
 };
 

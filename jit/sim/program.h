@@ -5,9 +5,11 @@
 // an operand is an index and costs no branch. Virtual registers of the text share slots where they are never live at
 // once; checks that speak of a register use its virtual number, which is unique.
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "jit/sim/lanes.h"
@@ -20,6 +22,11 @@ enum class Op : uint8_t {
   scalar,
   read_clock,
   branch,
+  branch_indexed,
+  call,
+  return_,
+  print,
+  assert_fail,
   leave,
   trap,
   nothing,
@@ -69,6 +76,9 @@ enum class Op : uint8_t {
   load_matrix,
   store_matrix,
   mma,
+  wmma_load,
+  wmma_store,
+  wmma,
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
@@ -101,13 +111,13 @@ struct Instruction {
   ScalarFn scalar = nullptr;
   uint32_t slot[6] = {};  ///< the first operands
   uint32_t pool = 0;      ///< of all operands: index into Program::pool
-  uint32_t aux = 0;       ///< of a scalar function; mode of shuffles, votes, reductions
+  uint32_t aux = 0;       ///< of a scalar function; mode of shuffles, votes, reductions; of a call: in Program::calls
   int32_t guard = -1;     ///< slot
   uint32_t virtual_guard = kNoRegister;
   int64_t offset = 0;   ///< of the (first) memory operand
   int64_t offset2 = 0;  ///< of the second one
   int64_t offset3 = 0;  ///< of the third one
-  uint32_t target = 0;  ///< of a branch
+  uint32_t target = 0;  ///< of a branch; of brx.idx: the number of targets, which begin at `aux` in Program::targets
   int32_t line = 0;
   uint16_t num_operands = 0, num_destinations = 0;
   Op op = Op::scalar;
@@ -147,6 +157,40 @@ struct SpecialSlot {
   bool is_wide;
 };
 
+/// A slot that holds, in each lane, the address of something in the frame of the function that runs.
+struct FrameSlot {
+  uint32_t slot;
+  uint64_t offset;  ///< the address where the frame begins at 0
+  bool is_wide;
+};
+
+/// A function of the text, or the kernel. Its variables in .local and .param memory are its frame.
+struct Function {
+  std::string name;
+  uint32_t entry = 0;                             ///< instruction
+  uint32_t first_register = 0, end_register = 0;  ///< virtual
+  int64_t frame_bytes = 0;
+  bool is_recursive = false;  ///< a call from here may come back here
+  std::vector<FrameSlot> frame_slots;
+  /// The slots of its registers and frame addresses, which a recursive call may overwrite.
+  struct Slots {
+    uint32_t first, end;  ///< a wide value takes two
+    bool is_wide;
+  };
+  std::vector<Slots> slots;
+};
+
+/// An argument or result of a call: from one frame to the other, or between a frame and a register.
+struct CallMove {
+  int operand = -1;                                 ///< of the instruction, where a register is one side
+  int64_t of_caller = 0, of_callee = 0, bytes = 0;  ///< offsets in the frames
+};
+
+struct Call {
+  uint32_t caller = 0, callee = 0;  ///< in Program::functions; the callee of a system call is nothing
+  std::vector<CallMove> arguments, results;
+};
+
 struct Program {
   std::string kernel;
   std::shared_ptr<const PtxModule> module;  ///< the lines for reports
@@ -155,12 +199,17 @@ struct Program {
   std::vector<uint32_t> virtual_pool;  ///< beside it: virtual registers, kNoRegister for constants
   std::vector<ConstantSlot> constants;
   std::vector<SpecialSlot> specials;
+  std::vector<Function> functions;  ///< those that are called before those that call them, the kernel last
+  std::vector<Call> calls;
+  std::vector<uint32_t> targets;  ///< of brx.idx: instructions
   uint32_t num_slots = 0, num_virtual = 0;
   std::vector<uint32_t> watched;  ///< virtual registers that some path reads before it writes them
-  int64_t static_shared_bytes = 0, local_bytes = 0;
+  int64_t static_shared_bytes = 0;
+  int64_t local_bytes = 0;  ///< of a thread: the frames of the deepest chain of calls
   std::vector<PtxVariable> params;
   int64_t param_bytes = 0;
-  int required_threads = 0, max_registers = 0;  ///< 0: the text does not say
+  std::array<int, 3> required_block = {0, 0, 0}, required_cluster = {0, 0, 0};  ///< zeros: the text does not say
+  int max_threads = 0, max_registers = 0;                                       ///< 0: the text does not say
   bool has_wgmma = false;
   /// By instruction: from here the text cannot reach its end. Empty where there is no such place.
   std::vector<bool> never_ends;
@@ -172,12 +221,15 @@ struct Program {
     bool is_constant;
   };
   std::vector<Global> globals;
+  /// Where cooperative groups keep the barrier of a cooperative grid, 0 where the kernel does not ask.
+  uint64_t grid_workspace = 0;
 
+  const Function& entry() const { return functions.back(); }
   const uint32_t* operands(const Instruction& instruction) const { return pool.data() + instruction.pool; }
 };
 
-/// Decodes one kernel of the module. Errors: compile_failed naming line and form where the machine does not know it;
-/// invalid_argument where the module has no such kernel.
+/// Decodes one kernel of the module and the functions that it reaches. Errors: compile_failed naming line and form
+/// where the machine does not know it; invalid_argument where the module has no such kernel.
 Program decode(const PtxModule& module, std::string_view kernel);
 /// parse_ptx and decode in one step.
 Program decode_text(std::string_view ptx, std::string_view kernel);

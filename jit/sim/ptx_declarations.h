@@ -10,6 +10,8 @@ namespace seqtile::sim {
 PtxType read_type(PtxLexer& lexer, std::string_view word, const char* expected);
 /// An integer or a floating-point number in one of its spellings.
 PtxOperand read_immediate(PtxLexer& lexer);
+/// The bits of a number as an operand of 64 or of at most 32 bits takes it.
+uint64_t immediate_bits(const PtxOperand& operand, bool is_wide);
 /// `.align 16 .b8 name[128]`, shared by parameters and variables.
 void read_declarator(PtxLexer& lexer, PtxVariable& variable);
 /// What stands behind the variable's `=`.

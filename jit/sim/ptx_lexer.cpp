@@ -109,12 +109,30 @@ std::string_view PtxLexer::rest_of_line() {
   return text_.substr(start, pos_ - start);
 }
 
-void PtxLexer::skip_braces() {
+void PtxLexer::skip_nested(char open, char close) {
   for (int depth = 1; depth > 0;) {
-    if (at_end()) fail("'}'");
+    if (at_end()) fail(std::string("'") + close + "'");
     const char c = text_[pos_++];
-    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    depth += c == open ? 1 : c == close ? -1 : 0;
   }
+}
+
+void PtxLexer::skip_braces() { skip_nested('{', '}'); }
+
+void PtxLexer::skip_token() {
+  if (at_end()) fail("';'");
+  ++pos_;
+}
+
+void PtxLexer::skip_parentheses() {
+  expect('(');
+  skip_nested('(', ')');
+}
+
+void PtxLexer::skip_definition() {
+  while (!at_end() && !at('{') && !at(';')) ++pos_;
+  if (accept('{')) skip_braces();
+  else expect(';');
 }
 
 }  // namespace seqtile::sim

@@ -35,11 +35,25 @@ class PtxLexer {
   std::string_view rest_of_line();
   /// Everything up to and including the brace that closes the one just read.
   void skip_braces();
+  /// One character, whatever it is.
+  void skip_token();
+  /// From the parenthesis that comes next to the one that closes it.
+  void skip_parentheses();
+  /// To behind the `;` that ends a declaration, or behind the braces of a body: whichever comes first.
+  void skip_definition();
+  /// Goes back to a place that `position` has given.
+  struct Position {
+    size_t at;
+    int line;
+  };
+  Position position() const { return {pos_, line_}; }
+  void go_back(Position position) { pos_ = position.at, line_ = position.line; }
   [[noreturn]] void fail(const std::string& expected);
   [[noreturn]] static void fail_at(int line, const std::string& message);
 
  private:
   void skip_space();
+  void skip_nested(char open, char close);
   std::string_view take_while(bool (*belongs)(char), const char* what);
 
   std::string_view text_;

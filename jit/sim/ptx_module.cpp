@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace seqtile::sim {
 namespace {
@@ -16,28 +17,36 @@ struct TypeFacts {
 };
 
 // In the order of PtxType.
-constexpr std::array<TypeFacts, 26> kTypes = {{
-    {"", 0},    {"pred", 1}, {"b8", 1},    {"b16", 2},    {"b32", 4},    {"b64", 8},  {"b128", 16},
-    {"u8", 1},  {"u16", 2},  {"u32", 4},   {"u64", 8},    {"s8", 1},     {"s16", 2},  {"s32", 4},
-    {"s64", 8}, {"f16", 2},  {"f16x2", 4}, {"bf16", 2},   {"bf16x2", 4}, {"tf32", 4}, {"f32", 4},
-    {"f64", 8}, {"e4m3", 1}, {"e5m2", 1},  {"e4m3x2", 2}, {"e5m2x2", 2},
+constexpr std::array<TypeFacts, 27> kTypes = {{
+    {"", 0},      {"pred", 1}, {"b8", 1},    {"b16", 2},  {"b32", 4},    {"b64", 8},    {"b128", 16},
+    {"u8", 1},    {"u16", 2},  {"u32", 4},   {"u64", 8},  {"s8", 1},     {"s16", 2},    {"s32", 4},
+    {"s64", 8},   {"f16", 2},  {"f16x2", 4}, {"bf16", 2}, {"bf16x2", 4}, {"tf32", 4},   {"f32", 4},
+    {"f32x2", 8}, {"f64", 8},  {"e4m3", 1},  {"e5m2", 1}, {"e4m3x2", 2}, {"e5m2x2", 2},
 }};
 
-constexpr std::array<std::string_view, 6> kTargets = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a"};
+constexpr std::array<std::string_view, 7> kTargets = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100"};
 
 }  // namespace
 
 std::string_view ptx_target_name(PtxTarget target) { return kTargets[static_cast<size_t>(target)]; }
 
-std::string describe_lack(std::string_view what, PtxTarget needed, PtxTarget stated) {
+std::string describe_lack(std::string_view what, PtxTarget needed, std::string_view stated) {
   return fmt::format("{} needs {}, the text says .target {}; have the text made for {}, or leave it out", what,
-                     ptx_target_name(needed), ptx_target_name(stated), ptx_target_name(needed));
+                     ptx_target_name(needed), stated, ptx_target_name(needed));
 }
 
 std::optional<PtxTarget> parse_ptx_target(std::string_view name) {
   for (size_t i = 0; i < kTargets.size(); ++i)
     if (kTargets[i] == name) return static_cast<PtxTarget>(i);
-  return {};
+  // "sm_75", "sm_100a", "sm_120f"
+  if (name.substr(0, 3) != "sm_") return {};
+  int number = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + 3, end, number);
+  const std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  if (error != std::errc() || number < 10 || number > 999 || (suffix != "" && suffix != "a" && suffix != "f"))
+    return {};
+  return number < 80 ? PtxTarget::sm_80 : number < 90 ? PtxTarget::sm_89 : PtxTarget::sm_100;
 }
 
 PtxType parse_ptx_type(std::string_view text) {
@@ -70,6 +79,15 @@ const PtxKernel* PtxModule::find(std::string_view kernel) const {
   for (const PtxKernel& candidate : kernels)
     if (candidate.name == kernel) return &candidate;
   return nullptr;
+}
+
+const PtxKernel* PtxModule::find_function(std::string_view name) const {
+  const auto alias = std::find_if(aliases.begin(), aliases.end(), [&](const auto& a) { return a.first == name; });
+  if (alias != aliases.end()) name = alias->second;
+  const PtxKernel* found = nullptr;
+  for (const PtxKernel& candidate : functions)
+    if (candidate.name == name && (found == nullptr || candidate.has_body)) found = &candidate;
+  return found;
 }
 
 }  // namespace seqtile::sim

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <initializer_list>
+#include <unordered_set>
 #include <utility>
 
+#include "jit/error.h"
 #include "jit/sim/ptx_declarations.h"
 #include "jit/sim/ptx_lexer.h"
 #include "jit/sim/ptx_module.h"
@@ -15,9 +17,6 @@
 namespace seqtile::sim {
 namespace {
 
-// ptx_ops.def has forms up to this version: bulk loads into shared::cta came with it.
-constexpr int kNewestMajor = 8, kNewestMinor = 6;
-constexpr std::string_view kTargets = "sm_80, sm_86, sm_87, sm_89, sm_90, sm_90a";
 constexpr size_t kMaxRegisters = 1'000'000;  ///< of a kernel
 constexpr int kMaxDepth = 4;                 ///< of braces and brackets in an operand
 constexpr int64_t kMaxParamBytes = 32764;
@@ -26,8 +25,6 @@ constexpr std::string_view kHeader = "begin the text with .version 8.0, .target 
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
-
-constexpr const char* kNoCalls = "functions and calls are not supported; inline them";
 
 class Parser {
  public:
@@ -40,6 +37,7 @@ class Parser {
 
  private:
   void module_directive() {
+    if (lexer_.accept('@')) return static_cast<void>(lexer_.rest_of_line());  // "@@DWARF .byte ..."
     const std::string_view word = lexer_.directive();
     if (word == ".version") {
       version();
@@ -55,44 +53,49 @@ class Parser {
       lexer_.directive();
       lexer_.expect('{');
       lexer_.skip_braces();
+    } else if (word == ".alias") {
+      alias();
     } else {
       linked_directive(word);
     }
   }
 
+  /// Any version is read: the forms in the text decide.
   void version() {
     const int line = lexer_.line();
     module_.version = lexer_.dotted_identifier("a version");
     int major = 0, minor = 0;
     if (std::sscanf(std::string(module_.version).c_str(), "%4d.%4d", &major, &minor) != 2)
       PtxLexer::fail_at(line, fmt::format("expected a version, found '{}'", module_.version));
-    if (std::pair(major, minor) > std::pair(kNewestMajor, kNewestMinor))
-      PtxLexer::fail_at(line, fmt::format(".version {} is newer than {}.{}, the newest that is executed here; have the "
-                                          "text made for an older one",
-                                          module_.version, kNewestMajor, kNewestMinor));
   }
 
   void target() {
     if (module_.target_line != 0) PtxLexer::fail_at(lexer_.line(), ".target stands twice");
     module_.target_line = lexer_.line();
-    const std::string_view name = lexer_.identifier("a target");
-    const auto target = parse_ptx_target(name);
+    module_.target_name = lexer_.identifier("a target");
+    const auto target = parse_ptx_target(module_.target_name);
     if (!target)
-      PtxLexer::fail_at(
-          module_.target_line,
-          fmt::format(".target {} is not executed here; have the text made for one of {}", name, kTargets));
+      PtxLexer::fail_at(module_.target_line,
+                        fmt::format(".target {} is no architecture that is known here, such as sm_80 or sm_90a",
+                                    module_.target_name));
     module_.target = *target;
     while (lexer_.accept(',')) lexer_.identifier("a target");
   }
 
+  void alias() {
+    const std::string_view name = lexer_.identifier("a function's name");
+    lexer_.expect(',');
+    module_.aliases.emplace_back(name, lexer_.identifier("a function's name"));
+    lexer_.expect(';');
+  }
+
   void linked_directive(std::string_view word) {
     bool is_extern = false;
-    while (word == ".extern" || word == ".visible" || word == ".weak" || word == ".common") {
+    while (is_one_of(word, {".extern", ".visible", ".weak", ".common"})) {
       is_extern |= word == ".extern";
       word = lexer_.directive();
     }
-    if (word == ".entry") return kernel();
-    if (word == ".func") PtxLexer::fail_at(lexer_.line(), kNoCalls);
+    if (word == ".entry" || word == ".func") return kernel(word == ".func");
     if (!variable(word, is_extern, module_.variables)) lexer_.fail("a directive");
   }
 
@@ -104,56 +107,107 @@ class Parser {
     else if (word == ".local") parsed.space = PtxSpace::local;
     else if (word == ".global") parsed.space = PtxSpace::global;
     else if (word == ".const") parsed.space = PtxSpace::constant;
+    else if (word == ".param" && names_.is_inside()) parsed.space = PtxSpace::param;
     else return false;
     read_declarator(lexer_, parsed);
-    if (&into == &module_.variables) check_new(parsed, into);
     if (lexer_.accept('=')) read_initializer(lexer_, parsed);
     lexer_.expect(';');
+    if (names_.is_inside()) names_.add_variable(parsed.name, static_cast<int>(into.size()), lexer_.line());
+    else if (!is_redeclared(parsed)) names_of_module_.insert(parsed.name);
+    else return true;
     into.push_back(std::move(parsed));
     return true;
   }
 
-  void check_new(const PtxVariable& variable, const std::vector<PtxVariable>& others) {
-    for (const PtxVariable& other : others)
-      if (other.name == variable.name)
-        PtxLexer::fail_at(lexer_.line(), fmt::format("'{}' is declared twice", variable.name));
+  /// An `.extern` declaration and the definition of one variable are one; true where `variable` adds nothing to it.
+  bool is_redeclared(const PtxVariable& variable) {
+    if (!names_of_module_.contains(variable.name)) return false;
+    auto& known = module_.variables;
+    const auto other = std::find_if(known.begin(), known.end(), [&](const auto& v) { return v.name == variable.name; });
+    if (other == known.end() || (!other->is_extern && !variable.is_extern))
+      PtxLexer::fail_at(lexer_.line(), fmt::format("'{}' is declared twice", variable.name));
+    if (!variable.is_extern) *other = variable;
+    return true;
   }
 
-  void kernel() {
+  /// What is wrong with a kernel or function is kept: it matters to whoever executes it.
+  void kernel(bool is_function) {
     if (module_.target_line == 0 || module_.version.empty())
       PtxLexer::fail_at(lexer_.line(), fmt::format("a kernel stands before {}; {}",
                                                    module_.version.empty() ? ".version" : ".target", kHeader));
     kernel_ = PtxKernel();
-    names_ = PtxScopes();
-    const int line = lexer_.line();
-    kernel_.name = lexer_.identifier("the kernel's name");
-    if (module_.find(kernel_.name) != nullptr)
-      PtxLexer::fail_at(line, fmt::format("kernel '{}' stands twice", kernel_.name));
-    if (lexer_.accept('(') && !lexer_.accept(')')) {
-      do parameter();
-      while (lexer_.accept(','));
-      lexer_.expect(')');
+    kernel_.is_function = is_function;
+    kernel_.line = lexer_.line();
+    const PtxLexer::Position start = lexer_.position();
+    try {
+      header();
+      body();
+    } catch (const Error& error) {
+      if (kernel_.name.empty()) throw;
+      kernel_.problem = error.what();
+      skip_definition(start);
     }
-    while (!lexer_.at('{')) performance_directive();
+    names_ = PtxScopes();
+    if (!is_function && module_.find(kernel_.name) != nullptr)
+      PtxLexer::fail_at(kernel_.line, fmt::format("kernel '{}' stands twice", kernel_.name));
+    if (is_function) names_of_module_.insert(kernel_.name);
+    (is_function ? module_.functions : module_.kernels).push_back(std::move(kernel_));
+  }
+
+  /// A text whose braces do not close has the problem that was found first, as a whole.
+  void skip_definition(PtxLexer::Position start) {
+    try {
+      lexer_.go_back(start);
+      lexer_.skip_definition();
+    } catch (const Error&) {
+      throw Error(ErrorCode::compile_failed, kernel_.problem);
+    }
+  }
+
+  void header() {
+    if (kernel_.is_function && lexer_.at('(')) parameters(kernel_.results);
+    kernel_.name = lexer_.identifier(kernel_.is_function ? "the function's name" : "the kernel's name");
+    if (lexer_.at('(')) parameters(kernel_.params);
+    while (!lexer_.at('{') && !lexer_.at(';')) performance_directive();
+  }
+
+  void body() {
+    kernel_.has_body = !lexer_.accept(';');
+    if (!kernel_.has_body) return;
     lexer_.expect('{');
     names_.open();
     while (names_.is_inside()) statement();
     names_.resolve_labels(kernel_.instructions);
-    module_.kernels.push_back(std::move(kernel_));
   }
 
-  void parameter() {
-    if (lexer_.directive() != ".param") lexer_.fail(".param");
+  void parameters(std::vector<PtxVariable>& into) {
+    lexer_.expect('(');
+    if (lexer_.accept(')')) return;
+    do parameter(into);
+    while (lexer_.accept(','));
+    lexer_.expect(')');
+  }
+
+  void parameter(std::vector<PtxVariable>& into) {
+    const int line = lexer_.line();
+    const std::string_view word = lexer_.directive();
+    if (word == ".reg")
+      PtxLexer::fail_at(line, "parameters in registers are not executed; have the function take them in .param");
+    if (word != ".param") lexer_.fail(".param");
     PtxVariable param;
     param.space = PtxSpace::param;
     read_declarator(lexer_, param);
-    check_new(param, kernel_.params);
-    param.offset = (kernel_.param_bytes + param.align - 1) / param.align * param.align;
-    kernel_.param_bytes = param.offset + param.bytes;
+    for (const PtxVariable& other : into)
+      if (other.name == param.name && param.name != "_")
+        PtxLexer::fail_at(line, fmt::format("'{}' is declared twice", param.name));
+    if (!kernel_.is_function) {
+      param.offset = (kernel_.param_bytes + param.align - 1) / param.align * param.align;
+      kernel_.param_bytes = param.offset + param.bytes;
+    }
     if (kernel_.param_bytes > kMaxParamBytes)
       PtxLexer::fail_at(lexer_.line(), fmt::format("the parameters need {} bytes, at most {} are possible",
                                                    kernel_.param_bytes, kMaxParamBytes));
-    kernel_.params.push_back(param);
+    into.push_back(param);
   }
 
   void performance_directive() {
@@ -161,25 +215,28 @@ class Parser {
     const std::string_view word = lexer_.directive();
     if (word.empty()) lexer_.fail("'{'");
     if (!is_one_of(word, {".reqntid", ".maxntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".noreturn", ".pragma",
-                          ".reqnctapercluster", ".explicitcluster", ".maxclusterrank"}))
+                          ".reqnctapercluster", ".explicitcluster", ".maxclusterrank", ".blocksareclusters",
+                          ".attribute", ".abi_preserve", ".abi_preserve_control", ".language"}))
       PtxLexer::fail_at(line, fmt::format("directive {} of a kernel is not known", word));
-    if (word == ".pragma") return static_cast<void>(lexer_.rest_of_line());
-    if (is_one_of(word, {".reqnctapercluster", ".explicitcluster", ".maxclusterrank"}) &&
+    if (word == ".pragma" || word == ".language") return static_cast<void>(lexer_.rest_of_line());
+    if (word == ".attribute") return lexer_.skip_parentheses();
+    if (is_one_of(word, {".reqnctapercluster", ".explicitcluster", ".maxclusterrank", ".blocksareclusters"}) &&
         module_.target < PtxTarget::sm_90)
-      PtxLexer::fail_at(line, describe_lack(word, PtxTarget::sm_90, module_.target));
-    int product = 1;
-    if (lexer_.at_digit()) {
-      do {
-        const int64_t factor = lexer_.integer("a number");
-        if (factor < 1 || factor * product > 1 << 20)
-          PtxLexer::fail_at(line, fmt::format("{} {}: a number from 1 to {} is needed", word, factor, 1 << 20));
-        product *= static_cast<int>(factor);
-      } while (lexer_.accept(','));
+      PtxLexer::fail_at(line, describe_lack(word, PtxTarget::sm_90, module_.target_name));
+    std::array<int, 3> factors = {1, 1, 1};
+    int64_t product = 1;
+    for (size_t axis = 0; lexer_.at_digit(); ++axis) {
+      const int64_t factor = lexer_.integer("a number");
+      if (factor < 1 || factor * product > 1 << 20)
+        PtxLexer::fail_at(line, fmt::format("{} {}: a number from 1 to {} is needed", word, factor, 1 << 20));
+      product *= factor;
+      if (axis < factors.size()) factors[axis] = static_cast<int>(factor);
+      if (!lexer_.accept(',')) break;
     }
-    if (word == ".reqntid") kernel_.required_threads = product;
-    if (word == ".maxntid") kernel_.max_threads = product;
-    if (word == ".maxnreg") kernel_.max_registers = product;
-    if (word == ".reqnctapercluster") kernel_.required_cluster = product;
+    if (word == ".reqntid") kernel_.required_block = factors;
+    if (word == ".maxntid") kernel_.max_threads = static_cast<int>(product);
+    if (word == ".maxnreg") kernel_.max_registers = static_cast<int>(product);
+    if (word == ".reqnctapercluster") kernel_.required_cluster = factors;
   }
 
   void statement() {
@@ -196,18 +253,22 @@ class Parser {
   }
 
   void body_directive(std::string_view word) {
-    if (word == ".reg") return registers();
-    if (word == ".loc" || word == ".file") {
+    if (word == ".reg") return registers(lexer_.directive());
+    if (word.substr(0, 5) == ".reg.") return registers(word.substr(4));  // "{.reg.b16 c;" of the CUDA headers
+    if (word == ".loc" || word == ".file" || word == ".pragma") {
       lexer_.rest_of_line();
-    } else if (word == ".pragma") {
-      lexer_.rest_of_line();
-    } else if (word == ".branchtargets" || !variable(word, false, kernel_.variables)) {
+    } else if (word == ".branchtargets") {
+      do names_.add_to_table(table_, lexer_.identifier("a label"));
+      while (lexer_.accept(','));
+      lexer_.expect(';');
+    } else if (word == ".callprototype" || word == ".calltargets") {
+      while (!lexer_.accept(';')) lexer_.skip_token();
+    } else if (!variable(word, false, kernel_.variables)) {
       PtxLexer::fail_at(lexer_.line(), "directive " + std::string(word) + " is not supported");
     }
   }
 
-  void registers() {
-    const std::string_view word = lexer_.directive();
+  void registers(std::string_view word) {
     const PtxType type = read_type(lexer_, word, "a register type");
     do {
       const int line = lexer_.line();
@@ -248,9 +309,11 @@ class Parser {
     std::string_view word = lexer_.opcode();
     if (word.size() > 1 && word.find_first_of(".:") == word.size() - 1 && word.back() == ':')
       return add_label(word.substr(0, word.size() - 1));
-    if (word.substr(0, 4) == "call") PtxLexer::fail_at(parsed.line, kNoCalls);
+    if (lexer_.accept(':')) return add_label(word);
     parsed.opcode = word;
-    if (!lexer_.at(';') && !lexer_.at('}')) {
+    if (word == "call" || word == "call.uni") {
+      call(parsed);
+    } else if (!lexer_.at(';') && !lexer_.at('}')) {
       do {
         parsed.operands.push_back(operand(parsed.operands.size(), 0));
       } while (lexer_.accept(',') || lexer_.accept('|'));
@@ -259,7 +322,30 @@ class Parser {
     kernel_.instructions.push_back(std::move(parsed));
   }
 
+  /// `call (results), function, (arguments), prototype;` where all but the function may be missing.
+  void call(PtxInstruction& parsed) {
+    if (lexer_.at('(')) {
+      call_operands(parsed);
+      lexer_.expect(',');
+    }
+    parsed.num_results = parsed.operands.size();
+    parsed.callee = lexer_.identifier("a function");
+    if (!lexer_.accept(',')) return;
+    if (lexer_.at('(')) call_operands(parsed);
+    else lexer_.identifier("a prototype");
+    if (lexer_.accept(',')) lexer_.identifier("a prototype");
+  }
+
+  void call_operands(PtxInstruction& parsed) {
+    lexer_.expect('(');
+    if (lexer_.accept(')')) return;
+    do parsed.operands.push_back(operand(parsed.operands.size(), 0));
+    while (lexer_.accept(','));
+    lexer_.expect(')');
+  }
+
   void add_label(std::string_view label) {
+    table_ = label;
     names_.add_label(label, static_cast<uint32_t>(kernel_.instructions.size()), lexer_.line());
   }
 
@@ -307,7 +393,7 @@ class Parser {
       parsed.reg = static_cast<uint32_t>(reg);
     } else if (name[0] == '%') {
       parsed.kind = PtxOperand::Kind::special;
-    } else if (is_variable(name)) {
+    } else if (parsed.variable = names_.find_variable(name); parsed.variable >= 0 || is_variable(name)) {
       parsed.kind = PtxOperand::Kind::symbol;
     } else {
       if (name.find('.') != std::string_view::npos) PtxLexer::fail_at(line, "unknown name '" + std::string(name) + "'");
@@ -316,17 +402,20 @@ class Parser {
     }
   }
 
+  /// A parameter, or a variable or function of the module.
   bool is_variable(std::string_view name) const {
-    for (const auto* list : {&kernel_.params, &kernel_.variables, &module_.variables})
+    for (const auto* list : {&kernel_.params, &kernel_.results})
       for (const PtxVariable& variable : *list)
         if (variable.name == name) return true;
-    return false;
+    return names_of_module_.contains(name);
   }
 
   PtxLexer lexer_;
   PtxModule module_;
   PtxKernel kernel_;
   PtxScopes names_;
+  std::unordered_set<std::string_view> names_of_module_;  ///< variables and functions
+  std::string_view table_;                                ///< the newest label: .branchtargets belongs to it
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// jit/sim/ptx_scopes.h -- the names of a kernel's registers and labels, by the braces that they stand in.
+// jit/sim/ptx_scopes.h -- the names of a kernel's registers, variables and labels, by the braces that they stand in.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Inline assembly prints its instructions inside `{ }` with registers and labels of their own, so names are looked up
@@ -24,8 +24,14 @@ class PtxScopes {
   /// The number of the register, -1 where there is none.
   int find_register(std::string_view name) const;
 
+  void add_variable(std::string_view name, int index, int line);
+  /// The variable's index, -1 where there is none.
+  int find_variable(std::string_view name) const;
+
   /// A label stands in front of that instruction.
   void add_label(std::string_view name, uint32_t instruction, int line);
+  /// The label names a table for brx.idx, which gets one more target.
+  void add_to_table(std::string_view table, std::string_view label);
   void note_use(std::string_view label, size_t instruction, size_t operand);
   /// Fills in where labels stand that were used.
   void resolve_labels(std::vector<PtxInstruction>& instructions) const;
@@ -39,12 +45,16 @@ class PtxScopes {
     int parent = -1;
     std::unordered_map<std::string_view, Registers> registers;
     std::unordered_map<std::string_view, uint32_t> labels;
+    std::unordered_map<std::string_view, int> variables;
+    std::unordered_map<std::string_view, std::vector<std::string_view>> tables;
   };
   struct LabelUse {
     size_t instruction, operand;
     int scope;
     std::string_view name;
   };
+
+  uint32_t label_from(int scope, std::string_view name, int line) const;
 
   std::vector<Scope> scopes_;
   int scope_ = -1;

@@ -15,6 +15,8 @@ namespace seqtile::sim {
 PtxSpace Cohort::space_of(const Instruction& i, uint64_t& address) const {
   if (i.space != PtxSpace::generic) {
     if (i.space == PtxSpace::shared) address &= 0xffffffff;
+    // parameters of functions lie in frames
+    if (i.space == PtxSpace::param && (address & kLocalWindow) != 0) return address &= ~kLocalWindow, PtxSpace::local;
     return i.space == PtxSpace::constant ? PtxSpace::global : i.space;
   }
   if (address & kParamWindow) return PtxSpace::param;
@@ -96,9 +98,9 @@ std::byte* Cohort::param(Warp& warp, uint64_t address, uint32_t bytes, const Sit
   const std::vector<std::byte>& params = warp.grid->params;
   if (is_write) return refuse(ReportKind::read_only, site, "store to a kernel parameter");
   if (offset >= params.size() || bytes > params.size() - offset)
-    return refuse(ReportKind::out_of_bounds, site,
-                  fmt::format("{} bytes at parameter byte {} of {}", bytes, static_cast<int64_t>(offset),
-                              params.size()));
+    return refuse(
+        ReportKind::out_of_bounds, site,
+        fmt::format("{} bytes at parameter byte {} of {}", bytes, static_cast<int64_t>(offset), params.size()));
   return const_cast<std::byte*>(params.data()) + offset;
 }
 

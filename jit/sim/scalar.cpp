@@ -61,10 +61,12 @@ std::string operand_letters(PtxType type, int count) {
 }
 
 std::optional<ScalarForm> resolve_scalar(const Opcode& opcode, std::span<const OperandShape> shapes) {
+  if (auto form = resolve_mixed(opcode, shapes.size())) return form;
   if (auto form = resolve_integer(opcode)) return form;
   if (auto form = resolve_carry(opcode)) return form;
   if (auto form = resolve_bits(opcode)) return form;
   if (auto form = resolve_float(opcode)) return form;
+  if (auto form = resolve_rounded(opcode)) return form;
   if (auto form = resolve_half(opcode)) return form;
   if (auto form = resolve_compare(opcode, shapes)) return form;
   if (auto form = resolve_convert(opcode, shapes)) return form;

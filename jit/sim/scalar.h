@@ -50,6 +50,8 @@ std::optional<ScalarForm> resolve_integer(const Opcode& opcode);
 std::optional<ScalarForm> resolve_carry(const Opcode& opcode);
 std::optional<ScalarForm> resolve_bits(const Opcode& opcode);
 std::optional<ScalarForm> resolve_float(const Opcode& opcode);
+std::optional<ScalarForm> resolve_rounded(const Opcode& opcode);
+std::optional<ScalarForm> resolve_mixed(const Opcode& opcode, size_t num_operands);
 std::optional<ScalarForm> resolve_half(const Opcode& opcode);
 std::optional<ScalarForm> resolve_compare(const Opcode& opcode, std::span<const OperandShape> shapes);
 std::optional<ScalarForm> resolve_convert(const Opcode& opcode, std::span<const OperandShape> shapes);

@@ -198,18 +198,28 @@ ScalarFn extract(PtxType type) {
   }
 }
 
+/// How far to shift the found bit to the left end.
+struct BfindShift {
+  template <class T>
+  static uint32_t apply(T a) {
+    const uint32_t position = Bfind::apply(a);
+    return position == ~0u ? ~0u : static_cast<uint32_t>(8 * sizeof(T) - 1) - position;
+  }
+};
+
 template <class Op>
 ScalarFn count_bits(PtxType type) {
   if (type == PtxType::b32) return plain<Unary<Op, uint32_t, uint32_t>>();
   return type == PtxType::b64 ? plain<Unary<Op, uint32_t, uint64_t>>() : nullptr;
 }
 
+template <class Op>
 ScalarFn find_bit(PtxType type) {
   switch (type) {
-    case PtxType::u32: return plain<Unary<Bfind, uint32_t, uint32_t>>();
-    case PtxType::s32: return plain<Unary<Bfind, uint32_t, int32_t>>();
-    case PtxType::u64: return plain<Unary<Bfind, uint32_t, uint64_t>>();
-    case PtxType::s64: return plain<Unary<Bfind, uint32_t, int64_t>>();
+    case PtxType::u32: return plain<Unary<Op, uint32_t, uint32_t>>();
+    case PtxType::s32: return plain<Unary<Op, uint32_t, int32_t>>();
+    case PtxType::u64: return plain<Unary<Op, uint32_t, uint64_t>>();
+    case PtxType::s64: return plain<Unary<Op, uint32_t, int64_t>>();
     default: return nullptr;
   }
 }
@@ -227,7 +237,7 @@ ScalarForm form_of(std::string_view base, PtxType type) {
   if (base == "shr") return {shift_right(type), 0, two + "w"};
   if (base == "popc") return {count_bits<Popc>(type), 0, "w" + one};
   if (base == "clz") return {count_bits<Clz>(type), 0, "w" + one};
-  if (base == "bfind") return {find_bit(type), 0, "w" + one};
+  if (base == "bfind") return {find_bit<Bfind>(type), 0, "w" + one};
   if (base == "bfe") return {extract(type), 0, two + "ww"};
   if (base == "brev" && type == PtxType::b32) return {plain<Unary<Brev, uint32_t, uint32_t>>(), 0, two};
   if (base == "brev" && type == PtxType::b64) return {plain<Unary<Brev, uint64_t, uint64_t>>(), 0, two};
@@ -244,6 +254,8 @@ std::optional<ScalarForm> resolve_bits(const Opcode& op) {
   ScalarForm form;
   if (op.base() == "shf" && op.parts.size() == 4 && op.type() == PtxType::b32)
     form = {plain<Shf>(), (op.has("r") ? 1u : 0u) | (op.has("clamp") ? 2u : 0u), "wwww"};
+  else if (op.base() == "bfind" && op.parts.size() == 3 && op.parts[1] == "shiftamt")
+    form = {find_bit<BfindShift>(op.type()), 0, "w" + operand_letters(op.type(), 1)};
   else if (op.parts.size() == 2) form = form_of(op.base(), op.type());
   return form.run != nullptr ? std::optional(form) : std::nullopt;
 }

@@ -1,4 +1,4 @@
-// jit/sim/scalar_carry.cpp -- carries, dp4a, saturation: the integer forms with a state or lane of their own.
+// jit/sim/scalar_carry.cpp -- carries, dp2a and dp4a, saturation: the integer forms with a state or lane of their own.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The condition code is a register that no text names: letter 'c'. Operands are d[, carry out], a, b[, c][, carry in].
@@ -65,6 +65,24 @@ struct DotProduct {
   }
 };
 
+/// Two products of a's halves with bytes of b; aux as for DotProduct, and bit 2: the upper bytes of b.
+struct DotProduct2 {
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t aux) {
+    const auto part = [](uint32_t word, int first, int bits, bool is_signed) {
+      const uint32_t value = word >> first & ((1u << bits) - 1), sign = 1u << (bits - 1);
+      return is_signed ? static_cast<int64_t>(value ^ sign) - sign : static_cast<int64_t>(value);
+    };
+    const Lanes<uint32_t> d(regs, slots[0]), a(regs, slots[1]), b(regs, slots[2]), c(regs, slots[3]);
+    const int byte = (aux & 4) != 0 ? 16 : 0;
+    for_lanes(mask, [&](int i) {
+      int64_t sum = c[i];
+      for (int k = 0; k < 2; ++k)
+        sum += part(a[i], 16 * k, 16, (aux & 1) != 0) * part(b[i], byte + 8 * k, 8, (aux & 2) != 0);
+      d.set(i, static_cast<uint32_t>(sum));
+    });
+  }
+};
+
 template <int sign>
 struct Saturating {
   static int32_t apply(int32_t a, int32_t b) {
@@ -76,11 +94,13 @@ struct Saturating {
 
 std::optional<ScalarForm> resolve_carry(const Opcode& op) {
   ScalarForm form = carry_form(op);
-  if (op.base() == "dp4a" && op.parts.size() == 3) {
-    const PtxType a = parse_ptx_type(op.parts[1]), b = op.type();
+  const bool is_dp2a = op.base() == "dp2a" && op.parts.size() == 4 && (op.parts[1] == "lo" || op.parts[1] == "hi");
+  if (is_dp2a || (op.base() == "dp4a" && op.parts.size() == 3)) {
+    const PtxType a = parse_ptx_type(op.parts[op.parts.size() - 2]), b = op.type();
     const auto is_word = [](PtxType type) { return type == PtxType::u32 || type == PtxType::s32; };
+    const uint32_t signs = (a == PtxType::s32 ? 1u : 0u) | (b == PtxType::s32 ? 2u : 0u);
     if (is_word(a) && is_word(b))
-      form = {plain<DotProduct>(), (a == PtxType::s32 ? 1u : 0u) | (b == PtxType::s32 ? 2u : 0u), "wwww"};
+      form = {is_dp2a ? plain<DotProduct2>() : plain<DotProduct>(), signs | (op.parts[1] == "hi" ? 4u : 0u), "wwww"};
   }
   if (op.parts.size() == 3 && op.parts[1] == "sat" && op.type() == PtxType::s32) {
     if (op.base() == "add") form = {plain<Binary<Saturating<1>, int32_t, int32_t>>(), 0, "www"};

@@ -204,6 +204,59 @@ ScalarForm combined_comparison(const Opcode& op, std::span<const OperandShape> s
           std::string(is_both ? "pp" : "p") + operand_letters(op.type(), 2) + (how != 0 ? "n" : ""), is_both ? 2 : 1};
 }
 
+/// set: a comparison whose result is a number. aux: as above without the third operand, and the bits of "true" << 16.
+struct CompareToNumber {
+  static constexpr uint32_t kAllOnes = 0xffff;  ///< of a 32-bit integer; else the upper half of the number
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t aux) {
+    comparison(kComparisons[aux & 0xff], kComparedTypes[aux >> 8 & 0xff])(regs, slots, mask, 0);
+    const uint32_t high = aux >> 16, truth = high == kAllOnes ? ~0u : high == 0x3c00 ? high : high << 16;
+    const Lanes<uint32_t> d(regs, slots[0]);
+    for_lanes(mask, [&](int i) { d.set(i, d[i] != 0 ? truth : 0); });
+  }
+};
+
+/// Both halves of packed 16-bit floats, one after the other; `aux` as of CompareToNumber.
+template <bool is_bfloat>
+struct CompareHalves {
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t aux) {
+    const ScalarFn compare = comparison(kComparisons[aux & 0xff], is_bfloat ? PtxType::bf16 : PtxType::f16);
+    alignas(64) uint32_t part[3 * kWarpLanes];
+    const uint32_t local[] = {0, 1, 2}, truth = is_bfloat ? 0x3f80 : 0x3c00;
+    uint32_t result[kWarpLanes] = {};
+    for (const int shift : {0, 16}) {
+      for_lanes(mask, [&](int i) {
+        part[kWarpLanes + i] = regs[slots[1] * kWarpLanes + static_cast<uint32_t>(i)] >> shift & 0xffff;
+        part[2 * kWarpLanes + i] = regs[slots[2] * kWarpLanes + static_cast<uint32_t>(i)] >> shift & 0xffff;
+      });
+      compare(part, local, mask, 0);
+      for_lanes(mask, [&](int i) { result[i] |= (part[i] != 0 ? truth : 0) << shift; });
+    }
+    for_lanes(mask, [&](int i) { regs[slots[0] * kWarpLanes + static_cast<uint32_t>(i)] = result[i]; });
+  }
+};
+
+/// set.CMP[.ftz].dtype.stype
+ScalarForm comparison_to_number(const Opcode& op) {
+  const size_t parts = op.parts.size();
+  if (parts != 4 && !(parts == 5 && op.parts[2] == "ftz")) return {};
+  const PtxType to = parse_ptx_type(op.parts[parts - 2]), from = op.type();
+  const auto* const name = std::find(std::begin(kComparisons), std::end(kComparisons), op.parts[1]);
+  const auto* const type = std::find(std::begin(kComparedTypes), std::end(kComparedTypes), from);
+  if (name == std::end(kComparisons)) return {};
+  const auto compared = static_cast<uint32_t>(name - std::begin(kComparisons));
+  if (to == from && (to == PtxType::f16x2 || to == PtxType::bf16x2) && comparison(*name, PtxType::f16) != nullptr)
+    return {to == PtxType::f16x2 ? plain<CompareHalves<false>>() : plain<CompareHalves<true>>(), compared, "www"};
+  const bool is_word = to == PtxType::u32 || to == PtxType::s32;
+  const uint32_t truth = is_word              ? CompareToNumber::kAllOnes
+                         : to == PtxType::f32 ? 0x3f80
+                         : to == PtxType::f16 ? 0x3c00
+                                              : 0;
+  if (type == std::end(kComparedTypes) || truth == 0 || comparison(*name, from) == nullptr) return {};
+  return {plain<CompareToNumber>(),
+          compared | static_cast<uint32_t>(type - std::begin(kComparedTypes)) << 8 | truth << 16,
+          "w" + operand_letters(from, 2)};
+}
+
 template <class T>
 struct SelectOf {
   SEQTILE_SIM_INLINE static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t) {
@@ -274,6 +327,7 @@ std::optional<ScalarForm> resolve_compare(const Opcode& op, std::span<const Oper
     form = {comparison(op.parts[1], op.type()), 0, "p" + operand_letters(op.type(), 2)};
   else if (op.base() == "setp" && op.parts.size() >= 3) form = combined_comparison(op, shapes);
   if (op.base() == "selp" && op.parts.size() == 2) form = selection(op);
+  if (op.base() == "set" && shapes.size() == 3) form = comparison_to_number(op);
   if (op.base() == "slct") form = selection_by_sign(op);
   if (op.base() == "testp") form = test_property(op);
   return form.run != nullptr ? std::optional(form) : std::nullopt;

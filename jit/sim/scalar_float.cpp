@@ -1,7 +1,7 @@
 // jit/sim/scalar_float.cpp -- f32 and f64: add sub mul fma div min max neg abs sqrt rcp rsqrt ex2 lg2 sin cos tanh.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Round to nearest only: other rounding modes of arithmetic are refused, not approximated. The `.approx` functions are
+// Round to nearest only: scalar_rounded.cpp has the other modes. The `.approx` functions are
 // computed to about one unit in the last place of f32, better than a GPU does: results differ from a device's within
 // the bounds that PTX states, so tests compare them with a tolerance.
 #include <cmath>
@@ -201,11 +201,19 @@ ScalarFn two_operands(const Opcode& op) {
   return nullptr;
 }
 
+/// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64, with which divisions and roots of f64 begin.
+bool is_double_approximation(const Opcode& op) {
+  return op.type() == PtxType::f64 && (op.base() == "rcp" || op.base() == "rsqrt") && op.has("approx") &&
+         op.only({"approx", "ftz"});
+}
+
 ScalarFn one_operand(const Opcode& op) {
   const std::string_view base = op.base();
   if (base == "neg" && op.only({"ftz"})) return f32_or_f64<Neg, Arity::one>(op);
   if (base == "abs" && op.only({"ftz"})) return f32_or_f64<Abs, Arity::one>(op);
   if (base == "sqrt" && op.only({"rn", "approx", "ftz"})) return f32_or_f64<Sqrt, Arity::one>(op);
+  if (is_double_approximation(op))
+    return base == "rcp" ? plain<Unary<Rcp, double, double>>() : plain<Unary<Rsqrt, double, double>>();
   if (base == "rcp" && op.only({"rn", "approx", "ftz"})) return f32_or_f64<Rcp, Arity::one>(op);
   if (base == "rsqrt" && op.only({"approx", "ftz"})) return f32_or_f64<Rsqrt, Arity::one>(op);
   if (!op.only({"approx", "ftz"}) || op.type() != PtxType::f32) return nullptr;

@@ -53,6 +53,16 @@ struct FromGeneric {
   }
 };
 
+/// aux: the upper half of the window; 0 asks for global memory, which has none.
+struct IsInSpace {
+  static void run(uint32_t* regs, const uint32_t* slots, uint32_t mask, uint32_t aux) {
+    constexpr uint64_t kWindows = kSharedWindow | kLocalWindow | kParamWindow;
+    const Lanes<Predicate> p(regs, slots[0]);
+    const Lanes<uint64_t> a(regs, slots[1]);
+    for_lanes(mask, [&](int i) { p.set(i, (a[i] & kWindows) == uint64_t{aux} << 32); });
+  }
+};
+
 std::optional<uint32_t> window_of(std::string_view space) {
   if (space == "global" || space == "const") return 0;
   if (space == "shared" || space == "shared::cta" || space == "shared::cluster")
@@ -60,6 +70,14 @@ std::optional<uint32_t> window_of(std::string_view space) {
   if (space == "local") return static_cast<uint32_t>(kLocalWindow >> 32);
   if (space == "param") return 0;  // addresses of parameters are generic ones from the start
   return {};
+}
+
+/// Constant memory is not told from global memory by its address, so that question is refused.
+std::optional<ScalarForm> space_question(const Opcode& op, std::span<const OperandShape> shapes) {
+  if (op.parts.size() != 2 || shapes.size() != 2 || shapes[1].bytes != 8 || op.parts[1] == "const") return {};
+  const auto window =
+      op.parts[1].substr(0, 5) == "param" ? static_cast<uint32_t>(kParamWindow >> 32) : window_of(op.parts[1]);
+  return window ? std::optional(ScalarForm{plain<IsInSpace>(), *window, "px"}) : std::nullopt;
 }
 
 std::optional<ScalarForm> convert_address(const Opcode& op) {
@@ -74,6 +92,7 @@ std::optional<ScalarForm> convert_address(const Opcode& op) {
 
 std::optional<ScalarForm> resolve_move(const Opcode& op, std::span<const OperandShape> shapes) {
   if (op.base() == "cvta") return convert_address(op);
+  if (op.base() == "isspacep") return space_question(op, shapes);
   if (op.base() != "mov" || op.parts.size() != 2 || shapes.size() != 2) return {};
   const PtxType type = op.type();
   const int bytes = ptx_type_bytes(type);

@@ -119,7 +119,10 @@ void Cohort::start_cta(Cta& cta, int linear) {
 void Cohort::start_warp(Warp& warp, int index) {
   Warp fresh;
   fresh.id = warp.id, fresh.cta = warp.cta, fresh.index = index, fresh.grid = warp.grid, fresh.regs = warp.regs;
-  fresh.groups = {{0, kAllLanes, GroupState::running, 0}};
+  // the last warp of a block may have fewer threads than lanes
+  const int threads = std::min(kWarpLanes, warp.grid->shape.num_threads() - index * kWarpLanes);
+  fresh.live = kAllLanes >> (kWarpLanes - threads);
+  fresh.groups = {{warp.grid->program->entry().entry, fresh.live, GroupState::running, 0}};
   fresh.clock = std::move(warp.clock);
   const uint32_t time = fresh.clock[warp.id];
   std::fill(fresh.clock.begin(), fresh.clock.end(), 0);
@@ -147,7 +150,7 @@ void Cohort::start_warp(Warp& warp, int index) {
 int Cohort::start_registers(const Grid& grid) {
   if (grid.shape.registers != 0) return grid.shape.registers;
   if (grid.program->max_registers != 0) return grid.program->max_registers;
-  return std::min(256, kRegistersPerCta / grid.shape.threads & ~7);
+  return std::min(256, kRegistersPerCta / grid.shape.num_threads() & ~7);
 }
 
 void Cohort::fill_constants(Warp& warp) {
@@ -163,6 +166,9 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
   const auto number = static_cast<int>(what);
   const auto within = [&](Special first) { return number - static_cast<int>(first); };
   const auto is_one_of = [&](Special first) { return within(first) >= 0 && within(first) < 3; };
+  if (is_one_of(Special::tid_x))
+    return dim_index(static_cast<uint32_t>(warp.index * kWarpLanes + lane),
+                     {shape.threads, shape.threads_yz[0], shape.threads_yz[1]}, within(Special::tid_x));
   if (is_one_of(Special::ctaid_x)) return cta.id[within(Special::ctaid_x)];
   if (is_one_of(Special::nctaid_x)) return static_cast<uint32_t>(shape.grid[within(Special::nctaid_x)]);
   if (is_one_of(Special::clusterid_x))
@@ -176,10 +182,10 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
   if (is_one_of(Special::cluster_nctaid_x))
     return static_cast<uint32_t>(shape.cluster[within(Special::cluster_nctaid_x)]);
   switch (what) {
-    case Special::tid_x: return static_cast<uint32_t>(warp.index * kWarpLanes + lane);
     case Special::ntid_x: return static_cast<uint32_t>(shape.threads);
-    case Special::ntid_y:
-    case Special::ntid_z: return 1;
+    case Special::ntid_y: return static_cast<uint32_t>(shape.threads_yz[0]);
+    case Special::ntid_z: return static_cast<uint32_t>(shape.threads_yz[1]);
+    case Special::threads_of_warps: return static_cast<uint32_t>(cta.num_warps * kWarpLanes);
     case Special::laneid: return static_cast<uint32_t>(lane);
     case Special::warpid: return static_cast<uint32_t>(warp.index);
     case Special::nwarpid: return static_cast<uint32_t>(cta.num_warps);
@@ -190,6 +196,13 @@ uint32_t Cohort::special_value(const Warp& warp, Special what, int lane) const {
     case Special::lanemask_le: return (2u << lane) - 1;
     case Special::lanemask_gt: return ~((2u << lane) - 1);
     case Special::lanemask_ge: return ~((1u << lane) - 1);
+    case Special::warp_size: return kWarpLanes;
+    case Special::is_explicit_cluster: return warp.grid->cluster_size() > 1 ? 1 : 0;
+    case Special::envreg1:
+    case Special::envreg2: {
+      const uint64_t workspace = shape.cooperative ? warp.grid->program->grid_workspace : 0;
+      return static_cast<uint32_t>(what == Special::envreg1 ? workspace >> 32 : workspace);
+    }
     case Special::nsmid: return 132;
     case Special::smid: return static_cast<uint32_t>(cta.linear % 132);
     case Special::dynamic_smem_size: return static_cast<uint32_t>(shape.shared_bytes);

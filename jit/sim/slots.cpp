@@ -73,11 +73,12 @@ class Allocator {
   void cut_blocks() {
     const auto size = static_cast<uint32_t>(program_.code.size());
     std::vector<bool> starts(size + 1, false);
-    starts[0] = true;
+    for (const Function& function : program_.functions) starts[function.entry] = true;
     for (uint32_t i = 0; i < size; ++i) {
       const Instruction& instruction = program_.code[i];
-      if (instruction.op == Op::branch) starts[instruction.target] = true;
-      if (instruction.op == Op::branch || instruction.op == Op::leave) starts[i + 1] = true;
+      const auto targets = branch_targets(program_, instruction);
+      for (const uint32_t target : targets) starts[target] = true;
+      if (!targets.empty() || instruction.op == Op::leave || instruction.op == Op::return_) starts[i + 1] = true;
     }
     block_of_.resize(size);
     for (uint32_t i = 0; i < size; ++i) {
@@ -87,9 +88,8 @@ class Allocator {
     }
     for (Block& block : blocks_) {
       const Instruction& last = program_.code[block.end - 1];
-      const bool is_conditional = last.guard >= 0;
-      if (last.op == Op::branch) block.successors.push_back(block_of_[last.target]);
-      if (((last.op != Op::branch && last.op != Op::leave) || is_conditional) && block.end < size)
+      for (const uint32_t target : branch_targets(program_, last)) block.successors.push_back(block_of_[target]);
+      if ((falls_through(last) || last.op == Op::trap) && block.end < size)
         block.successors.push_back(block_of_[block.end]);
     }
   }
@@ -179,24 +179,36 @@ class Allocator {
     if (id < num_) live.insert(id);
   }
 
-  /// Linear scan; 4-byte and 8-byte values in separate ranges, so that slots never overlap in part.
+  /// Linear scan; 4-byte and 8-byte values in separate ranges, so that slots never overlap in part. Functions share no
+  /// slots: the values of one live while another one runs.
   void assign() {
     slot_.assign(intervals_.size(), 0);
     uint32_t next = 0;
-    for (const bool is_wide : {false, true}) {
-      std::vector<uint32_t> order;
-      for (uint32_t id = 0; id < intervals_.size(); ++id)
-        if (intervals_[id].is_used() && virtual_.is_wide[id] == is_wide && !is_constant(id)) order.push_back(id);
-      std::sort(order.begin(), order.end(),
-                [&](uint32_t a, uint32_t b) { return intervals_[a].first < intervals_[b].first; });
-      next = scan(order, is_wide ? 2 : 1, next);
+    for (Function& function : program_.functions) {
+      for (const bool is_wide : {false, true}) {
+        const uint32_t first = next;
+        next = assign_range(function.first_register, function.end_register, is_wide, next);
+        function.slots.push_back({first, next, is_wide});
+      }
     }
+    for (const bool is_wide : {false, true})
+      next =
+          assign_range(program_.functions.back().end_register, static_cast<uint32_t>(intervals_.size()), is_wide, next);
     for (uint32_t id = 0; id < intervals_.size(); ++id) {
       if (!is_constant(id)) continue;
       slot_[id] = next;
       next += virtual_.is_wide[id] ? 2 : 1;
     }
     program_.num_slots = next;
+  }
+
+  uint32_t assign_range(uint32_t first, uint32_t end, bool is_wide, uint32_t next) {
+    std::vector<uint32_t> order;
+    for (uint32_t id = first; id < end; ++id)
+      if (intervals_[id].is_used() && virtual_.is_wide[id] == is_wide && !is_constant(id)) order.push_back(id);
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return intervals_[a].first < intervals_[b].first; });
+    return scan(order, is_wide ? 2 : 1, next);
   }
 
   uint32_t scan(const std::vector<uint32_t>& order, uint32_t size, uint32_t next) {
@@ -218,7 +230,8 @@ class Allocator {
   bool is_constant(uint32_t id) const { return constants_.contains_id(id); }
 
   void set_flags() {
-    const RegisterSet& unset = blocks_.front().live_in;
+    RegisterSet unset(num_);
+    for (const Function& function : program_.functions) unset.merge(blocks_[block_of_[function.entry]].live_in);
     unset.each([&](uint32_t r) { program_.watched.push_back(r); });
     RegisterSet in_wgmma(num_);
     for (const Instruction& instruction : program_.code)
@@ -242,6 +255,11 @@ class Allocator {
     for (uint32_t& id : program_.pool) id = slot_[id];
     for (ConstantSlot& constant : program_.constants) constant.slot = slot_[constant.slot];
     for (SpecialSlot& special : program_.specials) special.slot = slot_[special.slot];
+    for (Function& function : program_.functions)
+      for (FrameSlot& frame : function.frame_slots) {
+        frame.slot = slot_[frame.slot];
+        function.slots.push_back({frame.slot, frame.slot + (frame.is_wide ? 2 : 1), frame.is_wide});
+      }
     for (Instruction& instruction : program_.code) {
       if (instruction.guard >= 0) instruction.virtual_guard = static_cast<uint32_t>(instruction.guard);
       if (instruction.guard >= 0) instruction.guard = static_cast<int32_t>(slot_[instruction.guard]);
@@ -266,6 +284,8 @@ class Allocator {
     ConstantIds ids{std::vector<bool>(intervals_.size(), false)};
     for (const ConstantSlot& constant : program_.constants) ids.is[constant.slot] = true;
     for (const SpecialSlot& special : program_.specials) ids.is[special.slot] = true;
+    for (const Function& function : program_.functions)
+      for (const FrameSlot& frame : function.frame_slots) ids.is[frame.slot] = true;
     return ids;
   }();
 };

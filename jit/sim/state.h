@@ -37,6 +37,13 @@ struct Group {
   uint32_t wait_for = 0;
 };
 
+/// A call that a lane has not come back from.
+struct Frame {
+  uint32_t call_pc;
+  uint32_t base;               ///< of the caller's frame in local memory
+  std::vector<uint64_t> kept;  ///< values of the caller's slots, where the callee may overwrite them
+};
+
 struct CopyLane {
   uint32_t to;
   uint32_t bytes;  ///< read from the source; the rest of `size` is zero
@@ -107,6 +114,8 @@ struct Warp {
   uint32_t* regs = nullptr;
   std::vector<Group> groups;
   std::vector<std::byte> local;
+  std::array<uint32_t, 32> frame_base = {};   ///< of the function that a lane is in, in its local memory
+  std::array<std::vector<Frame>, 32> frames;  ///< of the calls that a lane is in
   Region* last_region = nullptr;
 
   Clock clock;
@@ -126,7 +135,7 @@ struct Warp {
   uint32_t proxy_fences = 0;
   std::array<uint32_t, 32> cluster_phase = {};
   uint32_t at_cluster = 0;  ///< lanes that have arrived at the cluster barrier and not waited there
-  Clock relaxed_seen;  ///< came with the cluster barrier, but without release
+  Clock relaxed_seen;       ///< came with the cluster barrier, but without release
 
   std::vector<uint32_t> initialised;                     ///< lanes, by virtual register
   std::vector<uint8_t> busy_accumulator, busy_fragment;  ///< by virtual register: wgmma in flight
@@ -142,6 +151,7 @@ struct Barrier {
   uint32_t expected = 0, arrived = 0;
   bool is_open_count = false;  ///< all threads that are left
   uint32_t votes = 0;          ///< threads whose predicate held, of bar.red
+  uint32_t against = 0;        ///< threads whose predicate did not hold
   std::vector<Waiting> waiting;
   Clock clock;
   ForeignClocks foreign;
@@ -199,7 +209,7 @@ struct Grid {
   int device = 0;
   int num_ctas() const { return shape.grid[0] * shape.grid[1] * shape.grid[2]; }
   int cluster_size() const { return shape.cluster[0] * shape.cluster[1] * shape.cluster[2]; }
-  int num_warps() const { return shape.threads / kWarpLanes; }
+  int num_warps() const { return (shape.num_threads() + kWarpLanes - 1) / kWarpLanes; }
 };
 
 }  // namespace seqtile::sim

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "jit/sim/address.h"
 #include "jit/sim/cohort.h"
@@ -26,10 +28,10 @@ void Cohort::with_members(Warp& warp, const Instruction& i, uint32_t mask) {
       report(ReportKind::divergence, {&warp, i.line, std::countr_zero(together & ~named)},
              fmt::format("the lane's member mask 0x{:x} does not name it", named));
     else if ((named & mask & ~together) != 0)
-      report(ReportKind::divergence, {&warp, i.line, first},
-             fmt::format("the member mask 0x{:x} names lane {}, whose own is 0x{:x}", named,
-                         std::countr_zero(named & mask & ~together),
-                         members[std::countr_zero(named & mask & ~together)]));
+      report(
+          ReportKind::divergence, {&warp, i.line, first},
+          fmt::format("the member mask 0x{:x} names lane {}, whose own is 0x{:x}", named,
+                      std::countr_zero(named & mask & ~together), members[std::countr_zero(named & mask & ~together)]));
     execute_together(warp, i, together);
   }
 }
@@ -122,8 +124,27 @@ void Cohort::match_all(Warp& warp, const Instruction& i, uint32_t mask) {
   if (i.num_destinations == 2) fill(warp, i.slot[1], mask, are_equal ? ~0u : 0u);
 }
 
+namespace {
+
+/// `aux`: bit 0 the magnitudes, bit 1 a NaN wins.
+uint32_t reduce_floats(const uint32_t* values, const Instruction& i, uint32_t mask) {
+  float result = std::numeric_limits<float>::quiet_NaN();
+  bool has_nan = false;
+  for_lanes(mask, [&](int lane) {
+    float value = std::bit_cast<float>(values[lane]);
+    if ((i.aux & 1) != 0) value = std::fabs(value);
+    has_nan |= value != value;
+    result = i.atomic == AtomicOp::min ? std::fmin(result, value) : std::fmax(result, value);
+  });
+  if (has_nan && (i.aux & 2) != 0) result = std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<uint32_t>(result);
+}
+
+}  // namespace
+
 void Cohort::reduce_warp(Warp& warp, const Instruction& i, uint32_t mask) {
   const uint32_t* const a = lanes(warp, i.slot[1]);
+  if (i.type == PtxType::f32) return fill(warp, i.slot[0], mask, reduce_floats(a, i, mask));
   uint32_t result = a[std::countr_zero(mask)];
   for (uint32_t left = mask & (mask - 1); left != 0; left &= left - 1) {
     const uint32_t value = a[std::countr_zero(left)];

@@ -10,8 +10,9 @@ seqtile_test(jit
   jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp
   jit/codegen/nvptx/ptxas_test.cpp jit/codegen/nvptx/synchronisation_test.cpp jit/codegen/nvptx/tma_plan_test.cpp
   jit/codegen/streams_test.cpp
-  jit/sim/async_test.cpp jit/sim/bounds_test.cpp jit/sim/cluster_test.cpp jit/sim/execution_test.cpp
-  jit/sim/failed_launch_test.cpp jit/sim/faults_test.cpp jit/sim/forms_test.cpp
+  jit/sim/async_test.cpp jit/sim/bounds_test.cpp jit/sim/calls_test.cpp jit/sim/cluster_test.cpp
+  jit/sim/execution_test.cpp
+  jit/sim/failed_launch_test.cpp jit/sim/faults_test.cpp jit/sim/foreign_test.cpp jit/sim/forms_test.cpp
   jit/sim/hopper_test.cpp jit/sim/matrix_test.cpp jit/sim/memory_order_test.cpp jit/sim/parser_test.cpp
   jit/sim/scalar_test.cpp jit/sim/targets_test.cpp jit/sim/tensor_copy_test.cpp jit/sim/warp_memory_test.cpp
   jit/sim/wgmma_order_test.cpp

@@ -15,6 +15,7 @@ import shutil
 import signal
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,84 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,37,5\n2023
         "2023-11-16 18:15:48,1,3\n2023-11-16 18:15:49,37,2\n"
 NORM = ["rms_norm", "--set", "n=96", "--length", "9"]
 LINEAR = ["linear", "--set", "n=128", "--set", "k=96", "--threads", "1"]
+
+
+# Kernels of another compiler's style: a sum, and things that go wrong.
+FOREIGN = """//
+.version 9.4
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 values);
+.global .align 1 .b8 format[] = {116, 104, 114, 101, 97, 100, 32, 37, 100, 10, 0};
+.visible .entry add(.param .u64 .ptr .global .align 4 x, .param .u64 y, .param .u64 z, .param .u32 n)
+.reqntid 64
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<9>;
+  .reg .b64 %rd<9>;
+  ld.param.b64 %rd1, [x];
+  ld.param.b64 %rd2, [y];
+  ld.param.b64 %rd3, [z];
+  ld.param.b32 %r1, [n];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r4, %r2, 64, %r3;
+  setp.ge.s32 %p1, %r4, %r1;
+  @%p1 ret;
+  mul.wide.s32 %rd4, %r4, 4;
+  add.s64 %rd5, %rd1, %rd4;
+  add.s64 %rd6, %rd2, %rd4;
+  add.s64 %rd7, %rd3, %rd4;
+  ld.global.b32 %r5, [%rd5];
+  ld.global.b32 %r6, [%rd6];
+  add.f32 %r7, %r5, %r6;
+  st.global.b32 [%rd7], %r7;
+  ret;
+}
+.visible .entry race(.param .u64 x)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  ld.param.b64 %rd1, [x];
+  mov.u32 %r1, %ctaid.x;
+  st.global.b32 [%rd1], %r1;
+  ret;
+}
+.visible .entry spin()
+{
+  .reg .b32 %r<4>;
+  mov.u32 %r1, 0;
+AGAIN:
+  add.s32 %r1, %r1, 1;
+  bra AGAIN;
+}
+.visible .entry lost()
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<4>;
+  mov.u32 %r1, %tid.x;
+  setp.lt.u32 %p1, %r1, 32;
+  @%p1 bar.sync 1, 64;
+  bar.sync 0, 64;
+  ret;
+}
+.visible .entry says()
+{
+  .local .align 8 .b8 values[8];
+  .reg .pred %p<2>;
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  mov.u32 %r1, %tid.x;
+  mov.u64 %rd1, values;
+  st.local.u32 [%rd1], %r1;
+  cvta.local.u64 %rd2, %rd1;
+  mov.u64 %rd3, format;
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 call (%r2), vprintf, (%rd3, %rd2);
+  ret;
+}
+.visible .entry unknown() { tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; }
+"""
 
 
 class Run:
@@ -469,6 +548,98 @@ class Json(Cli):
         for device in "cuda", "cuda:0", "h200", "gpu":
             self.assert_line(self.seqtile("simulate", *NORM, "--device", device), 2,
                              f"--device {device}: is not simulated; use sim:sm_80 or sim:sm_90a")
+
+    def test_simulate_a_kernel_from_elsewhere(self):
+        self.write("add.ptx", "\ufeff" + FOREIGN.replace("\n", "\r\n"))
+        with open(os.path.join(self.work, "sum.bin"), "wb") as file:
+            file.write(struct.pack("<100f", *(2.0 * i + 2.5 for i in range(100))))
+        command = ["simulate", "--ptx", "add.ptx", "--entry", "add", "--grid", "2", "--json"]
+        call = ["--arg", "f32[100]=iota", "--arg", "f32[100]=@y.bin", "--arg", "f32[100]", "--arg", "i32=100"]
+        with open(os.path.join(self.work, "y.bin"), "wb") as file:
+            file.write(struct.pack("<100f", *(i + 2.5 for i in range(100))))
+        run = self.seqtile(*command, *call, "--expect", "2=sum.bin", "--dump", "2=out.bin", "--profile", "--seed", "5")
+        self.assertEqual(run.code, 0, run.out + run.err)
+        found = run.json()
+        self.assert_fields(found, {"file": str, "entry": str, "device": str, "grid": list, "block": list, "outcome": str,
+                                   "num_reports": int, "reports": list, "buffers": list, "differences": list,
+                                   "num_printed": int, "printed": list, "seconds": NUMBER, "counters": dict})
+        self.assertEqual((found["outcome"], found["device"], found["block"]), ("ok", "sim:sm_80", [64, 1, 1]))
+        self.assertIn("100 of 100 elements changed; 2.5 4.5 6.5 8.5 ...", found["buffers"][2])
+        self.assertGreater(found["counters"]["memory_instructions"], 0)
+        with open(os.path.join(self.work, "out.bin"), "rb") as out, open(os.path.join(self.work, "sum.bin"), "rb") as sums:
+            self.assertEqual(out.read(), sums.read())
+        self.assertIn("no reports", run.out)
+        wrong = self.seqtile(*command, *call[:2], "--arg", "f32[100]=1.5", *call[4:], "--expect", "2=sum.bin")
+        self.assertEqual((wrong.code, wrong.json()["outcome"]), (1, "wrong_result"), wrong.out)
+        self.assertRegex(wrong.out, r"arg 2: 99 elements differ from sum.bin .*; element 0 is|arg 2: \d+ elements? differ")
+
+    def test_simulate_finds_what_a_kernel_from_elsewhere_does_wrong(self):
+        self.write("add.ptx", FOREIGN)
+        full, index = ["--arg", "f32[100]=random:3"], ["--arg", "i32=100"]
+        for entry, arguments, more, pattern in (
+                ("add", full * 2 + ["--arg", "f32[90]"] + index, [], r"out of bounds: add, PTX line \d+ .*arg 2 \+ 360"),
+                ("add", ["--arg", "f32[100]"] + full * 2 + index, [], r"uninitialised.*arg 0 \+ 0"),
+                ("add", full + ["--arg", "null"] + full + index, [], r"out of bounds: .*0x0 \(in no buffer\)"),
+                ("race", full, [], r"race: race, PTX line \d+"),
+                ("spin", [], ["--max-instructions", "5000"], r"limit: spin, PTX line \d+ .*still running"),
+                ("lost", [], ["--block", "64"], r"deadlock|barrier"),
+                ("says", [], [], r"printed: thread 0")):
+            with self.subTest(entry + " ".join(arguments)):
+                run = self.seqtile("simulate", "--ptx", "add.ptx", "--entry", entry, "--grid", "2",
+                                   *(more if "--block" in more or entry == "add" else ["--block", "64"] + more), *arguments, "--json")
+                self.assertEqual(run.code, 0 if entry == "says" else 1, run.out + run.err)
+                self.assertRegex(run.out, pattern)
+
+    def test_simulate_refuses_a_foreign_kernel_by_its_cause(self):
+        self.write("add.ptx", FOREIGN)
+        start = ["simulate", "--ptx", "add.ptx"]
+        entry, grid = ["--entry", "add"], ["--grid", "2"]
+        full = ["--arg", "f32[100]=zeros"] * 3
+        for arguments, pattern in (
+                (grid, r"--entry NAME is needed: the kernels of add.ptx are add, race, spin, lost, says, unknown"),
+                (["--entry", "sub"] + grid, r"--entry sub: add.ptx has no such kernel; its kernels are add, race"),
+                (["--entry", "unknown"] + grid, r"--ptx add.ptx: PTX line \d+: the machine does not know the form tcgen05"),
+                (entry + full + ["--arg", "i32=1"], r"--grid X,Y,Z is needed"),
+                (["--entry", "spin"] + grid, r"--block X,Y,Z is needed"),
+                (entry + grid + ["--arg", "null"], r"1 --arg given, 'add' has 4 parameters: .u64 x \(pointer\), .u64 y, "
+                                                   r".u64 z, .u32 n"),
+                (entry + grid + full + ["--arg", "i64=1"], r"--arg i64=1: a value of 8 bytes; argument 3 of 'add' is n of 4 bytes"),
+                (entry + grid + full + ["--arg", "f32=1"], r"a value of type f32 where .u32 is declared"),
+                (entry + grid + ["--arg", "i32=1"] * 4, r"--arg i32=1: a value of 4 bytes; argument 0 of 'add' is x of 8 bytes"),
+                (entry + grid + ["--arg", "f33[4]"] * 4, r"--arg f33\[4\]: there is no type 'f33'; a buffer such as"),
+                (entry + grid + ["--arg", "f32[0]"] * 4, r"at least one element"),
+                (entry + grid + ["--arg", "i8=200"] * 4, r"--arg i8=200: 200 does not fit i8"),
+                (entry + grid + ["--arg", "f32[4]=@none"] * 4, r"none"),
+                (entry + grid + ["--arg", "raw=zz"] * 4, r"hexadecimal"),
+                (entry + grid + ["--arg", "same=0"] * 4, r"argument 0 is no buffer that stands before it"),
+                (entry + ["--grid", "0"], r"--grid 0: X, X,Y or X,Y,Z of whole numbers from 1"),
+                (entry + ["--grid", "1,70000"], r"--grid 1,70000: 70000 along y, at most 65535"),
+                (entry + ["--grid", "20000000"], r"20000000 blocks, at most 16777216 are simulated"),
+                (entry + grid + ["--block", "32"] + full + ["--arg", "i32=1"], r"a block of 32,1,1, the kernel requires 64,1,1"),
+                (entry + grid + ["--shared", "200000"] + full + ["--arg", "i32=1"], r"a block of sim:sm_80 has 166912"),
+                (entry + grid + full + ["--arg", "i32=1", "--dump", "3=x"], r"--dump 3=x: argument 3 is no buffer"),
+                (entry + grid + full + ["--arg", "i32=1", "--expect", "0=add.ptx"], r"add.ptx has \d+ bytes, 400 are needed"),
+                (entry + grid + full + ["--arg", "i32=1", "--device", "cpu"], r"--device cpu: is not simulated")):
+            with self.subTest(" ".join(arguments)):
+                self.assert_line(self.seqtile(*start, *arguments), 2, pattern)
+        self.assert_line(self.seqtile("simulate", *NORM, "--grid", "2"), 2, "--grid: belongs to a kernel of a text")
+        self.assert_line(self.seqtile("simulate"), 2, "an operation is needed, or --ptx FILE with --entry NAME")
+
+    def test_simulate_says_what_a_file_is_that_is_no_ptx(self):
+        elf = b"\x7fELF" + bytes(14) + b"\xbe\x00" + bytes(44)
+        for content, pattern in ((b"", "empty"), (elf, "a cubin"), (elf.replace(b"\xbe", b"\x3e"), "an ELF file"),
+                                 (b"\x50\xed\x55\xba" + bytes(12), "a fatbinary"), (b"BC\xc0\xde123", "LLVM bitcode"),
+                                 (b"; ModuleID = 'k'\ntarget triple = \"nvptx64\"\n", "LLVM IR"),
+                                 (b"<!DOCTYPE html>\n<html>", "an HTML page"), (b"\x1f\x8b\x08", "gzip"),
+                                 (b"version https://git-lfs.github.com/spec/v1\n", "a git-lfs pointer"),
+                                 (".version".encode("utf-16"), "UTF-16"), (b"\t.headerflags @\"EF_CUDA_SM80\"\n", "SASS"),
+                                 (b"#include <a.h>\n__global__ void k() {}", "nvcc -ptx"),
+                                 (b"module { tt.func @k() }", "Triton IR"), (b"a\0b", "binary"), (b"hello", "without .version")):
+            with self.subTest(pattern):
+                with open(os.path.join(self.work, "k.ptx"), "wb") as file:
+                    file.write(content)
+                self.assert_line(self.seqtile("simulate", "--ptx", "k.ptx", "--entry", "k", "--grid", "1"), 2,
+                                 f"--ptx k.ptx: is not PTX but .*{pattern}")
 
     def test_simulate_says_how_far_it_is(self):
         terminal, end = os.openpty()

@@ -4,14 +4,9 @@
 
 #include <charconv>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <fstream>
 #include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "autotune/worker/verify.h"
 #include "jit/compiler.h"
@@ -19,16 +14,15 @@
 #include "tools/cli/command.h"
 #include "tools/cli/config_choice.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ptx_file.h"
+#include "tools/cli/simulate_foreign.h"
+#include "tools/cli/simulation_watch.h"
 
 namespace seqtile::cli {
 namespace {
 
-struct SimulateOptions : Options {
-  SimulateOptions() { device = "sim:sm_80"; }
+struct SimulateOptions : ForeignOptions {
   std::vector<std::string> config;
-  std::string ptx;
-  uint32_t seed = 0;
-  bool profile = false;
 };
 
 /// What a call did: the machine's reports, or how its results compare with the reference.
@@ -37,59 +31,11 @@ struct Outcome {
   double max_rel_err = 0, seconds = 0;
 };
 
-/// Says on standard error how far a long call has come.
-class Watch {
- public:
-  explicit Watch(const Device& device) : device_(device), thread_([this] { run(); }) {}
-  ~Watch() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    over_.notify_one();
-    thread_.join();
-  }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
- private:
-  void run() {
-    Progress progress("simulate");
-    const auto start = std::chrono::steady_clock::now();
-    std::unique_lock lock(mutex_);
-    while (!over_.wait_for(lock, std::chrono::milliseconds(500), [this] { return is_over_; })) {
-      const SimulationProgress now = simulation_progress(device_);
-      const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      progress.update({activity(now), now.blocks_done, now.blocks, 0, elapsed_s, 0});
-    }
-  }
-
-  static std::string activity(const SimulationProgress& now) {
-    if (now.is_running)
-      return fmt::format("{} of {} ended, {} warp instructions", format_count(now.blocks_done),
-                         format_counted(now.blocks, "block"),
-                         format_count(static_cast<int64_t>(now.warp_instructions)));
-    return now.blocks == 0 ? "operands" : "the reference";
-  }
-
-  const Device& device_;
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool is_over_ = false;
-  std::thread thread_;
-};
-
 KernelBinary read_ptx(KernelBinary binary, const std::string& path) {
-  const std::string advice =
-      fmt::format("`seqtile compile OP ... --target {} --emit ptx` prints such a text", binary.target);
-  check_is_file("--ptx", path, advice);
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  const std::string bytes = text.str();
-  if (bytes.empty() || bytes.find('\0') != std::string::npos)
-    bad_input(fmt::format("--ptx {}: is {}, not PTX; {}", path, bytes.empty() ? "empty" : "binary", advice));
-  binary.code.assign(reinterpret_cast<const std::byte*>(bytes.data()),
-                     reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size());
+  const std::string text = read_ptx_file(
+      "--ptx", path, fmt::format("`seqtile compile OP ... --target {} --emit ptx` prints such a text", binary.target));
+  binary.code.assign(reinterpret_cast<const std::byte*>(text.data()),
+                     reinterpret_cast<const std::byte*>(text.data()) + text.size());
   return binary;
 }
 
@@ -111,7 +57,7 @@ Outcome run_call(const autotune::OpDef& op, const autotune::Workload& workload, 
   const auto start = std::chrono::steady_clock::now();
   Outcome outcome;
   try {
-    const Watch watch(device);
+    const SimulationWatch watch([&device] { return simulation_progress(device); });
     const autotune::Verdict verdict =
         checker.check(candidate, {&probe, 1}, false, std::numeric_limits<double>::infinity());
     outcome = {verdict.outcome, verdict.detail, verdict.max_rel_err, 0};
@@ -138,7 +84,9 @@ void print_outcome(const Outcome& outcome, const SimulatedLaunch& launch, bool w
   table.print();
 }
 
-int run(const Session& session, const SimulateOptions& options) {
+int run_operation(const Session& session, SimulateOptions options) {
+  if (options.device.empty()) options.device = "sim:sm_80";
+  if (options.length.empty()) bad_input("--length is required");
   const autotune::OpDef& op = session.registry.find(options.operation);
   if (!options.device.starts_with("sim"))
     bad_input(fmt::format("--device {}: is not simulated; use sim:sm_80 or sim:sm_90a", options.device));
@@ -180,6 +128,15 @@ int run(const Session& session, const SimulateOptions& options) {
   return outcome.name == "ok" ? kDone : kNo;
 }
 
+/// An operation of ours, or a kernel of a text from elsewhere.
+int run(const Session& session, const SimulateOptions& options) {
+  if (options.operation.empty()) return run_foreign(options);
+  if (const std::string flag = foreign_flag(options); !flag.empty())
+    bad_input(fmt::format("{}: belongs to a kernel of a text, which is run without an operation; leave `{}` out, or {}",
+                          flag, options.operation, flag));
+  return run_operation(session, options);
+}
+
 }  // namespace
 
 void add_simulate(CLI::App& app, Session& session) {
@@ -189,13 +146,18 @@ void add_simulate(CLI::App& app, Session& session) {
       "  seqtile simulate rms_norm --set n=576 --dtype bf16 --length 64\n"
       "  seqtile simulate linear --set n=512 --set k=256 --dtype bf16 --length 100 --profile\n"
       "  seqtile compile softmax --set n=100 --length 8 --target sm_80 --emit ptx > softmax.ptx\n"
-      "  seqtile simulate softmax --set n=100 --length 8 --ptx softmax.ptx --seed 7",
+      "  seqtile simulate softmax --set n=100 --length 8 --ptx softmax.ptx --seed 7\n"
+      "  seqtile simulate --ptx add.ptx --entry add_kernel --grid 4 --block 128 --arg f32[1000]=random:1 \\\n"
+      "    --arg f32[1000]=random:2 --arg f32[1000] --arg i32=1000 --arg null --arg null",
       options, run);
   add_operation(command, *options);
+  command.get_option("operation")->required(false);
   add_key(command, *options);
+  command.get_option("--device")
+      ->description("sim:sm_80 or sim:sm_90a (default: sm_80, or what the text of --entry needs)")
+      ->default_str("");
   command.get_option("--threads")->description("Host threads that simulate (default: all cores)");
   add_length(command, *options);
-  command.get_option("--length")->required();
   add_config(command, options->config);
   command.add_flag("--profile", options->profile, "Count instructions by class, sectors, bytes and bank conflicts");
   command.add_option("--seed", options->seed, "Run warps in a random order of this seed (default: in turn)")
@@ -209,8 +171,11 @@ void add_simulate(CLI::App& app, Session& session) {
             return is_seed ? std::string() : fmt::format("{}: not a whole number from 0 to {}", text, UINT32_MAX);
           },
           ""));
-  command.add_option("--ptx", options->ptx, "Execute this text instead; it must be of the same configuration")
+  command
+      .add_option("--ptx", options->ptx,
+                  "Execute this text: in place of the operation's, of the same configuration, or with --entry")
       ->type_name("FILE");
+  add_foreign(command, *options);
 }
 
 }  // namespace seqtile::cli

@@ -52,11 +52,10 @@ TEST_CASE("ptx machine: a lane outside of a member mask is a divergence", "[jit]
         "setp.ne.u32 %p1, %r0, 40;\nsetp.lt.u32 %p3, %r0, 16;\nselp.b32 %r9, 0xffff, -1, %p3;\n" + instruction));
     return result.ok() ? "" : result.reports.front().message;
   };
-  for (const char* instruction :
-       {"shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xffff;", "vote.sync.all.pred %p2, %p1, 0xffff;",
-        "vote.sync.ballot.b32 %r1, %p1, 0xffff;", "redux.sync.add.u32 %r1, %r0, 0xffff;",
-        "match.any.sync.b32 %r1, %r0, 0xffff;", "match.all.sync.b32 %r1, %r0, 0xffff;", "bar.warp.sync 0xffff;",
-        "elect.sync %r1|%p2, 0xffff;"}) {
+  for (const char* instruction : {"shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xffff;", "vote.sync.all.pred %p2, %p1, 0xffff;",
+                                  "vote.sync.ballot.b32 %r1, %p1, 0xffff;", "redux.sync.add.u32 %r1, %r0, 0xffff;",
+                                  "match.any.sync.b32 %r1, %r0, 0xffff;", "match.all.sync.b32 %r1, %r0, 0xffff;",
+                                  "bar.warp.sync 0xffff;", "elect.sync %r1|%p2, 0xffff;"}) {
     INFO(instruction);
     CHECK_THAT(report(instruction),
                Catch::StartsWith("divergence") && Catch::Contains("lane 16: the lane's member mask 0xffff"));
@@ -259,7 +258,8 @@ TEST_CASE("ptx machine: launches that do not fit the kernel are refused", "[jit]
     }
     return std::string();
   };
-  CHECK_THAT(code_of({.threads = 33}, 8), Catch::StartsWith("invalid_argument") && Catch::Contains("33 threads"));
+  CHECK_THAT(code_of({.threads = 1025}, 8),
+             Catch::StartsWith("invalid_argument") && Catch::Contains("a block of 1025,1,1"));
   CHECK_THAT(code_of({.threads = 32}, 4), Catch::Contains("4 bytes of parameters, the kernel has 8"));
   CHECK_THAT(code_of({.grid = {3, 1, 1}, .cluster = {2, 1, 1}}, 8), Catch::Contains("clusters of 2"));
   CHECK_THAT(code_of({.shared_bytes = 300000}, 8), Catch::StartsWith("out_of_resources") && Catch::Contains("232448"));
