@@ -204,7 +204,7 @@ TEST_CASE("trace: columns are named by name or position", "[tools]") {
   CHECK_THAT(read("ContextTokens,context_tokens,GeneratedTokens\n1,2,3\n").error, Contains("ContextTokens twice"));
   const std::string both = "ContextTokens,GeneratedTokens,input_tokens,output_tokens\n374,44,1,2\n396,109,1,2\n";
   CHECK_THAT(read(both).error, Contains("fits the layouts azure and tokens"));
-  CHECK(read(both, {.layout = "azure"}).tokens == kTwo);
+  CHECK(read(both, {.layout = "Azure"}).tokens == kTwo);
   CHECK_THAT(read("a,b\n1,2\n", {.layout = "burstgpt"}).error, Contains("no column requesttokens"));
   CHECK(read("n,GeneratedTokens\n374,44\n396,109\n", {.prompt_column = "n"}).tokens == kTwo);
 }

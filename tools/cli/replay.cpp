@@ -197,7 +197,7 @@ void add_trace_options(CLI::App& command, ReplayOptions& options) {
       ->type_name("FILE")
       ->required();
   command.add_option("--trace-format", options.trace.layout, "Names of the columns (default: found by the header)")
-      ->transform(CLI::IsMember(trace_layouts(), CLI::ignore_case));
+      ->check(CLI::IsMember(trace_layouts(), CLI::ignore_case));
   const char* positions = "; or its position from 1 where the file has no header";
   command
       .add_option("--prompt-column", options.trace.prompt_column, std::string("Column of prompt tokens") + positions)

@@ -68,7 +68,7 @@ class ColumnFinder {
     if (!options_.prompt_column.empty() && !options_.output_column.empty() && options_.layout.empty()) return nullptr;
     const Layout* found = nullptr;
     for (const Layout& layout : kLayouts) {
-      if (!options_.layout.empty() ? options_.layout != layout.name : !fits(layout)) continue;
+      if (!options_.layout.empty() ? plain(options_.layout) != layout.name : !fits(layout)) continue;
       if (found && (plain(found->prompt) == layout.prompt)) continue;
       if (found)
         fail(
