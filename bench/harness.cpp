@@ -8,6 +8,7 @@
 #include <exception>
 #include <thread>
 
+#include "bench/peers/openmp.h"
 #include "bench/probe.h"
 #include "bench/stats.h"
 
@@ -26,10 +27,18 @@ struct Entrant {
   int next_copy = 0;
 };
 
+/// Threads of other libraries spin on other cores after a call. OpenMP's are ended, those of processes are stopped
+/// (Child); OpenBLAS's own sleep after some milliseconds, which the next entrant waits out.
+void let_spinners_sleep() {
+  end_openmp_threads();
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 /// Sets up, verifies on a poisoned copy and estimates the calls of a round.
 Entrant qualify(Arena& arena, const std::string& implementation, const RunOptions& options) {
   Entrant entrant;
   entrant.result.implementation = implementation;
+  let_spinners_sleep();
   try {
     entrant.contestant = arena.enter(implementation);
     arena.poison(0);
@@ -53,10 +62,6 @@ Entrant qualify(Arena& arena, const std::string& implementation, const RunOption
   entrant.calls_per_round = std::clamp(static_cast<int>(options.round_s / std::max(estimate, 1e-9)), 1, 200);
   return entrant;
 }
-
-/// Runtimes of other libraries spin on the second core for some milliseconds after a call; the next entrant waits it
-/// out.
-void let_spinners_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 void time_round(Entrant& entrant, int copies) {
   if (!entrant.is_slow) {
