@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/harness.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -106,6 +108,14 @@ std::vector<double> Contestant::burst(int first, int calls, int copies) {
     seconds.push_back(seconds_since(start));
   }
   return seconds;
+}
+
+std::string tuner_difference(double raced_us, double tuned_us, double share) {
+  constexpr double kLimit = 1.3;
+  const double ratio = raced_us / tuned_us;
+  if (ratio <= kLimit && ratio >= share / kLimit) return {};
+  return fmt::format("{:.2f} times the tuner's {:.1f} us: run the case again, or tune it again on a quiet machine",
+                     ratio, tuned_us);
 }
 
 std::vector<Result> race(Arena& arena, const Case& shape, const std::vector<std::string>& selected,
