@@ -40,6 +40,8 @@ class Environment {
   TunedHandle prepare(const autotune::Workload& workload) const;
   /// The same after tuning the bucket of `length` if the benchmarks' records lack it.
   TunedHandle prepare_tuned(const autotune::Workload& workload, int64_t length) const;
+  /// Of a workload that its operation has completed.
+  std::vector<cache::Record> records(const autotune::Workload& normal) const;
   /// Tunes the requests as one run unless the first of them has records already.
   void tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const;
 
@@ -57,7 +59,6 @@ class Environment {
 
  private:
   void tune(const std::vector<autotune::TuneRequest>& requests, double budget_s) const;
-  std::vector<cache::Record> records(const autotune::Workload& normal) const;
 
   Options options_;
   autotune::Registry registry_;

@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/harness.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <thread>
 
+#include "bench/peers/openmp.h"
 #include "bench/probe.h"
 #include "bench/stats.h"
 
@@ -26,10 +29,18 @@ struct Entrant {
   int next_copy = 0;
 };
 
+/// Threads of other libraries spin on other cores after a call. OpenMP's are ended, those of processes are stopped
+/// (Child); OpenBLAS's own sleep after some milliseconds, which the next entrant waits out.
+void let_spinners_sleep() {
+  end_openmp_threads();
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 /// Sets up, verifies on a poisoned copy and estimates the calls of a round.
 Entrant qualify(Arena& arena, const std::string& implementation, const RunOptions& options) {
   Entrant entrant;
   entrant.result.implementation = implementation;
+  let_spinners_sleep();
   try {
     entrant.contestant = arena.enter(implementation);
     arena.poison(0);
@@ -53,10 +64,6 @@ Entrant qualify(Arena& arena, const std::string& implementation, const RunOption
   entrant.calls_per_round = std::clamp(static_cast<int>(options.round_s / std::max(estimate, 1e-9)), 1, 200);
   return entrant;
 }
-
-/// Runtimes of other libraries spin on the second core for some milliseconds after a call; the next entrant waits it
-/// out.
-void let_spinners_sleep() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
 
 void time_round(Entrant& entrant, int copies) {
   if (!entrant.is_slow) {
@@ -101,6 +108,14 @@ std::vector<double> Contestant::burst(int first, int calls, int copies) {
     seconds.push_back(seconds_since(start));
   }
   return seconds;
+}
+
+std::string tuner_difference(double raced_us, double tuned_us, double share) {
+  constexpr double kLimit = 1.3;
+  const double ratio = raced_us / tuned_us;
+  if (ratio <= kLimit && ratio >= share / kLimit) return {};
+  return fmt::format("{:.2f} times the tuner's {:.1f} us: run the case again, or tune it again on a quiet machine",
+                     ratio, tuned_us);
 }
 
 std::vector<Result> race(Arena& arena, const Case& shape, const std::vector<std::string>& selected,

@@ -81,6 +81,10 @@ class Arena {
   virtual double error_limit(const std::string& implementation) const = 0;
 };
 
+/// Empty where the median of a race's samples is within 1.3 times of what the tuner measured, else what is to be said.
+/// The tuner measures at the upper end of a bucket: `share` of it is the raced length, and work may be less by that.
+std::string tuner_difference(double raced_us, double tuned_us, double share);
+
 /// Verifies, then times. An implementation that fails to set up or to verify has a failure and no times.
 std::vector<Result> race(Arena& arena, const Case& shape, const std::vector<std::string>& selected,
                          const RunOptions& options);

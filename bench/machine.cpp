@@ -3,8 +3,10 @@
 #include "bench/machine.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -21,6 +23,16 @@ std::string first_line(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+/// 0 where the file is not there or holds a word, as "max".
+int64_t number_in(const std::string& path) { return std::atoll(first_line(path).c_str()); }
+
+int64_t meminfo_bytes(const std::string& name) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(name)) return std::atoll(line.c_str() + name.size()) << 10;
+  return int64_t{1} << 30;
 }
 
 /// The value of the first line of /proc/cpuinfo that starts with `name`.
@@ -63,6 +75,16 @@ int64_t last_level_cache_bytes() {
     largest = std::max(largest, bytes);
   }
   return largest > 0 ? largest : int64_t{32} << 20;
+}
+
+int64_t available_bytes() {
+  int64_t bytes = meminfo_bytes("MemAvailable:");
+  const int64_t limit = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
+  if (limit > 0 && used > 0) bytes = std::min(bytes, std::max<int64_t>(limit - used, 0));
+  rlimit own{};
+  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY)
+    bytes = std::min(bytes, static_cast<int64_t>(own.rlim_cur));
+  return bytes;
 }
 
 int usable_cores() {

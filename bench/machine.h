@@ -12,6 +12,8 @@ namespace seqtile::bench {
 std::vector<std::pair<std::string, std::string>> machine_facts();
 
 int64_t last_level_cache_bytes();
+/// Memory that this process can still get: what the machine, its control group and the process's own limit leave.
+int64_t available_bytes();
 /// Cores that this process may use.
 int usable_cores();
 

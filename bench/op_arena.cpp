@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "autotune/bucket.h"
+#include "bench/stats.h"
 #include "jit/error.h"
 
 namespace seqtile::bench {
@@ -49,6 +51,18 @@ class OurContestant : public Contestant {
   std::vector<std::vector<Tensor>> copies_;
   int64_t length_;
 };
+
+/// Says where the tuner measured something else: then one of them was disturbed.
+void compare_with_tuner(const std::vector<cache::Record>& records, int64_t length, Result& ours) {
+  const autotune::Bucket bucket = autotune::bucket(length);
+  const auto record = std::ranges::find_if(
+      records, [&](const cache::Record& r) { return r.lo == bucket.lo && r.hi == bucket.hi && r.median_us > 0; });
+  if (record == records.end() || ours.seconds.empty()) return;
+  ours.counters["tuner_us"] = record->median_us;
+  const std::string difference =
+      tuner_difference(1e6 * median(ours.seconds), record->median_us, static_cast<double>(length) / bucket.hi);
+  if (!difference.empty()) ours.label += (ours.label.empty() ? "" : "; ") + difference;
+}
 
 }  // namespace
 
@@ -166,7 +180,10 @@ Case make_op_case(Environment& environment, const autotune::Workload& workload, 
   item.run = [&environment, normal, length, enter_other](const Case& self, const std::vector<std::string>& selected,
                                                          const RunOptions& options) {
     OpArena arena(environment, normal, length, enter_other);
-    return race(arena, self, selected, options);
+    std::vector<Result> results = race(arena, self, selected, options);
+    for (Result& result : results)
+      if (result.implementation == "seqtile") compare_with_tuner(environment.records(normal), length, result);
+    return results;
   };
   return item;
 }

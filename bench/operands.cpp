@@ -44,7 +44,10 @@ Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
   std::memset(data_.get(), 0, rounded);
 }
 
-int64_t rotation_bytes() { return 4 * last_level_cache_bytes(); }
+int64_t rotation_bytes() {
+  static const int64_t bytes = std::min(4 * last_level_cache_bytes(), available_bytes() / 8);  // the same for all cases
+  return bytes;
+}
 
 int num_copies(int64_t bytes_per_copy) {
   return static_cast<int>(std::max<int64_t>(2, rotation_bytes() / std::max<int64_t>(bytes_per_copy, 1) + 1));

@@ -26,7 +26,8 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
-/// Rotated operands are at least this large in all: 4 times the last-level cache.
+/// Rotated operands are at least this large in all: 4 times the last-level cache, or an eighth of the memory that this
+/// process can get where that is less.
 int64_t rotation_bytes();
 /// Copies of operands of `bytes_per_copy` that a case rotates through: at least 2.
 int num_copies(int64_t bytes_per_copy);

@@ -23,6 +23,13 @@ endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 
+# libcsv brings neither a CMake package nor a file for pkg-config.
+find_path(CSV_INCLUDE_DIR csv.h REQUIRED)
+find_library(CSV_LIBRARY csv REQUIRED)
+add_library(seqtile_csv INTERFACE)
+target_include_directories(seqtile_csv SYSTEM INTERFACE ${CSV_INCLUDE_DIR})
+target_link_libraries(seqtile_csv INTERFACE ${CSV_LIBRARY})
+
 # LLVM's CMake package names optional tools that the development packages do not bring, so only llvm-config is asked.
 find_program(LLVM_CONFIG NAMES llvm-config-19 REQUIRED)
 function(seqtile_llvm_config variable)

@@ -123,8 +123,7 @@ size_t tensor_bytes(const Tensor& tensor) {
   return static_cast<size_t>(tensor.sizes[0] * tensor.strides[0] * dtype_bytes(tensor.dtype));
 }
 
-// In floating point: sizes that are asked for by mistake exceed 64 bits.
-void check_memory(const OpDef& op, const Workload& workload, int64_t length) {
+double call_bytes(const OpDef& op, const Workload& workload, int64_t length) {
   const Schema schema = op.schema(workload);
   const auto symbols = call_symbols(op, workload, schema, length);
   double bytes = 0;
@@ -133,6 +132,11 @@ void check_memory(const OpDef& op, const Workload& workload, int64_t length) {
     for (const Dim& dim : arg.dims) elements *= static_cast<double>(dim_value(dim, arg, schema, symbols));
     bytes += elements * static_cast<double>(dtype_bytes(arg.dtype));
   }
+  return bytes;
+}
+
+void check_memory(const OpDef& op, const Workload& workload, int64_t length) {
+  const double bytes = call_bytes(op, workload, length);
   if (bytes > machine_bytes())
     throw Error(ErrorCode::out_of_resources,
                 fmt::format("the tensors of {} at length {} need {:.0f} bytes of memory, this machine has {:.0f}; take "

@@ -46,6 +46,8 @@ Tensor describe_arg(const ArgSpec& arg, const Schema& schema, std::span<const in
 size_t tensor_bytes(const Tensor& tensor);
 /// Errors: out_of_resources when the tensors of one call at `length` are larger than this machine's memory together.
 void check_memory(const OpDef& op, const Workload& workload, int64_t length);
+/// Bytes of the tensors of one call at `length`, as a floating-point number: by mistake more than 2^64 are asked for.
+double call_bytes(const OpDef& op, const Workload& workload, int64_t length);
 
 /// `count` elements of normal random values times `scale` (zeros for integers), the same for the same phase.
 void fill_normal(void* data, DType dtype, size_t count, double scale, size_t phase);

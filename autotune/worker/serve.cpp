@@ -23,6 +23,9 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 constexpr bool kLimitMemory = true;
 #endif
 constexpr rlim_t kCompileHeadroom = rlim_t{1} << 30, kRunHeadroom = rlim_t{6} << 30;
+/// Operands of the longest call that a worker holds at once: those that are checked, two sets that are measured in
+/// turn, and a set on its way to a device.
+constexpr double kOperandCopies = 4;
 
 const char* outcome_of(ErrorCode code) {
   switch (code) {
@@ -56,6 +59,11 @@ rlim_t address_space() {
 }
 
 }  // namespace
+
+uint64_t WorkerServer::run_headroom(const Current& state) {
+  const double bytes = kOperandCopies * call_bytes(*state.op, state.workload, state.max_length);
+  return bytes < 1e18 ? kRunHeadroom + static_cast<uint64_t>(bytes) : RLIM_INFINITY;
+}
 
 /// A candidate, or the compiler working on it, may take some gigabytes more than what is there, not the machine.
 void WorkerServer::limit_memory(uint64_t headroom) {
@@ -155,7 +163,7 @@ nlohmann::json WorkerServer::count(const Json& request) {
 nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> code) {
   // A driver reserves addresses for all memory of all GPUs.
   const bool is_of_driver = state_->device_name.starts_with("cuda");
-  if (state_->candidates.empty()) limit_memory(is_of_driver ? RLIM_INFINITY : kRunHeadroom);
+  if (state_->candidates.empty()) limit_memory(is_of_driver ? RLIM_INFINITY : run_headroom(*state_));
   KernelBinary binary{
       request.at("symbol"), request.at("target"),
       request.at("stage"),  std::move(code),

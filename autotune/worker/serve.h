@@ -48,6 +48,8 @@ class WorkerServer {
   /// The current workload's; opened only where candidates are run, not where they are compiled.
   Device& device();
   void limit_memory(uint64_t headroom);
+  /// What the candidates of a workload may take: operands grow with its longest call.
+  static uint64_t run_headroom(const Current& state);
 
   const Registry& registry_;
   Channel& channel_;

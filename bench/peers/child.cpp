@@ -34,7 +34,11 @@ Child::Child(const std::string& python, const std::string& script) {
   posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
   std::string arguments[] = {python, "-u", path};
   char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
-  const int status = posix_spawnp(&pid_, python.c_str(), &actions, nullptr, argv, environ);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // to a new group, which has the child's number
+  const int status = posix_spawnp(&pid_, python.c_str(), &actions, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(to_child[0]);
   close(from_child[1]);
@@ -44,15 +48,21 @@ Child::Child(const std::string& python, const std::string& script) {
 }
 
 Child::~Child() {
+  signal_group(SIGCONT);
   if (input_) std::fclose(input_);  // the child ends when its input does
   if (output_) std::fclose(output_);
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
+}
+
+void Child::signal_group(int number) const {
+  if (pid_ > 0) kill(-pid_, number);
 }
 
 json Child::receive() {
   char* line = nullptr;
   size_t capacity = 0;
   const ssize_t length = getline(&line, &capacity, output_);
+  signal_group(SIGSTOP);
   const json reply = length > 0 ? json::parse(line, line + length, nullptr, false) : json(json::value_t::discarded);
   std::free(line);
   if (reply.is_discarded()) throw Error(ErrorCode::io, "bench: PyTorch's process ended or answered no JSON");
@@ -61,6 +71,7 @@ json Child::receive() {
 }
 
 json Child::ask(const json& command) {
+  signal_group(SIGCONT);
   std::fprintf(input_, "%s\n", command.dump().c_str());
   std::fflush(input_);
   return receive();

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes: rank 0 reads the commands and sends them to rank 1 by gloo's own broadcast. A call's time is that of
 the slower rank, from a barrier on."""
+import ctypes
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -75,7 +77,13 @@ def timed(command, t):
     return seconds.item()
 
 
+def end_with_parent():
+    """The benchmark may be killed while these processes are stopped, and then nobody would let them go on."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def serve(rank, path, commands):
+    end_with_parent()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + path, rank=rank, world_size=RANKS)
     operands = {}

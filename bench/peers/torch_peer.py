@@ -1,7 +1,9 @@
 # bench/peers/torch_peer.py -- runs PyTorch operations on command: one JSON line in, one out.
 # SPDX-License-Identifier: Apache-2.0
 """The child process of bench/peers/torch.cpp; the commands are the functions of Peer."""
+import ctypes
 import json
+import signal
 import sys
 import time
 
@@ -78,7 +80,13 @@ def answer(reply):
     sys.stdout.flush()
 
 
+def end_with_parent():
+    """The benchmark may be killed while this process is stopped, and then nobody would let it go on."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def main():
+    end_with_parent()
     peer = Peer()
     answer({"version": "PyTorch " + torch.__version__})
     for line in sys.stdin:

@@ -66,6 +66,15 @@ TEST_CASE("harness: an implementation that cannot be set up says why", "[bench]"
   CHECK(results[1].seconds.size() == 4);
 }
 
+TEST_CASE("harness: samples that the tuner's contradict are said", "[bench]") {
+  CHECK(tuner_difference(4500, 4500, 1).empty());
+  CHECK(tuner_difference(4500 * 1.29, 4500, 1).empty());
+  CHECK(tuner_difference(4500 / 1.29, 4500, 1).empty());
+  CHECK(tuner_difference(11000, 4500, 1).find("2.44 times the tuner's 4500.0 us") == 0);
+  CHECK(tuner_difference(3000, 4500, 1).find("0.67 times") == 0);
+  CHECK(tuner_difference(3400, 4500, 0.9).empty());  // of a shorter call than the tuner's
+}
+
 TEST_CASE("harness: a case's name is its path", "[bench]") {
   const Case item{.operation = "linear", .dtype = "f32", .shape = "m512_n4096_k4096", .threads = 2};
   CHECK(item.name("seqtile") == "linear/f32/m512_n4096_k4096/seqtile/t2");

@@ -6,6 +6,7 @@
 import atexit
 import contextlib
 import fcntl
+import gzip
 import json
 import os
 import re
@@ -21,6 +22,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+import make_trace
 
 NUMBER = (int, float)
 MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float32", "hidden_act": "silu",
@@ -153,6 +156,11 @@ class Cli(unittest.TestCase):
         with open(os.path.join(cls.work, name), "w", encoding="utf-8") as file:
             file.write(text)
         return name
+
+    @classmethod
+    def write_bytes(cls, name, data):
+        with open(os.path.join(cls.work, name), "wb") as file:
+            file.write(data)
 
     def write_cubin(self, name):
         """The header of a cubin for sm_90, which is all that is looked at."""
@@ -990,6 +998,18 @@ class Ranks(Cli):
         self.assertLessEqual(found["ranks"]["layer_us"]["p50"], found["ranks"]["layer_us"]["p99"])
         self.assertGreater(found["call_us"]["p50"], 0)
 
+    def test_replay_of_json_lines(self):
+        make_trace.write_trace(3000, self.path("ranks.jsonl"), "mooncake")
+        found = {}
+        for fabric in ("threads", "processes"):
+            flags = [fabric if flag == "threads" else flag for flag in self.ranks]
+            run = self.seqtile("replay", *flags, *self.lengths, "--trace", "ranks.jsonl", "--policy", "nearest", "--json")
+            self.assertEqual(run.code, 0, run.err)
+            found[fabric] = run.json()
+        self.assertEqual(found["threads"]["requests"], 3000)
+        for name in ("requests", "chunks", "decode_steps", "lookups", "long_prompts", "long_requests", "duration_s"):
+            self.assertEqual(found["threads"][name], found["processes"][name], name)
+
     def test_replay_on_processes(self):
         flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "more_artifacts.db"
@@ -1510,13 +1530,73 @@ class BadInput(Cli):
         self.write("rows.csv", "\n".join(rows))
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
         run = self.seqtile(*replay, "--trace", "rows.csv", "--json")
-        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(run.code, 1, run.err)
         self.assertIn("line 3", run.err)
+        self.assertRegex(run.out, "3 broken rows left out, .* exit code 1; .* --skip-bad-rows")
         self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
+        run = self.seqtile(*replay, "--trace", "rows.csv", "--skip-bad-rows", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
+        self.assertIn("3 broken rows left out, as --skip-bad-rows allows", run.out)
         self.assert_line(self.seqtile(*replay, "--trace", "absent.csv"), 2, "absent.csv")
         self.assert_line(self.seqtile(*replay, "--trace", self.write("empty.csv", "")), 2, "empty.csv")
         self.assert_line(self.seqtile(*replay, "--trace", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
         self.assert_line(self.seqtile(*replay, "--trace", "trace.csv", "--policy", "guess"), 2, "guess")
+
+    def test_traces_in_every_form_say_the_same(self):
+        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--json"]
+        wanted = self.seqtile(*replay, "--trace", "trace.csv").json()
+        self.assertEqual((wanted["layout"], wanted["duration_s"]), ("azure", 3))
+        pairs = [row.split(",")[1:] for row in TRACE.strip().split("\n")[1:]]
+        self.write("forms.csv", "\ufeffTimestamp;Model;Request tokens;Response tokens\r\n" +
+                   "".join(f'{i};"a ""model"";\r\nof two lines";"{a}.0";{b}\r\n' for i, (a, b) in enumerate(pairs)))
+        self.write("forms.jsonl", "".join(f'{{"timestamp": {1000 * i}, "input_length": {a}, "output_length": {b}}}\n'
+                                          for i, (a, b) in enumerate(pairs)))
+        self.write("bare.csv", "".join(f"{i},{b},{a}\n" for i, (a, b) in enumerate(pairs)))
+        with gzip.open(self.path("forms.csv.gz"), "wt") as file:
+            file.write(TRACE)
+        bare = ["bare.csv", "--prompt-column", "3", "--output-column", "2", "--time-column", "1"]
+        for layout, trace in (("burstgpt", ["forms.csv"]), ("burstgpt", ["forms.csv", "--trace-format", "BurstGPT"]),
+                              ("mooncake", ["forms.jsonl"]), ("azure", ["forms.csv.gz"]), ("columns as named", bare)):
+            run = self.seqtile(*replay, "--trace", *trace)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertEqual(run.json()["layout"], layout)
+            for name in ("requests", "duration_s", "chunks", "decode_steps", "distinct_lengths", "lookups", "buckets"):
+                self.assertEqual(run.json()[name], wanted[name], (trace, name))
+        self.write_bytes("wide.csv", TRACE.encode("utf-16"))
+        self.write_bytes("cut.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n" + os.urandom(3000).hex().encode())[:900])
+        for trace, said in ((["wide.csv"], "wide.csv: is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
+                            (["cut.csv.gz"], "ends in the middle of its packed data"), (["."], "a folder"),
+                            (["bare.csv"], "positions, for example --prompt-column 2 --output-column 3"),
+                            (["trace.csv", "--prompt-column", "tokens"], "no column 'tokens', which --prompt-column names"),
+                            (["trace.csv", "--trace-format", "mooncake"], "has no column inputlength of --trace-format")):
+            self.assert_line(self.seqtile(*replay, "--trace", *trace), 2, said)
+
+    def test_prompts_beyond_the_positions_are_counted(self):
+        self.write("long_prompts.csv", "ContextTokens,GeneratedTokens\n1048576,1\n97,0\n96,0\n90,7\n90,6\n")
+        run = self.seqtile("replay", "--model", "model.json", *self.stores, "--threads", "1", "--trace",
+                           "long_prompts.csv", "--json")
+        self.assertEqual(run.code, 0, run.err)
+        found = run.json()
+        self.assertEqual((found["positions"], found["long_prompts"], found["long_requests"]), (96, 2, 1))
+        self.assertEqual((found["distinct_lengths"], found["cut_decode_steps"]), (2, 2))
+        self.assertIn("2 prompts longer than the model's 96 positions", run.out)
+        self.assertIn("1 request beyond the model's 96 positions while generating", run.out)
+
+    def peak_bytes(self, *arguments):
+        """Of resident memory of one run that succeeds."""
+        process = subprocess.Popen([self.program, *arguments], cwd=self.work, env=self.env, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        return 1024 * usage.ru_maxrss
+
+    def test_memory_does_not_grow_with_the_trace(self):
+        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--trace"]
+        before = self.peak_bytes(*replay, "trace.csv")
+        for layout, name in (("azure", "many.csv.gz"), ("mooncake", "many.jsonl")):
+            make_trace.write_trace(500_000, self.path(name), layout)  # 100 MB where its calls are kept
+            self.assertLess(self.peak_bytes(*replay, name) - before, 20e6)
 
     def test_damaged_page_costs_records_only(self):
         shutil.copy(self.path("tuning.db"), self.path("damaged.db"))
@@ -1641,8 +1721,9 @@ class Interrupt(Cli):
 
     def test_ctrl_c_ends_a_replay(self):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
-        self.write("long.csv", "ContextTokens,GeneratedTokens\n" + "90,30\n" * 2_000_000)
-        self.assert_ctrl_c_ends(*replay, "--trace", "long.csv")  # looks up and plans
+        self.write_bytes("long.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n") +
+                         gzip.compress(b"90,30\n" * 1_000_000) * 2_000)
+        self.assert_ctrl_c_ends(*replay, "--trace", "long.csv.gz")  # reads, for minutes
         layers = ["--lengths", "1..96", "--device", "sim:sm_80", "--policy", "default", "--execute", "1h"]
         self.assert_ctrl_c_ends(*replay, "--trace", "trace.csv", *layers)
 

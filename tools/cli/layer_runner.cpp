@@ -109,10 +109,9 @@ void LayerRunner::compute(const PlannedCall& call) {
     call_stage(stage, problem->second);
   }
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
-  if (channel_) report_.layer_us.push_back(time.count());
+  if (channel_) report_.layer_us.add(time.count());
   if (!rank_clock_) return;
-  const std::vector<double> call_us = rank_clock_->call_us();
-  report_.call_us.insert(report_.call_us.end(), call_us.begin(), call_us.end());
+  for (const double us : rank_clock_->call_us()) report_.call_us.add(us);
 }
 
 void LayerRunner::meet_ranks() {
@@ -204,7 +203,7 @@ void LayerRunner::call_stage(const Stage& stage, const autotune::Problem& proble
     if (clock_) clock_->begin_call();
     operation.handle(tensors, problem.symbols[0]);
   }
-  if (const double us = clock_ ? clock_->first_program_us() : -1; us >= 0) report_.call_us.push_back(us);
+  if (const double us = clock_ ? clock_->first_program_us() : -1; us >= 0) report_.call_us.add(us);
   mirror.download();
   ++report_.executed;
 }

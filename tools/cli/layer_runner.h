@@ -29,8 +29,8 @@ struct LayerReport {
   int64_t verified = 0;               ///< operations with every sampled row inside the tolerance
   double max_rel_err = 0;             ///< of an element, relative to it or to its row's root mean square
   std::vector<std::string> failures;  ///< one line for each operation that was outside
-  std::vector<double> call_us;        ///< entry to first program; with ranks of the operations that communicate
-  std::vector<double> layer_us;       ///< with ranks: of all operations of a layer, waits for peers included
+  Reservoir call_us;                  ///< entry to first program; with ranks of the operations that communicate
+  Reservoir layer_us;                 ///< with ranks: of all operations of a layer, waits for peers included
 };
 
 class LayerRunner {

@@ -4,8 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
+#include <random>
+#include <set>
 
 #include "autotune/bucket.h"
 
@@ -14,79 +15,79 @@ namespace {
 
 constexpr size_t kMissLines = 5;
 
-struct Lookup {
-  const ServedOperation* operation;
-  int64_t length;
-};
-
-/// Groups of lookups, in the order of the stream, so that every group is timed as the server would run it.
+/// Times lookups in groups, one after the other as a server makes them.
 class GroupTimer {
  public:
-  explicit GroupTimer(LookupReport& report) : report_(report) {}
-
-  void add(const Lookup& lookup) {
-    group_[size_++] = lookup;
+  void add(const Handle& handle, int64_t length) {
+    group_[size_++] = {&handle, length};
     if (size_ == kLookupGroup) flush();
   }
 
+  /// A group that is not full counts only where there is no other.
+  Percentiles finish() {
+    if (size_ > 0 && times_.empty()) flush();
+    return times_.percentiles();
+  }
+
+ private:
+  struct Lookup {
+    const Handle* handle;
+    int64_t length;
+  };
+
   void flush() {
-    if (size_ == 0) return;
-    bool found[kLookupGroup];
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < size_; ++i) found[i] = group_[i].operation->handle.lookup(group_[i].length);
+    for (int i = 0; i < size_; ++i) group_[i].handle->lookup(group_[i].length);
     const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
-    if (size_ == kLookupGroup || times_.empty()) times_.push_back(time.count() / size_);
-    for (int i = 0; i < size_; ++i)
-      if (!found[i]) note_miss(group_[i]);
-    report_.lookups += size_;
+    times_.add(time.count() / size_);
     size_ = 0;
   }
 
-  std::vector<double>& times() { return times_; }
-
- private:
-  void note_miss(const Lookup& lookup) {
-    ++report_.misses;
-    if (report_.miss_lines.size() < kMissLines)
-      report_.miss_lines.push_back(fmt::format("{}, length {}: {}", lookup.operation->label, lookup.length,
-                                               lookup.operation->handle.explain(lookup.length).reason));
-  }
-
-  LookupReport& report_;
   Lookup group_[kLookupGroup];
   int size_ = 0;
-  std::vector<double> times_;
+  Reservoir times_;
 };
+
+Percentiles time_lookups(std::span<const ServedOperation> operations, std::span<const CountedCall> calls) {
+  GroupTimer timer;
+  const CallSampler sampler(calls);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < kTimedCalls; ++i) {
+    const PlannedCall& call = sampler.draw(random);
+    for (const ServedOperation& operation : operations)
+      if (const int64_t length = operation.length_in(call)) timer.add(operation.handle, length);
+  }
+  return timer.finish();
+}
+
+void note_miss(const ServedOperation& operation, int64_t length, int64_t count, LookupReport& report) {
+  report.misses += count;
+  if (report.miss_lines.size() < kMissLines)
+    report.miss_lines.push_back(
+        fmt::format("{}, length {}: {}", operation.label, length, operation.handle.explain(length).reason));
+}
 
 }  // namespace
 
-Percentiles percentiles(std::vector<double>& values) {
-  if (values.empty()) return {};
-  const auto at = [&](double share) {
-    const auto place = values.begin() + static_cast<int64_t>(share * static_cast<double>(values.size() - 1));
-    std::nth_element(values.begin(), place, values.end());
-    return *place;
-  };
-  return {at(0.5), at(0.99)};
+std::map<int64_t, int64_t> count_lengths(const ServedOperation& operation, std::span<const CountedCall> calls) {
+  std::map<int64_t, int64_t> counts;
+  for (const auto& [call, count] : calls)
+    if (const int64_t length = operation.length_in(call)) counts[length] += count;
+  return counts;
 }
 
-LookupReport look_up_all(std::span<const ServedOperation> operations, std::span<const PlannedCall> calls) {
+LookupReport look_up_all(std::span<const ServedOperation> operations, std::span<const CountedCall> calls) {
   LookupReport report;
-  GroupTimer timer(report);
-  std::vector<std::vector<bool>> touched(operations.size());
-  for (const PlannedCall& call : calls) {
-    for (size_t i = 0; i < operations.size(); ++i) {
-      const int64_t length = operations[i].length_in(call);
-      if (length == 0) continue;
-      timer.add({&operations[i], length});
-      const size_t index = autotune::bucket_index(length);
-      if (touched[i].size() <= index) touched[i].resize(index + 1);
-      touched[i][index] = true;
+  for (const ServedOperation& operation : operations) {
+    std::set<size_t> buckets;
+    for (const auto& [length, count] : count_lengths(operation, calls)) {
+      if (!operation.handle.lookup(length)) note_miss(operation, length, count, report);
+      report.lookups += count;
+      buckets.insert(autotune::bucket_index(length));
     }
+    report.buckets += std::ssize(buckets);
   }
-  timer.flush();
-  for (const auto& buckets : touched) report.buckets += std::count(buckets.begin(), buckets.end(), true);
-  report.lookup_ns = percentiles(timer.times());
+  report.lookup_ns = time_lookups(operations, calls);
   return report;
 }
 

@@ -3,14 +3,13 @@
 #include "tools/cli/record_times.h"
 
 #include <bit>
-#include <map>
 
 #include "tools/cli/time_curve.h"
 
 namespace seqtile::cli {
 std::vector<OperationTimes> record_times(const autotune::Registry& registry,
                                          std::span<const ServedOperation> operations,
-                                         std::span<const PlannedCall> calls, Device& device,
+                                         std::span<const CountedCall> calls, Device& device,
                                          cache::TuningStore& store) {
   std::vector<OperationTimes> list;
   for (const ServedOperation& operation : operations) {
@@ -18,10 +17,7 @@ std::vector<OperationTimes> record_times(const autotune::Registry& registry,
     const auto key = autotune::make_key(op, operation.workload, device.info(), autotune::TuneOptions{}.policy);
     const TimeCurve curve(store.records(key));
     OperationTimes times{operation.label};
-    std::map<int64_t, int64_t> counts;
-    for (const PlannedCall& call : calls)
-      if (const int64_t length = operation.length_in(call)) ++counts[length];
-    for (const auto& [length, count] : counts) {
+    for (const auto& [length, count] : count_lengths(operation, calls)) {
       times.calls += count;
       if (curve.empty()) continue;
       const TimeCurve::Point exact = curve.at(length);

@@ -26,6 +26,6 @@ struct OperationTimes {
 /// A bucket is measured at its hi; the time of a length between two of these is interpolated.
 std::vector<OperationTimes> record_times(const autotune::Registry& registry,
                                          std::span<const ServedOperation> operations,
-                                         std::span<const PlannedCall> calls, Device& device, cache::TuningStore& store);
+                                         std::span<const CountedCall> calls, Device& device, cache::TuningStore& store);
 
 }  // namespace seqtile::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 
 #include "jit/device_profile.h"
@@ -15,6 +16,8 @@
 #include "tools/cli/output.h"
 #include "tools/cli/record_times.h"
 #include "tools/cli/replay_ranks.h"
+#include "tools/cli/replay_summary.h"
+#include "tools/cli/trace_columns.h"
 
 namespace seqtile::cli {
 namespace {
@@ -22,17 +25,9 @@ namespace {
 constexpr int64_t kDefaultLength = 4096;  ///< longest chunk where nothing is recorded at all
 
 struct ReplayOptions : Options {
-  std::string trace, policy = "strict", execute, deadline;
-};
-
-/// What serving the trace has given.
-struct Served {
-  Stream stream;
-  LookupReport lookups;
-  LayerReport layers;
-  EngineCounters counters;
-  std::vector<OperationTimes> times;
-  bool is_served = false;  ///< no miss that the policy has no answer for
+  TraceOptions trace;
+  bool skip_bad_rows = false;
+  std::string policy = "strict", execute, deadline;
 };
 
 /// How long to execute, 0: not at all. Said before anything is prepared, which may take a minute.
@@ -48,14 +43,15 @@ double seconds_to_execute(const ReplayOptions& options) {
 }
 
 LayerReport execute(const Session& session, const models::Model& model, double seconds,
-                    const std::vector<ServedOperation>& operations, const std::vector<PlannedCall>& calls,
-                    Device& device, CallClock& clock) {
+                    const std::vector<ServedOperation>& operations, std::span<const CountedCall> calls, Device& device,
+                    CallClock& clock) {
   LayerRunner runner(session.registry, model, operations, device, clock);
+  const CallSampler sampler(calls);
   std::mt19937_64 random(1);
   Progress progress("replay");
   const auto start = std::chrono::steady_clock::now();
   for (double gone = 0; gone < seconds;) {
-    runner.run(calls[random() % calls.size()]);
+    runner.run(sampler.draw(random));
     gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     progress.update({fmt::format("{} decoder layers run and checked", runner.report().layers),
                      static_cast<int64_t>(1e3 * gone), static_cast<int64_t>(1e3 * seconds), 0, gone, seconds - gone});
@@ -63,53 +59,13 @@ LayerReport execute(const Session& session, const models::Model& model, double s
   return runner.report();
 }
 
-void print_summary(const Trace& trace, const Stream& stream, const LookupReport& lookups, LayerReport& layers,
-                   const EngineCounters& counters, const Percentiles& call_us, const Percentiles& layer_us,
-                   const std::string& next_prewarm) {
-  print_line(fmt::format("{} requests (lines {} to {} of the trace, {} broken rows left out), {} distinct lengths",
-                         format_count(trace.requests.size()), trace.first_line, trace.last_line,
-                         format_count(trace.broken_rows), format_count(stream.distinct_lengths)));
-  print_line(fmt::format(
-      "planned {} prefill chunks and {} sampled decode steps; {} generated tokens beyond the last key cut",
-      format_count(stream.chunks), format_count(stream.decode_steps), format_count(stream.cut_decode_steps)));
-  print_line(fmt::format("{} lookups in {} buckets: {} misses; p50 {:.0f} ns, p99 {:.0f} ns",
-                         format_count(lookups.lookups), format_count(lookups.buckets), format_count(lookups.misses),
-                         lookups.lookup_ns.p50, lookups.lookup_ns.p99));
-  for (const std::string& line : lookups.miss_lines) print_line("  miss: " + line);
-  if (lookups.misses > 0 && layers.layers == 0)
-    print_line("nothing was executed; cover these lengths with " + next_prewarm);
-  if (layers.layers > 0)
-    print_line(fmt::format(
-        "{} decoder layers executed: {} operations, {} verified, largest relative error {:.2g}; {}",
-        format_count(layers.layers), format_count(layers.executed), format_count(layers.verified), layers.max_rel_err,
-        layers.layer_us.empty()
-            ? fmt::format("entry to first program p50 {:.2f} us, p99 {:.2f} us", call_us.p50, call_us.p99)
-            : fmt::format("a layer takes p50 {:.0f} us, p99 {:.0f} us, a fused call's entry to its first program p50 "
-                          "{:.2f} us, p99 {:.2f} us",
-                          layer_us.p50, layer_us.p99, call_us.p50, call_us.p99)));
-  for (const std::string& line : layers.failures) print_line("  wrong: " + line);
-  print_line(fmt::format("while serving: {} tunings, {} compiles ({} at load)", counters.tunings, counters.compiles,
-                         counters.compiles_at_load));
-}
-
-Json times_json(const std::vector<OperationTimes>& times) {
-  Json list = Json::array();
-  for (const OperationTimes& row : times)
-    list.push_back({{"operation", row.label},
-                    {"calls", row.calls},
-                    {"tuned_s", row.tuned_s},
-                    {"default_s", row.default_s},
-                    {"padded_s", row.padded_s},
-                    {"speedup", row.speedup()}});
-  return list;
-}
-
-/// The calls of the trace: in chunks as long as `--lengths` says, or as the records cover.
-Stream plan_calls(const Session& session, const ReplayOptions& options, const Trace& trace,
-                  const std::vector<autotune::TuneRequest>& requests, bool is_length_given, Device& device,
-                  cache::TuningStore& store) {
+/// Chunks are as long as `--lengths` says, or as the records cover.
+PlanLimits plan_limits(const Session& session, const ReplayOptions& options,
+                       const std::vector<autotune::TuneRequest>& requests, bool is_length_given, Device& device,
+                       cache::TuningStore& store) {
   const auto world = world_of(options);
-  PlanLimits limits{parse_lengths("--lengths", options.lengths).hi, model_of(options).max_positions};
+  const int64_t positions = model_of(options).max_positions;
+  PlanLimits limits{parse_lengths("--lengths", options.lengths).hi, positions, positions};
   std::vector<ServedOperation> operations;
   for (const autotune::TuneRequest& request : requests) {
     operations.push_back(served_operation(request, 0, world ? world->size : 1));
@@ -118,7 +74,33 @@ Stream plan_calls(const Session& session, const ReplayOptions& options, const Tr
   }
   const int64_t covered = covered_length(session.registry, operations, device, store);
   if (!is_length_given && covered > 0) limits.chunk = covered;
-  return plan_stream(trace, limits);
+  return limits;
+}
+
+/// Reads the trace and adds up its calls. Where ranks are processes, each reads it and rank 0 tells of it.
+void plan_trace(const ReplayOptions& options, const PlanLimits& limits, Served& served) {
+  const bool is_told = !options.process || options.process->rank() == 0;
+  RequestPlan plan(limits);
+  std::optional<Progress> progress;
+  if (is_told) progress.emplace("replay");
+  const auto start = std::chrono::steady_clock::now();
+  const auto show = [&](const TraceProgress& now) {
+    if (!progress) return;
+    const double gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double share =
+        static_cast<double>(now.bytes_done) / static_cast<double>(std::max<int64_t>(now.bytes_total, 1));
+    progress->update({format_count(now.requests) + " requests read", now.bytes_done, now.bytes_total, 0, gone,
+                      share > 0 ? gone / share - gone : 0});
+  };
+  served.trace = read_trace(
+      options.trace, [&](const TraceRequest& request) { plan.add(request); }, show);
+  progress.reset();
+  served.positions = limits.positions;
+  served.stream = plan.stream();
+  if (!is_told) return;
+  for (const std::string& problem : served.trace.problems) warn(problem + "; left out");
+  if (const int64_t more = served.trace.broken_rows - std::ssize(served.trace.problems); more > 0)
+    warn(fmt::format("{} left out", format_counted(more, "further row")));
 }
 
 void serve_alone(const Session& session, const ReplayOptions& options, double seconds,
@@ -139,7 +121,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
     operations.push_back(served_operation(request));
     operations.back().handle = engine->prepare(request.workload);
   }
-  const std::vector<PlannedCall>& calls = served.stream.calls;
+  const std::vector<CountedCall>& calls = served.stream.calls;
   served.lookups = look_up_all(operations, calls);
   served.is_served = served.lookups.misses == 0 || policy != MissPolicy::strict;
   if (served.is_served && seconds > 0)
@@ -151,9 +133,9 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
 /// Times are those of the last rank, which has the most rows.
 void serve_on_ranks(const Session& session, const ReplayOptions& options, const World& world, double seconds,
                     Device& device, cache::TuningStore& store, Served& served) {
-  const std::vector<PlannedCall>& calls = served.stream.calls;
+  const std::vector<CountedCall>& calls = served.stream.calls;
   RankModel::Settings settings{.policy = parse_miss_policy(options.policy)};
-  for (const PlannedCall& call : calls) settings.capacity = std::max(settings.capacity, call.tokens);
+  for (const auto& [call, count] : calls) settings.capacity = std::max(settings.capacity, call.tokens);
   if (!options.deadline.empty())
     settings.deadline = std::chrono::nanoseconds(
         static_cast<int64_t>(1e9 * std::min(parse_seconds("--deadline", options.deadline), 1e9)));
@@ -169,38 +151,13 @@ void serve_on_ranks(const Session& session, const ReplayOptions& options, const 
   served.times = record_times(session.registry, operations, calls, device, store);
 }
 
-Json summary_json(const Trace& trace, const Served& served, const Percentiles& call_us) {
-  const auto& [stream, lookups, layers, counters, times, is_served] = served;
-  return {{"requests", trace.requests.size()},
-          {"broken_rows", trace.broken_rows},
-          {"chunks", stream.chunks},
-          {"decode_steps", stream.decode_steps},
-          {"cut_decode_steps", stream.cut_decode_steps},
-          {"distinct_lengths", stream.distinct_lengths},
-          {"lookups", lookups.lookups},
-          {"buckets", lookups.buckets},
-          {"tunings", counters.tunings},
-          {"compiles", counters.compiles},
-          {"compiles_at_load", counters.compiles_at_load},
-          {"misses", lookups.misses},
-          {"lookup_ns", {{"p50", lookups.lookup_ns.p50}, {"p99", lookups.lookup_ns.p99}}},
-          {"call_us", {{"p50", call_us.p50}, {"p99", call_us.p99}}},
-          {"layers", layers.layers},
-          {"executed", layers.executed},
-          {"verified", layers.verified},
-          {"max_rel_err", layers.max_rel_err},
-          {"times", times_json(times)}};
-}
-
 int replay(const Session& session, ReplayOptions& options) {
   const auto world = world_of(options);
   if (!world && !options.deadline.empty())
     bad_input(fmt::format("--deadline {}: one rank waits for nobody; add --ranks 2", options.deadline));
   apply_ranks(options);
   const double seconds = seconds_to_execute(options);
-  const Trace trace = read_trace(options.trace);
-  for (const std::string& problem : trace.problems)
-    if (!world || !world->process || world->process->rank() == 0) warn(problem + "; left out");
+  check_is_file("--trace", options.trace.path, "give a trace: CSV or JSON lines");
   const bool is_length_given = !options.lengths.empty();
   if (!is_length_given) options.lengths = fmt::format("1..{}", kDefaultLength);
   const int threads = one_thread_count(options);
@@ -210,28 +167,46 @@ int replay(const Session& session, ReplayOptions& options) {
   const auto device = open_device_of(options, threads);
 
   Served served;
-  served.stream = plan_calls(session, options, trace, requests, is_length_given, *device, *store);
+  const PlanLimits limits = plan_limits(session, options, requests, is_length_given, *device, *store);
+  plan_trace(options, limits, served);
   if (world) serve_on_ranks(session, options, *world, seconds, *device, *store, served);
   else serve_alone(session, options, seconds, requests, *store, served);
-  const Percentiles call_us = percentiles(served.layers.call_us), layer_us = percentiles(served.layers.layer_us);
 
-  print_summary(trace, served.stream, served.lookups, served.layers, served.counters, call_us, layer_us,
-                next_step("prewarm", options));
+  print_summary(served, options.skip_bad_rows, next_step("prewarm", options));
   if (options.json) {
-    Json json = summary_json(trace, served, call_us);
-    if (world)
+    Json json = summary_json(served);
+    if (world) {
+      const Percentiles layer_us = served.layers.layer_us.percentiles();
       json["ranks"] = {{"world_size", world->size},
                        {"fabric", world->fabric},
                        {"layer_us", {{"p50", layer_us.p50}, {"p99", layer_us.p99}}}};
+    }
     print_json(json);
   }
-  return served.is_served && served.layers.verified == served.layers.executed ? kDone : kNo;
+  const bool is_whole = served.trace.broken_rows == 0 || options.skip_bad_rows;
+  return served.is_served && is_whole && served.layers.verified == served.layers.executed ? kDone : kNo;
 }
 
 int run(const Session& session, const ReplayOptions& given) {
   ReplayOptions options = given;
   enter_processes(options);
   return run_on_processes(options, [&] { return replay(session, options); });
+}
+
+void add_trace_options(CLI::App& command, ReplayOptions& options) {
+  command.add_option("--trace", options.trace.path, "Requests: CSV or JSON lines, also packed by gzip")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("--trace-format", options.trace.layout, "Names of the columns (default: found by the header)")
+      ->check(CLI::IsMember(trace_layouts(), CLI::ignore_case));
+  const char* positions = "; or its position from 1 where the file has no header";
+  command
+      .add_option("--prompt-column", options.trace.prompt_column, std::string("Column of prompt tokens") + positions)
+      ->type_name("NAME");
+  command.add_option("--output-column", options.trace.output_column, "Column of generated tokens")->type_name("NAME");
+  command.add_option("--time-column", options.trace.time_column, "Column of arrival times, for the trace's duration")
+      ->type_name("NAME");
+  command.add_flag("--skip-bad-rows", options.skip_bad_rows, "Exit code 0 also where broken rows were left out");
 }
 
 }  // namespace
@@ -251,9 +226,7 @@ void add_replay(CLI::App& app, Session& session) {
   add_ranks(command, *options);
   add_stores(command, *options);
   command.get_option("--lengths")->description("Lengths that prefill chunks may have (default: what the cache covers)");
-  command.add_option("--trace", options->trace, "CSV with the columns ContextTokens and GeneratedTokens")
-      ->type_name("FILE")
-      ->required();
+  add_trace_options(command, *options);
   command.add_option("--policy", options->policy, "What a missing record means")
       ->check(CLI::IsMember({"strict", "default", "nearest", "background", "tune"}))
       ->capture_default_str();

@@ -16,14 +16,15 @@ namespace seqtile::cli {
 namespace {
 
 /// Rank 0 has the clock and the display; the others run as many layers.
-void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const PlannedCall> calls, double seconds) {
+void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const CountedCall> calls, double seconds) {
+  const CallSampler sampler(calls);
   std::mt19937_64 random(1);  // every rank runs the same calls
   std::optional<Progress> progress;
   if (fabric.rank() == 0) progress.emplace("replay");
   const auto start = std::chrono::steady_clock::now();
   double gone = 0;
   while (!fabric.all_gather(gone < seconds ? "on" : "").front().empty()) {
-    runner.run(calls[random() % calls.size()]);
+    runner.run(sampler.draw(random));
     gone = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (progress)
       progress->update({fmt::format("{} decoder layers run and checked", runner.report().layers),
@@ -35,7 +36,7 @@ void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const PlannedCall
 /// Collective: the lookups of all ranks, one rank after the other so that none is timed beside another. Times are those
 /// of rank 0.
 LookupReport look_up_on_ranks(Fabric& fabric, std::span<const ServedOperation> operations,
-                              std::span<const PlannedCall> calls) {
+                              std::span<const CountedCall> calls) {
   LookupReport mine;
   for (int rank = 0; rank < fabric.world_size(); ++rank) {
     if (rank == fabric.rank()) mine = look_up_all(operations, calls);
@@ -78,7 +79,7 @@ LayerReport sum_over_ranks(Fabric& fabric, LayerReport mine) {
 }  // namespace
 
 RankReplay replay_on_ranks(const Session& session, const Options& options, const World& world,
-                           const RankModel::Settings& settings, std::span<const PlannedCall> calls, double seconds) {
+                           const RankModel::Settings& settings, std::span<const CountedCall> calls, double seconds) {
   RankReplay result;
   on_every_rank(world, one_thread_count(options), [&](Fabric& fabric) {
     // Ranks that compile what is missing may be far apart.

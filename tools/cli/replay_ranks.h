@@ -18,6 +18,6 @@ struct RankReplay {
 /// layers of randomly chosen calls for `seconds` and check their outputs. Errors: timeout where a rank waited for
 /// another one longer than the deadline, and as RankModel.
 RankReplay replay_on_ranks(const Session& session, const Options& options, const World& world,
-                           const RankModel::Settings& settings, std::span<const PlannedCall> calls, double seconds);
+                           const RankModel::Settings& settings, std::span<const CountedCall> calls, double seconds);
 
 }  // namespace seqtile::cli

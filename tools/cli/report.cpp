@@ -76,7 +76,9 @@ int run(const Session&, const ReportOptions& options) {
   print_line("");
   Table table({"what happened", "", "how it is known"});
   const auto count = [](const Json& value) { return format_count(value.get<int64_t>()); };
-  table.add({"requests", count(replay["requests"]), "all rows of the trace"});
+  const int64_t left_out = replay.value("broken_rows", int64_t{0});
+  table.add({"requests", count(replay["requests"]),
+             left_out > 0 ? format_counted(left_out, "broken row") + " left out" : "all rows of the trace"});
   table.add({"distinct lengths", count(replay["distinct_lengths"]), ""});
   table.add({"buckets touched", count(replay["buckets"]), fmt::format("{} operations", operations)});
   table.add({"ranges", count(prewarm["ranges"]), fmt::format("from {} tunings", format_count(tunings))});
@@ -85,7 +87,7 @@ int run(const Session&, const ReportOptions& options) {
   const Json &lookup = replay["lookup_ns"], &call = replay["call_us"];
   table.add({"lookup p50 / p99",
              fmt::format("{:.0f} / {:.0f} ns", lookup["p50"].get<double>(), lookup["p99"].get<double>()),
-             "all lookups of the trace"});
+             "calls of the trace, drawn at random"});
   table.add({"host overhead p50 / p99",
              fmt::format("{:.2f} / {:.2f} us", call["p50"].get<double>(), call["p99"].get<double>()),
              "call to first program"});

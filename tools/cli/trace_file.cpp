@@ -1,0 +1,86 @@
+// tools/cli/trace_file.cpp -- see trace_file.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/trace_file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "tools/cli/errors.h"
+
+namespace seqtile::cli {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr unsigned kBlockBytes = 1 << 18;
+
+/// A kind of file that is no trace, by its first bytes. "{}" in `advice` is the path.
+struct Foreign {
+  std::string_view magic;
+  const char *kind, *advice;
+};
+
+// UTF-32 begins like UTF-16, so it stands before it.
+constexpr Foreign kForeign[] = {
+    {"\xFF\xFE\0\0"sv, "is UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 '{}' > trace.csv"},
+    {"\0\0\xFE\xFF"sv, "is UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 '{}' > trace.csv"},
+    {"\xFF\xFE"sv, "is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 '{}' > trace.csv"},
+    {"\xFE\xFF"sv, "is UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 '{}' > trace.csv"},
+    {"\x1F\x8B"sv, "is packed by gzip twice", "unpack it once: gzip -dc '{}' > trace.csv.gz"},
+    {"\x28\xB5\x2F\xFD"sv, "is packed by zstd", "unpack it: zstd -dc '{}' > trace.csv"},
+    {"\xFD"
+     "7zXZ"sv,
+     "is packed by xz", "unpack it: xz -dc '{}' > trace.csv"},
+    {"BZh"sv, "is packed by bzip2", "unpack it: bzip2 -dc '{}' > trace.csv"},
+    {"PK\x03\x04"sv, "is a zip archive or a spreadsheet",
+     "unpack it (unzip -p '{}' > trace.csv), or save the sheet as CSV in UTF-8"},
+    {"PAR1"sv, "is a Parquet file",
+     "convert it: python3 -c \"import pandas; pandas.read_parquet('{}').to_csv('trace.csv', index=False)\""},
+    {"version https://git-lfs"sv, "is a pointer of git-lfs, not the file", "fetch the file: git lfs pull"},
+    {"<"sv, "is a page (HTML or XML), not a trace", "download the file itself"},
+    {"["sv, "is a JSON array", "write one object a line: jq -c '.[]' '{}' > trace.jsonl"},
+};
+
+[[noreturn]] void refuse(const std::string& path, const char* kind, const char* advice) {
+  bad_input(fmt::format("--trace {}: {}; {}", path, kind, fmt::format(fmt::runtime(advice), path)));
+}
+
+}  // namespace
+
+TraceFile::TraceFile(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")), block_(kBlockBytes) {
+  if (!file_) bad_input(fmt::format("--trace {}: cannot be opened: {}", path, std::strerror(errno)));
+  gzbuffer(file_.get(), kBlockBytes);
+  std::error_code error;
+  bytes_total_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  if (error) bytes_total_ = 0;
+}
+
+std::string_view TraceFile::read() {
+  const int count = gzread(file_.get(), block_.data(), kBlockBytes);
+  int code = Z_OK;
+  gzerror(file_.get(), &code);
+  if (code == Z_ERRNO)
+    throw Error(ErrorCode::io, fmt::format("--trace {}: cannot be read: {}", path_, std::strerror(errno)));
+  if (count <= 0 && code == Z_BUF_ERROR)
+    bad_input(fmt::format("--trace {}: ends in the middle of its packed data; get the whole file", path_));
+  if (count < 0)
+    bad_input(
+        fmt::format("--trace {}: its packed data are damaged after byte {}; get the file again", path_, bytes_done()));
+  return {block_.data(), static_cast<size_t>(count)};
+}
+
+int64_t TraceFile::bytes_done() const { return gzoffset(file_.get()); }
+
+void check_is_text(const std::string& path, std::string_view head) {
+  const std::string_view text = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  for (const Foreign& foreign : kForeign)
+    if (head.starts_with(foreign.magic) || text.starts_with(foreign.magic)) refuse(path, foreign.kind, foreign.advice);
+  if (head.size() < 2 || (head[0] == '\0') == (head[1] == '\0')) return;
+  if (head[1] == '\0') refuse(path, "is UTF-16", "convert it: iconv -f UTF-16LE -t UTF-8 '{}' > trace.csv");
+  refuse(path, "is UTF-16", "convert it: iconv -f UTF-16BE -t UTF-8 '{}' > trace.csv");
+}
+
+}  // namespace seqtile::cli
