@@ -35,7 +35,8 @@ Schema schema(const Workload& w) {
   schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", n}});
   schema.args.push_back({"weight", ArgRole::weight, w.dtype, {n}});
   if (has_bias(w)) schema.args.push_back({"bias", ArgRole::weight, w.dtype, {n}});
-  schema.args.push_back({"y", ArgRole::output, w.dtype, {"length", n}});
+  schema.args.push_back(
+      {.name = "y", .role = ArgRole::output, .dtype = w.dtype, .dims = {"length", n}, .in_place = {"x"}});
   return schema;
 }
 

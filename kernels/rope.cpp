@@ -69,7 +69,9 @@ Schema schema(const Workload& w) {
   schema.args.push_back({"k", ArgRole::input, w.dtype, {"length", s.kv_heads, s.head_dim}});
   schema.args.push_back({"positions", ArgRole::input, DType::i32, {"length"}});
   schema.args.push_back({"q_out", ArgRole::output, w.dtype, {"length", s.heads, s.head_dim}});
+  schema.args.back().in_place = {"q"};
   schema.args.push_back({"k_out", ArgRole::output, w.dtype, {"length", s.kv_heads, s.head_dim}});
+  schema.args.back().in_place = {"k"};
   return schema;
 }
 
