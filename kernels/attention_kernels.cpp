@@ -217,7 +217,7 @@ void build_decode(KernelBuilder& b, const Workload& w, const Config& config, con
   const auto query_heads = [&](Var view) {
     Var row = b.at(view, 0, sequence.q_first);
     if (!target.is_gpu()) return std::pair{row, first_head};
-    std::vector<Operand> offsets{first_head}, sizes{b.select(sequence.q_len > 0, s.group, 0)};
+    std::vector<Operand> offsets{first_head}, sizes{b.select(sequence.q_len > 0, b.constant(DType::i64, s.group), 0)};
     if (row.type().rank == 2) offsets.push_back(0), sizes.push_back(s.head_dim);
     return std::pair{b.slice(row, offsets, sizes), b.constant(DType::i64, int64_t{0})};
   };
