@@ -27,7 +27,7 @@ class EngineImpl final : public Engine {
   }
 
   Handle prepare(const autotune::Workload& workload) override {
-    const autotune::OpDef& op = core_->registry.find(workload.operation);
+    const autotune::OpDef& op = core_->registry->find(workload.operation);
     autotune::Workload threaded = workload;
     threaded.threads = core_->parts.threads;
     autotune::Workload normalized = op.normalize(threaded);
@@ -37,7 +37,7 @@ class EngineImpl final : public Engine {
       std::lock_guard lock(states_mutex_);
       if (const auto known = states_.find(name); known != states_.end()) return Handle(known->second);
     }
-    auto state = std::make_shared<Handle::State>(core_, op, std::move(normalized));
+    auto state = make_state(core_, op, std::move(normalized));
     std::lock_guard lock(states_mutex_);
     states_.emplace(name, state);
     return Handle(std::move(state));
@@ -126,9 +126,14 @@ EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric) {
   return parts_on({std::shared_ptr<void>(), &fabric.device()}, std::max(options.threads, 1));
 }
 
-std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts) {
+std::unique_ptr<Engine> open_engine(const EngineOptions& options, std::shared_ptr<const Registry> registry,
+                                    EngineParts parts) {
   check(options);
-  return std::make_unique<EngineImpl>(std::make_shared<EngineCore>(options, registry, std::move(parts)));
+  return std::make_unique<EngineImpl>(std::make_shared<EngineCore>(options, std::move(registry), std::move(parts)));
+}
+
+std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts) {
+  return open_engine(options, std::shared_ptr<const Registry>(std::shared_ptr<void>(), &registry), std::move(parts));
 }
 
 }  // namespace autotune
@@ -138,8 +143,19 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions& options, const autotun
   return autotune::open_engine(options, registry, autotune::make_engine_parts(options));
 }
 
+std::unique_ptr<Engine> Engine::open(const EngineOptions& options, autotune::Registry&& registry) {
+  check(options);
+  return autotune::open_engine(options, std::make_shared<const autotune::Registry>(std::move(registry)),
+                               autotune::make_engine_parts(options));
+}
+
 std::unique_ptr<Engine> Engine::open(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric) {
   return autotune::open_engine(options, registry, autotune::make_engine_parts(options, fabric));
+}
+
+std::unique_ptr<Engine> Engine::open(const EngineOptions& options, autotune::Registry&& registry, Fabric& fabric) {
+  return autotune::open_engine(options, std::make_shared<const autotune::Registry>(std::move(registry)),
+                               autotune::make_engine_parts(options, fabric));
 }
 
 }  // namespace seqtile

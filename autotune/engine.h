@@ -5,7 +5,8 @@
 // its records name (and the defaults that a miss may need) and returns a handle. A call of the handle allocates
 // nothing, takes no lock and touches neither SQLite nor the file system up to the hand-off to the executor. Handles and
 // engine are thread-safe: many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them
-// by generation. A handle outlives its engine; only the background tuning ends with the engine.
+// by generation. A handle outlives its engine; only the background tuning ends with the engine. The process may
+// exit while threads are inside calls.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -75,7 +76,8 @@ class Handle {
 
   /// Tensors in schema order; `scalars` in schema order. `length` is the bucketed dimension. On GPUs tensors lie in
   /// device memory and the call returns when it is handed to `stream`, which orders it after earlier calls.
-  /// Errors: invalid_argument (shape, dtype, stride, alignment, length < 1, no record under `strict`).
+  /// Errors: invalid_argument (shape, dtype, stride, alignment, overlap, on CPUs a number of an index tensor; length
+  /// < 1, or less than the tensors say; no record under `strict`).
   void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
                   Stream stream = {}) const;
   /// The call with the plan of `capacity`, at least the length: what a graph captured there computes, bit for bit.
@@ -134,12 +136,18 @@ class TypedHandle {
 
 class Engine {
  public:
-  /// `registry` outlives the engine and its handles.
+  /// A registry that has a name outlives the engine and its handles; one that is given away, as in
+  /// open({}, make_registry()), is kept by them.
   /// Errors: unsupported (device), invalid_argument (options). A cache that cannot be read is a miss, not an error.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry);
+  static std::unique_ptr<Engine> open(const EngineOptions& options, autotune::Registry&& registry);
+  static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry&& registry) = delete;
   /// The same on the device of a rank, whatever the options say of devices; `options.threads` are those that the
   /// rank has (0: one). The fabric outlives the engine.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric);
+  static std::unique_ptr<Engine> open(const EngineOptions& options, autotune::Registry&& registry, Fabric& fabric);
+  static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry&& registry,
+                                      Fabric& fabric) = delete;
   virtual ~Engine() = default;
 
   /// Fixes the static part; the workload's threads are the engine's. Equal workloads share their plans.

@@ -27,6 +27,21 @@ int64_t alignment_of(const ArgSpec& spec, bool for_gpu) {
   return std::max<int64_t>(spec.alignment, row_alignment(spec.dtype, dims, for_gpu ? kGpuAlignment : 1));
 }
 
+/// A bit for each argument that an output may be.
+uint64_t in_place_of(const ArgSpec& spec, const Schema& schema) {
+  uint64_t bits = 0;
+  for (const std::string& name : spec.in_place) {
+    const auto found =
+        std::find_if(schema.args.begin(), schema.args.end(), [&](const ArgSpec& other) { return other.name == name; });
+    if (found == schema.args.end() || found->role == ArgRole::output || found->dtype != spec.dtype ||
+        found->dims.size() != spec.dims.size() || spec.role != ArgRole::output)
+      fail(fmt::format("argument '{}' names '{}' for work in place; it must be an output, and that an input like it",
+                       spec.name, name));
+    bits |= uint64_t{1} << (found - schema.args.begin());
+  }
+  return bits;
+}
+
 }  // namespace
 
 CallLayout::CallLayout(const Schema& schema, bool for_gpu)
@@ -45,12 +60,20 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu)
       fail(fmt::format("the schema names symbol '{}' twice", symbol_names_[i]));
     }
   }
+  if (schema.args.size() > kMaxArgs)
+    fail(fmt::format("the schema has {} arguments, the limit is {}", schema.args.size(), kMaxArgs));
   for (const ArgSpec& spec : schema.args) {
     const int rank = static_cast<int>(spec.dims.size());
     if (rank > kMaxRank) fail(fmt::format("argument '{}' has rank {}, the limit is {}", spec.name, rank, kMaxRank));
-    ArgRule rule{
-        spec.dtype, static_cast<int8_t>(rank), spec.role == ArgRole::output, alignment_of(spec, for_gpu), spec.dense,
-        {}};
+    ArgRule rule{spec.dtype,
+                 static_cast<int8_t>(rank),
+                 spec.role == ArgRole::output,
+                 alignment_of(spec, for_gpu),
+                 spec.dense,
+                 spec.is_size_only,
+                 {},
+                 in_place_of(spec, schema)};
+    if (rule.is_output) outputs_.push_back(static_cast<uint8_t>(args_.size()));
     if (!std::has_single_bit(static_cast<uint64_t>(rule.alignment))) {
       fail(fmt::format("argument '{}' asks for alignment {}, which is not a power of two", spec.name, rule.alignment));
     }
@@ -71,6 +94,7 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu)
   for (size_t i = 0; i < bound.size(); ++i) {
     if (!bound[i]) fail(fmt::format("no argument has a dimension that binds symbol '{}'", symbol_names_[i]));
   }
+  indices_ = IndexCheck(schema, symbol_names_);
   // Workspaces are not known here; a quarter of the block is kept for them.
   if (tensor_slots_ + num_scalars_ > kMaxSlots * 3 / 4) {
     fail(fmt::format("the arguments take {} slots, the limit is {}; use fewer tensors or lower ranks",
@@ -90,6 +114,28 @@ void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span
   call.symbols[0] = length;
   std::copy(scalars.begin(), scalars.end(), call.symbols.begin() + num_bound_);
   for (size_t i = 0; i < args_.size(); ++i) bind_arg(i, tensors[i], call);
+  check_overlaps(tensors);
+  if (!for_gpu_) indices_.check(tensors, call.symbol_values());
+}
+
+void CallLayout::check_overlaps(std::span<const Tensor> tensors) const {
+  std::array<Extent, kMaxArgs> extents;  // NOLINT: the first are set
+  for (size_t i = 0; i < args_.size(); ++i) extents[i] = args_[i].is_size_only ? Extent{} : extent_of(tensors[i]);
+  for (const size_t output : outputs_) {
+    if (overlaps_itself(tensors[output]))
+      refuse(output, "two of its elements have one address; give strides that keep them apart");
+    for (size_t i = 0; i < args_.size(); ++i)
+      if (extents[output].meets(extents[i]) && i != output) [[unlikely]]
+        check_pair(output, i, tensors);
+  }
+}
+
+void CallLayout::check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const {
+  const bool may_share = args_[output].in_place >> other & 1;
+  if (may_share && is_rows_of(tensors[other], tensors[output])) return;
+  if (!overlap(tensors[output], tensors[other])) return;
+  refuse(output, fmt::format("overlaps argument {} '{}'{}; give it memory of its own{}", other, arg_names_[other],
+                             may_share ? " in part" : "", may_share ? ", or the very same tensor" : ""));
 }
 
 void CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const {

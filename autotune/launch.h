@@ -5,6 +5,7 @@
 // lives on the caller's stack; the workspaces of the chosen configuration, then the scalars, are appended to it.
 // Argument block: per tensor base, sizes, strides (in elements); per workspace base, size, stride 1; per scalar its
 // value; for GPUs the address of the length in device memory, 0 where the sizes hold it (jit/ir/length_sizes.h).
+// On CPUs bind() reads the index tensors too, so that no program ever meets a number that leads out of its tensors.
 // Nothing here allocates unless it throws. Immutable after construction, so any thread may use it.
 //
 //   KernelCall call;
@@ -19,7 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "autotune/index_check.h"
 #include "autotune/op_def.h"
+#include "autotune/overlap.h"
 #include "jit/kernel.h"
 #include "jit/tensor.h"
 
@@ -27,6 +30,7 @@ namespace seqtile::autotune {
 
 constexpr int kMaxSymbols = 16;  ///< symbols and scalars of one operation
 constexpr int kMaxSlots = 256;   ///< 8-byte slots of one argument block
+constexpr int kMaxArgs = 64;     ///< tensors of one operation
 constexpr int64_t kWorkspaceAlignment = 64;
 
 /// The argument block under construction. Only the counted parts of the arrays are set.
@@ -44,12 +48,14 @@ struct KernelCall {
 class CallLayout {
  public:
   /// Errors: invalid_argument on a schema that cannot be called: too many arguments or symbols, a dimension of an
-  /// unknown symbol, a symbol that no dimension binds, a name used twice, an alignment that is not a power of two.
+  /// unknown symbol, a symbol that no dimension binds, a name used twice, an alignment that is not a power of two, a
+  /// rule or an `in_place` of an argument that is not there.
   /// `for_gpu`: tensors must be aligned as build_kernel() promises it for GPUs: 16 bytes where static sizes allow.
   explicit CallLayout(const Schema& schema, bool for_gpu = false);
 
   /// Checks the tensors and scalars, binds the symbols and fills the tensors' slots.
-  /// Errors: invalid_argument naming the argument: count, null data, dtype, rank, size, stride, alignment; length < 1.
+  /// Errors: invalid_argument naming the argument: count, null data, dtype, rank, size, stride, alignment, an output
+  /// that overlaps itself or another tensor; on CPUs also the element of an index tensor; length < 1.
   void bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, KernelCall& call) const;
 
   /// Slots of a whole argument block: KernelBinary::num_slots of a kernel that fits this schema.
@@ -75,15 +81,21 @@ class CallLayout {
     bool is_output = false;
     int64_t alignment = 1;  ///< bytes
     bool dense = false;
+    bool is_size_only = false;
     std::array<DimRule, kMaxRank> dims;
+    uint64_t in_place = 0;  ///< a bit for each argument that may be the same tensor
   };
 
   void bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const;
+  void check_overlaps(std::span<const Tensor> tensors) const;
+  void check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const;
   void bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const;
   [[noreturn]] void refuse_size(size_t index, int dim, const Tensor& tensor, const KernelCall& call) const;
   [[noreturn]] void refuse(size_t index, const std::string& problem) const;
 
   std::vector<ArgRule> args_;
+  std::vector<uint8_t> outputs_;  ///< indices of args_
+  IndexCheck indices_;
   std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
   int64_t least_length_ = 1;
   int num_bound_ = 0, num_scalars_ = 0, tensor_slots_ = 0;

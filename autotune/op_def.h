@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,29 @@ struct ArgSpec {
   bool dense = false;  ///< no gaps within one index of the first dimension
   /// i64 words, some of them addresses inside other tensors of the call: they change where tensors are copied.
   bool holds_addresses = false;
+  bool is_size_only = false;  ///< nothing reads its elements
+  /// Of an output: the inputs that may be the same tensor, or whole rows of it where they have fewer. An output must
+  /// not overlap any other tensor of the call, nor itself.
+  std::vector<std::string> in_place = {};
+};
+
+/// What the numbers of an i32 or i64 input are: rows of another tensor. A call on a CPU whose numbers lead out of that
+/// tensor is refused before anything is launched. The host does not read tensors of a GPU: a kernel for GPUs has to
+/// stay inside its tensors by itself, whatever the numbers are.
+struct IndexRule {
+  enum class Kind {
+    places,   ///< each number is a row: 0 <= arg[i] < limit
+    borders,  ///< list i has the rows arg[i] .. arg[i + 1] - 1: the numbers rise from 0 or more to `limit` or less
+    spans,    ///< list i has the rows arg[i] .. arg[i] + counts[i] - 1, all of them below `limit`
+  };
+  Kind kind = Kind::places;
+  std::string arg;          ///< its dtype is i32 or i64; of borders and spans its rank is 1
+  Dim limit = 0;            ///< how many rows there are
+  std::string counts = {};  ///< of spans: the argument that has the numbers of rows
+  /// Rows of a list, of borders and spans.
+  int64_t least = 0;
+  std::optional<Dim> most = {};
+  bool is_disjoint = false;  ///< no row is in two spans: programs write them
 };
 
 /// constant * product over terms of ceil(symbol / divisor), plus `more`: one grid axis, or the elements of a workspace.
@@ -75,6 +99,7 @@ struct Schema {
   std::vector<ArgSpec> args;
   int64_t least_length = 1;          ///< 0: ranks that communicate take part in a call without rows too
   std::vector<std::string> scalars;  ///< further run-time i64 values of a call; each is also a symbol
+  std::vector<IndexRule> indices;    ///< every input whose numbers select rows has its rule here
 };
 
 /// A concrete call for tuning and tests: run-time symbol values, tensors in schema order.

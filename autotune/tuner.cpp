@@ -3,9 +3,9 @@
 #include "autotune/tuner.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -42,6 +42,7 @@ bool is_done(const std::vector<Item>& items) {
 }
 
 std::string folder_of(const std::string& path) {
+  if (path.empty()) return "";
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
@@ -70,9 +71,12 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
       options.progress({"waiting for " + holder + ", which tunes for this device", 0, 0, 0, seconds(), 0});
     return !(options.interrupt && options.interrupt->load());
   };
-  std::array folders = {folder_of(cache::default_tuning_path()), folder_of(store.path())};
-  if (evidence != Evidence::measured) std::swap(folders[0], folders[1]);  // the lock is of that store alone
+  // Measurements disturb each other wherever their stores lie, decisions without them only in one store.
+  std::vector folders = {cache::machine_lock_folder(), folder_of(cache::default_tuning_path()),
+                         folder_of(store.path())};
+  if (evidence != Evidence::measured) std::swap(folders[0], folders[2]);
   for (const std::string& folder : folders) {
+    if (folder.empty()) continue;
     try {
       auto lock = cache::DeviceLock::lock(folder, name, timeout,
                                           [&](const std::string& holder) { return on_wait(holder, folder); });

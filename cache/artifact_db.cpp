@@ -15,6 +15,7 @@
 #include "cache/files.h"
 #include "cache/key_file.h"
 #include "cache/text.h"
+#include "jit/base/hash.h"
 #include "jit/base/log.h"
 
 namespace seqtile::cache {
@@ -29,11 +30,23 @@ int64_t unix_time_us() {
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
+/// The last field of the manifest of a row that has it.
+constexpr const char* kKeyField = R"(,"key":")";
+
+/// A name for the secret that tells nothing of it.
+std::string name_of(const MacKey& key) {
+  std::string name;
+  for (const char byte : FieldSum(kRowSumBytes, key).add("name of the key").finish())
+    name += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
 class SqliteArtifactDb final : public ArtifactDb {
  public:
   SqliteArtifactDb(const std::string& path, const std::string& key_file, int64_t max_file_bytes,
                    bool is_read_only = false)
       : mac_key_(load_or_create_key(key_file, key_problem_)),
+        key_field_(mac_key_ ? kKeyField + name_of(*mac_key_) + R"("})" : ""),
         file_("artifact store", path,
               {.schema = &kArtifactSchema,
                .is_read_only = is_read_only,
@@ -59,10 +72,20 @@ class SqliteArtifactDb final : public ArtifactDb {
   ArtifactCheck check() override;
 
  private:
+  /// The key that a row of this user stands for.
+  ArtifactKey without_key(ArtifactKey stored) const;
+  /// Whether a row is that of another user, which nobody else can verify.
+  bool is_others(const ArtifactKey& stored) const {
+    return stored.manifest.find(kKeyField) != std::string::npos && !stored.manifest.ends_with(key_field_);
+  }
   /// Of every row that can be found.
   std::set<std::string> hashes();
   std::optional<ArtifactRepair> take_over(const std::string& path);
   enum class Answer { found, absent, rejected };
+  /// The key of this user's row: rows of other users, who have other secrets, stand beside it.
+  ArtifactKey own_key(const ArtifactKey& key) const;
+  /// The row of this user, or one of a release that told no users apart.
+  Answer load_any(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
   /// The row of `hash`, with its key.
   Answer load_stored(const std::string& hash, ArtifactKey& key, KernelBinary& binary);
   Answer load_row(Connection& connection, const ArtifactKey& key, KernelBinary& binary);
@@ -74,6 +97,7 @@ class SqliteArtifactDb final : public ArtifactDb {
 
   std::string key_problem_;
   const std::optional<MacKey> mac_key_;
+  const std::string key_field_;  ///< of manifests of this user's rows: the name of the secret
   mutable DatabaseFile file_;
   const std::string key_file_;
   const int64_t max_file_bytes_;
@@ -140,6 +164,20 @@ SqliteArtifactDb::Answer SqliteArtifactDb::load_row(Connection& connection, cons
   return Answer::found;
 }
 
+ArtifactKey SqliteArtifactDb::own_key(const ArtifactKey& key) const {
+  ArtifactKey own{"", key.manifest};
+  if (own.manifest.ends_with('}')) own.manifest.pop_back();
+  own.manifest += key_field_;
+  own.hash = sha256_hex(own.manifest);
+  return own;
+}
+
+SqliteArtifactDb::Answer SqliteArtifactDb::load_any(Connection& connection, const ArtifactKey& key,
+                                                    KernelBinary& binary) {
+  const Answer own = load_row(connection, own_key(key), binary);
+  return own == Answer::absent ? load_row(connection, key, binary) : own;
+}
+
 std::vector<std::optional<KernelBinary>> SqliteArtifactDb::load_all(const std::vector<ArtifactKey>& keys) {
   std::vector<std::optional<KernelBinary>> found(keys.size());
   int64_t hits = 0, rejected = 0;
@@ -147,7 +185,7 @@ std::vector<std::optional<KernelBinary>> SqliteArtifactDb::load_all(const std::v
     file_.read([&](Connection& connection) {
       for (size_t i = 0; i < keys.size(); ++i) {
         KernelBinary binary;
-        const Answer answer = load_row(connection, keys[i], binary);
+        const Answer answer = load_any(connection, keys[i], binary);
         rejected += answer == Answer::rejected;
         hits += answer == Answer::found;
         if (answer == Answer::found) found[i] = std::move(binary);
@@ -213,10 +251,11 @@ bool SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary)
     return false;
   }
   const auto used = take_used();
+  const ArtifactKey own = own_key(key);
   return file_.write([&](Connection& connection) {
     touch(connection, used);
-    insert(connection, key, binary);
-    evict(connection, key.hash);
+    insert(connection, own, binary);
+    evict(connection, own.hash);
   });
 }
 
@@ -251,6 +290,14 @@ SqliteArtifactDb::Answer SqliteArtifactDb::load_stored(const std::string& hash, 
   return answer;
 }
 
+ArtifactKey SqliteArtifactDb::without_key(ArtifactKey stored) const {
+  if (!stored.manifest.ends_with(key_field_)) return stored;
+  stored.manifest.erase(stored.manifest.size() - key_field_.size());
+  stored.manifest += '}';
+  stored.hash = sha256_hex(stored.manifest);
+  return stored;
+}
+
 ArtifactCheck SqliteArtifactDb::check() {
   ArtifactCheck report;
   const bool is_readable =
@@ -264,10 +311,9 @@ ArtifactCheck SqliteArtifactDb::check() {
     ++report.rows;
     ArtifactKey key;
     KernelBinary binary;
-    if (load_stored(hash, key, binary) == Answer::found) {
-      report.good.insert(hash);
-      continue;
-    }
+    const Answer answer = load_stored(hash, key, binary);
+    if (answer == Answer::found) report.good.insert(without_key(key).hash);
+    if (answer == Answer::found || is_others(key)) continue;
     if (++report.bad_rows <= static_cast<int64_t>(CheckReport::kMaxListedProblems))
       report.problems.push_back(fmt::format("binary {} {}: not written under this user's key, or damaged",
                                             hash.substr(0, 16), one_line(binary.symbol)));
@@ -285,7 +331,7 @@ std::optional<ArtifactRepair> SqliteArtifactDb::take_over(const std::string& pat
       ArtifactKey key;
       KernelBinary binary;
       if (old.load_stored(hash, key, binary) != Answer::found) continue;
-      const bool is_stored = store(key, binary);
+      const bool is_stored = store(without_key(std::move(key)), binary);
       repair.kept += is_stored;
       repair.is_whole &= is_stored;
     }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/file_facts.h"
 #include "cache/files.h"
 #include "cache/schema_version.h"
 #include "cache/text.h"
@@ -28,38 +29,22 @@ using std::chrono::milliseconds;
 // Once a reader gave up, the next ones hardly wait until one gets through, so that many lookups cost one wait.
 constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000}, kCourtesy{2};
 
-bool is_same_file(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size &&
-         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
-}
-
 constexpr size_t kMaxReasonBytes = 200;
 // What the first write of a process may read to look at the structure first: a write could spread damage. Of a larger
 // file only what is read anyway is looked at here; `seqtile cache check` and `cache build` look at all of it.
 constexpr off_t kMaxCheckedBytes = 64 << 20;
-// SQLite takes a file of one byte for an empty one, which it would overwrite; none of its databases is that short.
-constexpr off_t kMinDatabaseBytes = 512;
 constexpr const char* kReadOnlyFolder =
     "cannot be written (its folder is not writable); stored rows are used, nothing is added";
-constexpr const char* kReadOnlyProblem = "cannot be written (read-only file); stored rows are used, nothing is added";
+constexpr const char* kFixedProblem =
+    "cannot be written (in WAL mode, in a folder that is not writable); stored rows are used, nothing is added";
+constexpr int kFirstVersionOfStrictTables = 3037000;
 
-/// The folder's own symlinks are resolved (a linked home is common), so that NOFOLLOW then refuses only the file's.
-std::string absolute_path(const std::string& path) {
-  std::error_code error;
-  const auto folder = std::filesystem::canonical(parent_folder(path), error);
-  if (error) throw DatabaseError(SQLITE_CANTOPEN, fmt::format("folder {}: {}", parent_folder(path), error.message()));
-  return (folder / std::filesystem::path(path).filename()).string();
-}
-
-/// Empty when it may be a database or an empty file, else what it is and what to do.
-std::string refusal_by_kind(const struct stat& info) {
-  if (S_ISREG(info.st_mode)) {
-    const bool is_short = info.st_size > 0 && info.st_size < kMinDatabaseBytes;
-    return is_short ? "not a SQLite database; it is left as it is; name another file" : "";
-  }
-  if (S_ISLNK(info.st_mode)) return "is a symbolic link, which is not followed; name the file it points to";
-  if (S_ISDIR(info.st_mode)) return "is a folder; name a file in it";
-  return "is not a regular file; name another path";
+/// As SQLite reads it in a URI.
+std::string immutable_uri(const std::string& path) {
+  std::string text = "file:";
+  for (const char c : path)
+    text += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", static_cast<int>(c)) : std::string(1, c);
+  return text + "?immutable=1";
 }
 
 }  // namespace
@@ -152,8 +137,7 @@ void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
     return;
   } else {
     if (!is_write) counters_.bad_files++;
-    problem = fmt::format("cannot be {} ({}, SQLite code {}); check the folder, its permissions and the free space",
-                          is_write ? "written" : "read", one_line(error.what(), kMaxReasonBytes), error.code());
+    problem = cause_of(error, path_, is_write);
   }
   report_locked(problem);
 }
@@ -175,7 +159,7 @@ void DatabaseFile::disconnect() {
 }
 
 bool DatabaseFile::open(Purpose purpose) {
-  if (connection_ && (owner_ != getpid() || connection_->has_moved())) disconnect();
+  if (connection_ && (owner_ != getpid() || has_changed())) disconnect();
   if (!connection_ && !connect(purpose)) return false;
   if (purpose == Purpose::read) return true;
   if (is_damaged_) return false;
@@ -187,6 +171,12 @@ bool DatabaseFile::open(Purpose purpose) {
   if (!std::exchange(was_checked_, true) && lstat(path_.c_str(), &info) == 0 && info.st_size <= kMaxCheckedBytes)
     check_structure(*connection_);
   return true;
+}
+
+bool DatabaseFile::has_changed() const {
+  if (!fixed_) return connection_->has_moved();
+  struct stat info {};  // SQLite does not look again at a file that is said to be fixed
+  return stat(path_.c_str(), &info) != 0 || !is_same_file(*fixed_, info) || !is_whole_and_fixed(path_);
 }
 
 bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& info) {
@@ -201,7 +191,13 @@ bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& 
     problem_ = "does not exist; name another file, or prewarm into this one";
     return false;
   }
-  if (const std::string refusal = exists ? refusal_by_kind(info) : ""; !refusal.empty()) {
+  if (sqlite3_libversion_number() < kFirstVersionOfStrictTables) {
+    problem_ =
+        fmt::format("needs SQLite 3.37 or later for its STRICT tables, this is {}; update it", sqlite3_libversion());
+    report_locked(problem_);
+    return false;
+  }
+  if (const std::string refusal = exists ? refusal_by_kind(path_, info) : ""; !refusal.empty()) {
     condemn(refusal);
     return false;
   }
@@ -212,19 +208,20 @@ bool DatabaseFile::connect(Purpose purpose) {
   struct stat info {};
   const bool exists = lstat(path_.c_str(), &info) == 0;
   if (!may_connect(purpose, exists, info)) return false;
-  if (!exists) make_parent_folders(path_);
   try {
+    const std::string problem = exists ? "" : make_parent_folders(path_);
+    if (!problem.empty()) throw DatabaseError(SQLITE_CANTOPEN, problem);
     const std::string path = absolute_path(path_);
     if (!exists && options_.is_private) create_private_file(path);
     const int access = options_.is_read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     const int create = exists ? 0 : SQLITE_OPEN_CREATE;
-    connection_ = std::make_unique<Connection>(path, access | create | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW);
-    owner_ = getpid();
-    harden();
-    if (!verify_identity()) return false;
+    if (!attach(path, access | create)) return false;
     if (options_.is_read_only) return true;
     const bool folder_is_writable = ::access(parent_folder(path).c_str(), W_OK) == 0;  // for the journal
-    write_problem_ = connection_->is_read_only() ? kReadOnlyProblem : folder_is_writable ? "" : kReadOnlyFolder;
+    write_problem_ = fixed_                        ? kFixedProblem
+                     : connection_->is_read_only() ? read_only_problem(path)
+                     : folder_is_writable          ? ""
+                                                   : kReadOnlyFolder;
     return true;
   } catch (const DatabaseError& error) {
     disconnect();
@@ -234,6 +231,29 @@ bool DatabaseFile::connect(Purpose purpose) {
                     "another file",
                     one_line(error.what(), kMaxReasonBytes)));
     return false;
+  }
+}
+
+bool DatabaseFile::attach(const std::string& path, int flags) {
+  constexpr int kFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  fixed_.reset();
+  owner_ = getpid();
+  try {
+    connection_ = std::make_unique<Connection>(path, flags | kFlags);
+    harden();
+    return verify_identity();
+  } catch (const DatabaseError& error) {
+    // A file in WAL mode asks for files beside it, which a folder that is not writable cannot give.
+    struct stat info {};
+    const int code = error.code() & 0xff;
+    if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || !is_whole_and_fixed(path) ||
+        stat(path.c_str(), &info) != 0)
+      throw;
+    disconnect();
+    connection_ = std::make_unique<Connection>(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | kFlags);
+    fixed_ = info;
+    harden();
+    return verify_identity();
   }
 }
 
@@ -270,6 +290,7 @@ bool DatabaseFile::verify_identity() {
     // A browser may have left the file in WAL mode, which a read-only folder cannot serve.
     // Refused while others have it open, which does no harm.
     if (!connection_->is_read_only()) sqlite3_exec(connection_->get(), kRollbackJournal, nullptr, nullptr, nullptr);
+    if (has_lost_marks_ && !options_.is_read_only && !connection_->is_read_only()) restore_marks();
     return true;
   }
   if (problem_.empty()) {
@@ -293,13 +314,16 @@ bool DatabaseFile::identity_is_ours() {
   if (texts.empty() && application == 0 && version == 0) return false;
   const Schema& schema = *options_.schema;
   const Schema& other = &schema == &kTuningSchema ? kArtifactSchema : kTuningSchema;
+  const auto has_all = [&](std::span<const char* const> tables) {
+    return std::all_of(tables.begin(), tables.end(),
+                       [&](const char* table) { return std::find(texts.begin(), texts.end(), table) != texts.end(); });
+  };
+  // `.dump` writes neither number: the words of the tables are what is left to know the file by.
+  has_lost_marks_ =
+      version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
+  if (has_lost_marks_) return true;
   const bool is_current = version == schema.user_version;
   const bool is_before = !schema.added_tables.empty() && version == schema.user_version - 1;
-  const auto has_all = [&](std::span<const char* const> tables) {
-    return std::all_of(tables.begin(), tables.end(), [&](const char* table) {
-      return std::find(texts.begin(), texts.end(), table) != texts.end();
-    });
-  };
   if (application == other.application_id) {
     problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
                            schema.subject);
@@ -332,6 +356,19 @@ void DatabaseFile::create_schema() {
     make_current(*connection_, schema);
   }
   connection_->execute(kCommit);
+}
+
+/// Writes what `.dump` has left out, so that earlier releases know the file too.
+void DatabaseFile::restore_marks() {
+  const Schema& schema = *options_.schema;
+  try {
+    connection_->execute(kBeginWrite);
+    connection_->execute(fmt::format("PRAGMA user_version = {}", version_of(*connection_, schema)).c_str());
+    connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
+    connection_->execute(kCommit);
+  } catch (const DatabaseError&) {  // locked, or its folder is read-only: it serves without them
+    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
+  }
 }
 
 /// Pauses between tries grow shorter with the time waited, so that whoever has waited longest tries most often.

@@ -70,10 +70,14 @@ class DatabaseFile {
   bool open(Purpose purpose);
   bool may_connect(Purpose purpose, bool exists, const struct stat& info);
   bool connect(Purpose purpose);
+  /// Opens the file and looks whether it is ours.
+  bool attach(const std::string& path, int flags);
+  bool has_changed() const;
   void harden();
   bool verify_identity();
   bool identity_is_ours();
   void create_schema();
+  void restore_marks();
   void create_private_file(const std::string& path) const;
   void disconnect();
   void fail(Purpose purpose, const DatabaseError& error);
@@ -89,8 +93,10 @@ class DatabaseFile {
   pid_t owner_ = 0;  ///< the process that opened `connection_`
   bool is_damaged_ = false, is_locked_ = false, was_contended_ = false, was_checked_ = false;
   std::optional<struct stat> condemned_;
-  std::string problem_;        ///< why rows are not read
-  std::string write_problem_;  ///< why rows are not written, until one is
+  std::optional<struct stat> fixed_;  ///< opened as a file that nobody changes, and what it was then
+  bool has_lost_marks_ = false;       ///< ours by its tables alone
+  std::string problem_;               ///< why rows are not read
+  std::string write_problem_;         ///< why rows are not written, until one is
   std::string last_line_;
   FileCounters counters_;
   std::chrono::milliseconds patience_{};

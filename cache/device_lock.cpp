@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 
 #include "cache/files.h"
 #include "jit/base/descriptor.h"
+#include "jit/base/env.h"
 #include "jit/base/hash.h"
 #include "jit/error.h"
 
@@ -23,8 +25,38 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{20}, kReportInterval{1000};
 
+/// A folder where every user of the machine may make files that nobody else can remove.
+bool is_shared(const char* folder) {
+  struct stat info {};
+  constexpr mode_t kShared = S_ISVTX | S_IWOTH | S_IXOTH;
+  return stat(folder, &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & kShared) == kShared;
+}
+
+/// The file, made when it is absent so that all users can lock it. To lock it needs no permission to write.
+int open_lock_file(const std::string& path) {
+  constexpr int kFlags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+  for (int tries = 0; tries < 3; ++tries) {
+    int file = open(path.c_str(), O_RDWR | kFlags);
+    if (file < 0 && (errno == EACCES || errno == EROFS)) file = open(path.c_str(), O_RDONLY | kFlags);
+    if (file >= 0 || errno != ENOENT) return file;
+    file = open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | kFlags, 0666);
+    if (file >= 0) [[maybe_unused]]
+      const int done = fchmod(file, 0666);  // whatever the umask is
+    if (file >= 0 || errno != EEXIST) return file;
+  }
+  return -1;
+}
+
+/// Whether the path still names the file, which somebody may have removed: others would lock another one.
+bool is_at(int file, const std::string& path) {
+  struct stat opened {
+  }, named{};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
 std::string lock_path(const std::string& folder, const std::string& device) {
-  return fmt::format("{}/measure-{}.lock", folder, sha256_hex(device).substr(0, 16));
+  return fmt::format("{}/seqtile-measure-{}.lock", folder, sha256_hex(device).substr(0, 16));
 }
 
 }  // namespace
@@ -32,7 +64,7 @@ std::string lock_path(const std::string& folder, const std::string& device) {
 std::optional<DeviceLock> DeviceLock::try_lock(const std::string& folder, const std::string& device) {
   const std::string path = lock_path(folder, device);
   make_parent_folders(path);
-  const int file = open(path.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int file = open_lock_file(path);
   if (file < 0) {
     throw Error(ErrorCode::io, fmt::format("lock file {} cannot be opened ({}); name a writable cache folder", path,
                                            std::strerror(errno)));
@@ -43,6 +75,7 @@ std::optional<DeviceLock> DeviceLock::try_lock(const std::string& folder, const 
     throw Error(ErrorCode::io, fmt::format("lock file {} cannot be locked ({}); name a cache folder on a local disk",
                                            path, std::strerror(errno)));
   }
+  if (!is_at(file, path)) return std::nullopt;
   // For people who wait; the lock does not depend on it.
   const std::string holder = fmt::format("process {}\n", getpid());
   if (ftruncate(file, 0) == 0) {
@@ -76,6 +109,13 @@ DeviceLock& DeviceLock::operator=(DeviceLock&& other) noexcept {
 
 DeviceLock::~DeviceLock() {
   if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::string machine_lock_folder() {
+  if (const auto folder = env::lock_dir()) return *folder;
+  for (const char* folder : {"/run/lock", "/tmp"})
+    if (is_shared(folder)) return folder;
+  return "";
 }
 
 std::string device_lock_holder(const std::string& folder, const std::string& device) {

@@ -34,6 +34,10 @@ class DeviceLock {
   int descriptor_;
 };
 
+/// The folder of locks that hold for the whole machine, whoever the user is and wherever the stores lie:
+/// SEQTILE_LOCK_DIR, else /run/lock or /tmp, whichever is first one that all may write. Empty where there is none.
+std::string machine_lock_folder();
+
 /// "process 1234" as the holder wrote it, or "another process".
 std::string device_lock_holder(const std::string& folder, const std::string& device);
 

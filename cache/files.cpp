@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/files.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 namespace seqtile::cache {
@@ -20,12 +23,16 @@ std::string free_name(const std::string& path) {
   return name;
 }
 
-void make_parent_folders(const std::string& path) {
+std::string make_parent_folders(const std::string& path) {
   std::filesystem::path folder;
   for (const auto& part : std::filesystem::path(parent_folder(path))) {
     folder /= part;
-    mkdir(folder.c_str(), 0700);
+    if (mkdir(folder.c_str(), 0700) == 0) continue;
+    const int cause = errno;  // a folder that is there may also be one in which nothing can be made
+    if (cause != EEXIST && access(folder.c_str(), F_OK) != 0)
+      return fmt::format("folder {} cannot be made: {}", folder.string(), std::strerror(cause));
   }
+  return "";
 }
 
 }  // namespace seqtile::cache

@@ -62,7 +62,10 @@ std::optional<MacKey> load_key(const std::string& path, std::string& problem) {
 }
 
 bool create_key(const std::string& path, std::string& problem) {
-  make_parent_folders(path);
+  if (const std::string cause = make_parent_folders(path); !cause.empty()) {
+    problem = fmt::format("key file {}: {}; check the folder, or set SEQTILE_CONFIG_DIR", path, cause);
+    return false;
+  }
   MacKey key;
   randombytes_buf(key.data(), key.size());
   const std::string aside = fmt::format("{}.{}.{:08x}", path, getpid(), randombytes_random());

@@ -3,6 +3,7 @@
 #include "jit/compiler.h"
 
 #include "jit/base/cubin.h"
+#include "jit/base/process_exit.h"
 #include "jit/codegen/cpu/lowering.h"
 #include "jit/codegen/cpu/object.h"
 #include "jit/codegen/nvptx/lowering.h"
@@ -32,6 +33,7 @@ KernelBinary compile_for_gpu(const ir::Function& function, const Target& target,
 }  // namespace
 
 KernelBinary compile(const ir::Function& function, const Target& target, const StageDump& dump, Sanitizer sanitizer) {
+  const ExitPass pass;
   if (dump) dump("tile", ir::print(function));
   ir::verify(function);
   if (target.is_gpu()) return compile_for_gpu(function, target, dump);

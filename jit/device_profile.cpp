@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device_profile.h"
 
+#include "jit/base/forever.h"
 #include "jit/compiler.h"
 #include "jit/error.h"
 #include "jit/profiles/profile_texts.h"
@@ -80,11 +81,11 @@ class ProfileDevice final : public Device {
 }  // namespace
 
 const std::vector<DeviceProfile>& device_profiles() {
-  static const std::vector<DeviceProfile> profiles = [] {
+  static const auto& profiles = forever([] {
     std::vector<DeviceProfile> parsed;
     for (const char* text : profile_texts()) parsed.push_back(parse_profile(text));
     return parsed;
-  }();
+  }());
   return profiles;
 }
 

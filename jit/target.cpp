@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/target.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -27,7 +29,7 @@ constexpr const char* kArmTriple = "aarch64-unknown-linux-gnu";
 /// Best first. The processor names are LLVM's micro-architecture levels, so that a binary serves every machine of a
 /// level and not only the one it was tuned on.
 const std::vector<Target>& table() {
-  static const std::vector<Target> targets = {
+  static const auto& targets = forever(std::vector<Target>{
       {.name = "cpu:amx",
        .triple = kX86Triple,
        .cpu = "x86-64-v4",
@@ -77,7 +79,7 @@ const std::vector<Target>& table() {
        .num_vector_registers = 32,
        .has_bf16_dot = false,
        .has_fma = true},
-  };
+  });
   return targets;
 }
 
@@ -171,7 +173,7 @@ Target detect_host() {
 }  // namespace
 
 const Target& host_target() {
-  static const Target target = detect_host();
+  static const Target& target = forever(detect_host());
   return target;
 }
 

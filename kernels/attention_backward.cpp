@@ -63,6 +63,14 @@ Schema schema(const Workload& w) {
   add("dq", ArgRole::output, w.dtype, queries);
   add("dk", ArgRole::output, w.dtype, keys);
   add("dv", ArgRole::output, w.dtype, keys);
+  using autotune::IndexRule;
+  schema.indices = {{.kind = IndexRule::Kind::borders, .arg = "q_start", .limit = "tokens", .most = "length"},
+                    {.kind = IndexRule::Kind::spans,
+                     .arg = "kv_start",
+                     .limit = "kv_tokens",
+                     .counts = "kv_len",
+                     .most = "length",
+                     .is_disjoint = true}};
   return schema;
 }
 
@@ -140,13 +148,14 @@ autotune::OpDef attention_backward() {
   namespace part = attention_backward_op;
   autotune::OpDef op;
   op.name = "attention_backward";
+  op.version = 2;
   op.summary = "gradients of attention's queries, keys and values over a batch of sequences";
   op.normalize = part::normalize;
   op.schema = part::schema;
   op.config_space = part::config_space;
   op.default_config = part::default_config;
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
-    part::build(b, w, config);
+  op.build = [](KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
+    part::build(b, w, config, target);
   };
   op.grid = part::grid;
   op.cost = part::cost;

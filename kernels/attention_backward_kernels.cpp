@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "kernels/attention_backward_shape.h"
+#include "kernels/attention_shape.h"
 #include "kernels/row_kernel.h"
 
 namespace seqtile::kernels::attention_backward_op {
@@ -79,27 +80,19 @@ Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype) {
 }
 
 /// Where one sequence lies.
-struct Sequence {
-  Sequence(KernelBuilder& b, const Operands& v, Var index);
+struct Sequence : attention::SequenceRows {
+  Sequence(KernelBuilder& b, const Operands& v, Var index, const Target& target)
+      : SequenceRows(b, target, v.q, v.k, v.q_start, v.kv_start, v.kv_len, index), offset(kv_len - q_len) {}
   /// Its rows of one head of q, out, dout or dq, and of k, v, dk or dv.
   Var queries(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, q_first, q_len); }
   Var keys(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, kv_first, kv_len); }
-  Var q_first, q_len, kv_first, kv_len, offset;  ///< offset: query i stands at position i + offset
+  Var offset;  ///< query i stands at position i + offset
 
  private:
   static Var rows(KernelBuilder& b, Var view, Var head, Var first, Var count) {
     return b.slice(b.at(view, 1, head), {first, 0}, {count, view.type().shape[2]});
   }
 };
-
-Sequence::Sequence(KernelBuilder& b, const Operands& v, Var index) {
-  const auto number = [&](Var view, Operand i) { return b.cast(b.load_scalar(view, {i}), DType::i64); };
-  q_first = number(v.q_start, index);
-  q_len = number(v.q_start, index + 1) - q_first;
-  kv_first = number(v.kv_start, index);
-  kv_len = number(v.kv_len, index);
-  offset = kv_len - q_len;
-}
 
 QueryFacts facts_of(KernelBuilder& b, const Operands& v, const Sequence& sequence, Var head, Var row, Var dout) {
   const int64_t rows = dout.type().shape[0];
@@ -175,10 +168,10 @@ void build_queries(KernelBuilder& b, const Workload& w, const Config& config, co
 
 }  // namespace
 
-void build(KernelBuilder& b, const Workload& w, const Config& config) {
+void build(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
   const Shape s(w);
   const Operands v(b, s, w.dtype);
-  const Sequence sequence(b, v, b.program_id(2));
+  const Sequence sequence(b, v, b.program_id(2), target);
   b.when(
       b.program_id(1) < s.kv_heads, [&] { build_keys(b, w, config, v, sequence); },
       [&] { build_queries(b, w, config, v, sequence); });

@@ -43,7 +43,7 @@ std::vector<Var> add_queries(KernelBuilder& b, const Shape& s, DType dtype, Var 
 Var add_keys(KernelBuilder& b, const Shape& s, DType dtype, Var queries, Var dout, const QueryFacts& facts, Var k,
              Var v, Var key, int64_t block_n, const std::function<Var()>& visible, Var before);
 
-void build(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config);
+void build(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config, const Target& target);
 
 autotune::ConfigSpace config_space(const autotune::Workload& w, int64_t length, const Target& target);
 autotune::Config default_config(const autotune::Workload& w, int64_t length, const Target& target);

@@ -59,6 +59,15 @@ Workload normalize(const Workload& given) {
   return result;
 }
 
+/// A call's length is that of the longest sequence: in decode steps, of one query each, the longest by keys.
+std::vector<autotune::IndexRule> index_rules(bool is_decode) {
+  using autotune::Dim, autotune::IndexRule;
+  IndexRule queries{.kind = IndexRule::Kind::borders, .arg = "q_start", .limit = "tokens", .most = "length"};
+  IndexRule keys{.kind = IndexRule::Kind::spans, .arg = "kv_start", .limit = "kv_tokens", .counts = "kv_len"};
+  if (is_decode) queries.least = 1, queries.most = Dim(1), keys.most = "length";
+  return {queries, keys};
+}
+
 Schema schema(const Workload& w) {
   const Shape s(w);
   Schema schema;
@@ -71,6 +80,7 @@ Schema schema(const Workload& w) {
   schema.args.push_back({"kv_len", ArgRole::input, DType::i32, {"batch"}});
   schema.args.push_back({"out", ArgRole::output, w.dtype, {"tokens", s.heads, s.head_dim}});
   schema.args.push_back({"lse", ArgRole::output, DType::f32, {"tokens", s.heads}});
+  schema.indices = index_rules(s.decode);
   return schema;
 }
 
@@ -135,14 +145,15 @@ Workload AttentionForward::workload() const {
 autotune::OpDef attention_forward() {
   autotune::OpDef op;
   op.name = "attention_forward";
-  op.version = 2;
+  op.version = 3;
   op.summary = "softmax(q k^T) v over a batch of sequences: prefill, extend, decode";
   op.normalize = attention::normalize;
   op.schema = attention::schema;
   op.config_space = attention::config_space;
   op.default_config = attention::default_config;
-  op.build = [](KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
-    attention::Shape(w).decode ? attention::build_decode(b, w, config) : attention::build_blocks(b, w, config);
+  op.build = [](KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
+    attention::Shape(w).decode ? attention::build_decode(b, w, config, target)
+                               : attention::build_blocks(b, w, config, target);
   };
   op.grid = attention::grid;
   op.workspaces = [](const Workload& w, const Config& config) -> std::vector<autotune::Workspace> {

@@ -21,6 +21,9 @@ struct AttentionForward {
 
   /// Shapes: q, out [tokens, heads, head_dim]; k, v [kv_tokens, kv_heads, head_dim]; lse [tokens, heads] f32, the
   /// natural logarithm of each row's sum of exponentials. i32: q_start [batch + 1], kv_start [batch], kv_len [batch].
+  /// Sequence i has the queries q_start[i] .. q_start[i + 1] - 1, which do not fall, and kv_len[i] keys from
+  /// kv_start[i] on. Rows that belong to no sequence are left as they are. Errors, on CPUs: invalid_argument where these
+  /// lead out of the tensors or a sequence is longer than `length`. On GPUs such rows are left out or are other rows.
   struct Args {
     Tensor q, k, v, q_start, kv_start, kv_len, out, lse;
     int64_t length = 0;  ///< longest sequence, see above

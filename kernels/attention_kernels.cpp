@@ -35,11 +35,25 @@ Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype)
       out(b.view("out", dtype, {kDynamic, s.heads, s.head_dim})),
       lse(b.view("lse", DType::f32, {kDynamic, s.heads})) {}
 
-Sequence::Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head)
-    : q_first(index_at(b, operands.q_start, sequence)),
-      q_len(index_at(b, operands.q_start, sequence + 1) - q_first),
-      kv_len(index_at(b, operands.kv_len, sequence)) {
-  Var kv_first = index_at(b, operands.kv_start, sequence);
+SequenceRows::SequenceRows(KernelBuilder& b, const Target& target, Var q, Var k, Var q_start, Var kv_start,
+                           Var kv_lengths, Var index)
+    : q_first(index_at(b, q_start, index)),
+      q_len(index_at(b, q_start, index + 1) - q_first),
+      kv_len(index_at(b, kv_lengths, index)),
+      kv_first(index_at(b, kv_start, index)) {
+  if (!target.is_gpu()) return;
+  const auto keep_inside = [&](Var view, Var& first, Var& count) {
+    Var rows = b.size(view, 0);
+    first = b.min(b.max(first, 0), rows);
+    count = b.min(b.max(count, 0), rows - first);
+  };
+  keep_inside(q, q_first, q_len);
+  keep_inside(k, kv_first, kv_len);
+}
+
+Sequence::Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head,
+                   const Target& target)
+    : SequenceRows(b, target, operands.q, operands.k, operands.q_start, operands.kv_start, operands.kv_len, sequence) {
   keys.k = b.slice(b.at(operands.k, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
   keys.v = b.slice(b.at(operands.v, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
 }
@@ -99,14 +113,14 @@ Var log_sum_exp(KernelBuilder& b, const Running& seen) {
 }
 
 /// One program: block_m queries of one head of one sequence.
-void build_blocks(KernelBuilder& b, const Workload& w, const Config& config) {
+void build_blocks(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
   const Shape s(w);
   const int64_t block_m = config.get_int("block_m"), block_n = config.get_int("block_n");
   const Operands operands(b, s, w.dtype);
   // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
   Var row = (b.num_programs(0) - b.program_id(0) - 1) * block_m;
   Var head = b.program_id(1);
-  const Sequence sequence(b, s, operands, b.program_id(2), head / s.group);
+  const Sequence sequence(b, s, operands, b.program_id(2), head / s.group, target);
   Var offset = sequence.kv_len - sequence.q_len;  // query i stands at position i + offset
 
   Var first_key = b.constant(DType::i64, int64_t{0}), end = sequence.kv_len;
@@ -184,7 +198,7 @@ struct Partials {
 }  // namespace
 
 /// One program: the query heads that share one key head, over one of `splits` parts of the sequence's keys.
-void build_decode(KernelBuilder& b, const Workload& w, const Config& config) {
+void build_decode(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
   const Shape s(w);
   const int64_t splits = config.get_int("splits"), block_n = config.get_int("block_n");
   const Operands operands(b, s, w.dtype);
@@ -192,14 +206,23 @@ void build_decode(KernelBuilder& b, const Workload& w, const Config& config) {
   if (splits > 1) partials.emplace(b, s, splits);
 
   Var split = b.program_id(0), kv_head = b.program_id(1), batch_index = b.program_id(2);
-  const Sequence sequence(b, s, operands, batch_index, kv_head);
+  const Sequence sequence(b, s, operands, batch_index, kv_head, target);
   Var begin = b.constant(DType::i64, int64_t{0});
   if (s.window) begin = b.max(sequence.kv_len - s.window, 0);
   Var part = b.cdiv(b.cdiv(sequence.kv_len - begin, splits), block_n) * block_n;
   Var first_key = begin + split * part, end = b.min(sequence.kv_len, first_key + part);
 
+  // The heads of the group; on GPUs none of them where the sequence has no query.
   Var first_head = kv_head * s.group;
-  Var q = b.load(b.at(operands.q, 0, sequence.q_first), {first_head, 0}, {s.group, s.head_dim});
+  const auto query_heads = [&](Var view) {
+    Var row = b.at(view, 0, sequence.q_first);
+    if (!target.is_gpu()) return std::pair{row, first_head};
+    std::vector<Operand> offsets{first_head}, sizes{b.select(sequence.q_len > 0, b.constant(DType::i64, s.group), 0)};
+    if (row.type().rank == 2) offsets.push_back(0), sizes.push_back(s.head_dim);
+    return std::pair{b.slice(row, offsets, sizes), b.constant(DType::i64, int64_t{0})};
+  };
+  const auto [q_heads, q_head] = query_heads(operands.q);
+  Var q = b.load(q_heads, {q_head, 0}, {s.group, s.head_dim});
   const auto visible = [&](Var key) {
     return column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
   };
@@ -207,9 +230,10 @@ void build_decode(KernelBuilder& b, const Workload& w, const Config& config) {
       attend(b, s, sequence.keys, q, first_key, end, block_n, visible, Running(b, s.group, s.head_dim));
 
   const auto finish = [&](const Running& all) {
-    Var out = b.at(operands.out, 0, sequence.q_first), lse = b.at(operands.lse, 0, sequence.q_first);
-    b.store(out, {first_head, 0}, to_storage(b, normalized(b, all), w.dtype));
-    b.store(lse, {first_head}, log_sum_exp(b, all));
+    const auto [out, out_head] = query_heads(operands.out);
+    const auto [lse, lse_head] = query_heads(operands.lse);
+    b.store(out, {out_head, 0}, to_storage(b, normalized(b, all), w.dtype));
+    b.store(lse, {lse_head}, log_sum_exp(b, all));
   };
   if (splits == 1) return finish(seen);
   Var pair = batch_index * s.kv_heads + kv_head, first_slot = pair * splits;

@@ -39,10 +39,16 @@ struct Keys {
   Var k, v;
 };
 
+/// Where one sequence lies: rows of q and of k. On CPUs the call has checked the numbers (Schema::indices); on GPUs,
+/// where it cannot, they are brought into the tensors here, and a sequence whose numbers are wrong has other rows.
+struct SequenceRows {
+  SequenceRows(KernelBuilder& b, const Target& target, Var q, Var k, Var q_start, Var kv_start, Var kv_len, Var index);
+  Var q_first, q_len, kv_len, kv_first;
+};
+
 /// Sizes and first rows of one sequence, and its keys.
-struct Sequence {
-  Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head);
-  Var q_first, q_len, kv_len;
+struct Sequence : SequenceRows {
+  Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head, const Target& target);
   Keys keys;
 };
 
@@ -66,8 +72,8 @@ Running attend(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, Var fi
 Var normalized(KernelBuilder& b, const Running& seen);
 Var log_sum_exp(KernelBuilder& b, const Running& seen);
 
-void build_blocks(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config);
-void build_decode(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config);
+void build_blocks(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config, const Target& target);
+void build_decode(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config, const Target& target);
 std::vector<autotune::Workspace> decode_workspaces(const Shape& s, const autotune::Config& config);
 
 autotune::ConfigSpace config_space(const autotune::Workload& w, int64_t length, const Target& target);

@@ -33,6 +33,7 @@ Schema schema(const Workload& w) {
   schema.args.push_back({"ids", ArgRole::input, DType::i32, {"length"}});
   schema.args.push_back({"table", ArgRole::weight, w.dtype, {w.fields.get_int("vocab"), n}});
   schema.args.push_back({"y", ArgRole::output, w.dtype, {"length", n}});
+  schema.indices.push_back({.arg = "ids", .limit = w.fields.get_int("vocab")});
   return schema;
 }
 

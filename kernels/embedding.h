@@ -6,7 +6,7 @@
 
 namespace seqtile::kernels {
 
-/// Rows of a table by token id; an id outside of the table gives zeros.
+/// Rows of a table by token id. An id outside of the table is refused on CPUs, and gives zeros on GPUs.
 struct Embedding {
   int64_t vocab = 0, n = 0;
   double scale = 1;  ///< sqrt(n) for Gemma

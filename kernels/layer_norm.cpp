@@ -38,8 +38,14 @@ Schema schema(const Workload& w) {
   if (has_residual(w)) schema.args.push_back({"residual", ArgRole::input, w.dtype, {"length", n}});
   schema.args.push_back({"weight", ArgRole::weight, w.dtype, {n}});
   if (has_bias(w)) schema.args.push_back({"bias", ArgRole::weight, w.dtype, {n}});
-  schema.args.push_back({"y", ArgRole::output, w.dtype, {"length", n}});
-  if (has_residual(w)) schema.args.push_back({"sum", ArgRole::output, w.dtype, {"length", n}});
+  std::vector<std::string> inputs{"x"};
+  if (has_residual(w)) inputs.push_back("residual");
+  const auto add_output = [&](const char* name) {
+    schema.args.push_back(
+        {.name = name, .role = ArgRole::output, .dtype = w.dtype, .dims = {"length", n}, .in_place = inputs});
+  };
+  add_output("y");
+  if (has_residual(w)) add_output("sum");
   return schema;
 }
 

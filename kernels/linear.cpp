@@ -102,6 +102,8 @@ Schema schema(const Workload& w) {
   for (int i = 0; s.bias && i < s.num_weights(); ++i) add(numbered("bias", i), ArgRole::weight, {s.weight_columns(i)});
   if (s.residual) add("residual", ArgRole::input, {"length", s.n[0]});
   for (size_t i = 0; i < s.n.size(); ++i) add(numbered("y", static_cast<int>(i)), ArgRole::output, {"length", s.n[i]});
+  const size_t first_y = schema.args.size() - s.n.size();
+  if (s.residual) schema.args[first_y].in_place = {"residual"};
   return schema;
 }
 

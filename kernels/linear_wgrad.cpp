@@ -52,6 +52,7 @@ Schema schema(const Workload& w) {
   schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", s.k}});
   if (s.accumulate) schema.args.push_back({"before", ArgRole::input, s.dw_dtype, {s.n, s.k}});
   schema.args.push_back({"dw", ArgRole::output, s.dw_dtype, {s.n, s.k}});
+  if (s.accumulate) schema.args.back().in_place = {"before"};
   return schema;
 }
 

@@ -40,6 +40,8 @@ Schema schema(const Workload& w) {
   if (has_residual(w)) schema.args.push_back({"residual", ArgRole::input, w.dtype, {"length", n}});
   schema.args.push_back({"weight", ArgRole::weight, w.dtype, {n}});
   schema.args.push_back({"dx", ArgRole::output, w.dtype, {"length", n}});
+  schema.args.back().in_place = {"dy", "x"};
+  if (has_residual(w)) schema.args.back().in_place.push_back("residual");
   schema.args.push_back({"dweight", ArgRole::output, DType::f32, {1, n}});
   return schema;
 }

@@ -75,7 +75,9 @@ Schema schema(const Workload& w) {
   if (s.norm) schema.args.push_back({"q_norm", ArgRole::weight, w.dtype, {s.head_dim}});
   if (s.norm) schema.args.push_back({"k_norm", ArgRole::weight, w.dtype, {s.head_dim}});
   schema.args.push_back({"q_out", ArgRole::output, w.dtype, {"length", s.heads, s.head_dim}});
+  schema.args.back().in_place = {"q"};
   schema.args.push_back({"k_out", ArgRole::output, w.dtype, {"length", s.kv_heads, s.head_dim}});
+  schema.args.back().in_place = {"k"};
   return schema;
 }
 

@@ -47,7 +47,8 @@ Schema schema(const Workload& w) {
   Schema schema;
   schema.args.push_back({"dy", ArgRole::input, w.dtype, {"length", n}});
   schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", 2 * n}});
-  schema.args.push_back({"dx", ArgRole::output, w.dtype, {"length", 2 * n}});
+  schema.args.push_back(
+      {.name = "dx", .role = ArgRole::output, .dtype = w.dtype, .dims = {"length", 2 * n}, .in_place = {"x"}});
   return schema;
 }
 

@@ -31,7 +31,8 @@ Schema schema(const Workload& w) {
   const int64_t n = w.fields.get_int("n");
   Schema schema;
   schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", n}});
-  schema.args.push_back({"y", ArgRole::output, w.dtype, {"length", n}});
+  schema.args.push_back(
+      {.name = "y", .role = ArgRole::output, .dtype = w.dtype, .dims = {"length", n}, .in_place = {"x"}});
   return schema;
 }
 

@@ -13,9 +13,10 @@ void CallCounters::add_to(EngineCounters& sum) const {
   }
 }
 
-EngineCore::EngineCore(const EngineOptions& engine_options, const Registry& ops, EngineParts engine_parts)
+EngineCore::EngineCore(const EngineOptions& engine_options, std::shared_ptr<const Registry> ops,
+                       EngineParts engine_parts)
     : options(engine_options),
-      registry(ops),
+      registry(std::move(ops)),
       parts(std::move(engine_parts)),
       layers(options),
       artifacts(cache::ArtifactDb::open(options.artifacts.empty() ? cache::default_artifacts_path() : options.artifacts,

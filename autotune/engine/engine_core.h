@@ -30,14 +30,14 @@ class CallCounters {
 inline void count(std::atomic<int64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
 struct EngineCore {
-  EngineCore(const EngineOptions& engine_options, const Registry& ops, EngineParts engine_parts);
+  EngineCore(const EngineOptions& engine_options, std::shared_ptr<const Registry> ops, EngineParts engine_parts);
   EngineCounters counters() const;
   std::shared_ptr<const Snapshot> snapshot() const;
   /// Reads the stores again.
   void read_stores();
 
   const EngineOptions options;
-  const Registry& registry;
+  const std::shared_ptr<const Registry> registry;  ///< not owned where it has an owner
   const EngineParts parts;
   StoreLayers layers;
   std::unique_ptr<cache::ArtifactDb> artifacts;

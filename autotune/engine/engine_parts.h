@@ -14,7 +14,7 @@ namespace seqtile::autotune {
 
 struct EngineParts {
   std::shared_ptr<Device> device;  ///< a fabric's is not owned
-  int threads = 1;  ///< that work on one launch
+  int threads = 1;                 ///< that work on one launch
   KernelLoader::Compile compile;
   std::function<TuneReport(const Registry&, const std::vector<TuneRequest>&, const std::string& device,
                            cache::TuningStore&, ArtifactStore&, const TuneOptions&)>
@@ -26,6 +26,9 @@ EngineParts make_engine_parts(const EngineOptions& options);
 EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric);
 
 /// Engine::open with given parts.
+std::unique_ptr<Engine> open_engine(const EngineOptions& options, std::shared_ptr<const Registry> registry,
+                                    EngineParts parts);
+/// The same with a registry that outlives the engine.
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts);
 
 }  // namespace seqtile::autotune

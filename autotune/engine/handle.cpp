@@ -73,7 +73,7 @@ std::vector<std::pair<Bucket, autotune::Config>> Handle::ranges() const { return
 Handle::Choices Handle::choices() const { return required(state_).choices(); }
 Handle Handle::fixed(const Choices& choices) const {
   required(state_);
-  return Handle(std::make_shared<State>(state_, choices));
+  return Handle(make_state(state_, choices));
 }
 
 const autotune::LaunchPlan& Handle::State::plan_for(int64_t length) {
@@ -88,6 +88,8 @@ void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::s
                          Stream stream, int64_t plan_length) {
   if (length < schema.least_length || length > max_length_) refuse_length(length);
   if (plan_length != length) check_capacity(plan_length, length);
+  if (!is_exit_watched_.load(std::memory_order_relaxed) && !is_exit_watched_.exchange(true)) [[unlikely]]
+    watch_exit();
   autotune::KernelCall call;
   layout_.bind(tensors, length, scalars, call);
   autotune::launch(*core_->parts.device, plan_for(std::max<int64_t>(plan_length, 1)), layout_, scalars, call, stream);

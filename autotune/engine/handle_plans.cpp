@@ -249,7 +249,7 @@ StoredRecord Handle::State::run_tuning(int index, const std::atomic<bool>* inter
   options.merge = false;
   options.interrupt = interrupt;
   cache::TuningStore& store = core_->layers.user();
-  const auto report = core_->parts.tune(core_->registry, {{op_.name, workload, bucket.lo, bucket.hi}},
+  const auto report = core_->parts.tune(*core_->registry, {{op_.name, workload, bucket.lo, bucket.hi}},
                                         core_->options.device, store, *core_->artifacts, options);
   core_->tunings.fetch_add(report.tunings, std::memory_order_relaxed);
   for (const cache::Record& record : store.records(key_)) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "autotune/engine/engine_core.h"
+#include "jit/base/process_exit.h"
 
 namespace seqtile {
 
@@ -90,6 +91,7 @@ struct Handle::State {
 
   std::atomic<const autotune::PlanTable*> table_{nullptr};
   std::array<std::atomic<bool>, autotune::kNumBuckets> wanted_{};
+  std::atomic<bool> is_exit_watched_{false};  ///< since the first call: statics that hold the handle exist by then
 
   mutable std::mutex mutex_;
   std::condition_variable tuned_;
@@ -100,5 +102,13 @@ struct Handle::State {
   std::vector<std::unique_ptr<const autotune::BucketRecord>> accepted_;
   std::vector<std::unique_ptr<const autotune::PlanTable>> tables_;
 };
+
+/// A state that is left alone when the process exits: a call may be inside.
+template <class... Args>
+std::shared_ptr<Handle::State> make_state(Args&&... args) {
+  return {std::make_unique<Handle::State>(std::forward<Args>(args)...).release(), [](Handle::State* state) {
+            if (!is_exiting()) std::default_delete<Handle::State>()(state);
+          }};
+}
 
 }  // namespace seqtile

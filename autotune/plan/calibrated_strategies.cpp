@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/calibrated_strategies.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <map>
 
@@ -78,7 +80,7 @@ bool is_linear(const Node& node) {
 
 /// By the name of an operator; linears are not among them.
 const std::map<std::string, Family>& families() {
-  static const std::map<std::string, Family> all = [] {
+  static const auto& all = forever([] {
     std::map<std::string, Family> by_name;
     const auto give = [&](Family family, std::initializer_list<const char*> names) {
       for (const char* name : names) by_name[name] = family;
@@ -104,7 +106,7 @@ const std::map<std::string, Family>& families() {
     give(rule_split, {"split", "chunk"});
     give(rule_getitem, {"getitem"});
     return by_name;
-  }();
+  }());
   return all;
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/compat_strategies.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -50,7 +52,7 @@ using Family = bool (*)(StrategyList&);
 
 /// By the name of a function or method without its modules, or by that of a module's class.
 const std::map<std::string, Family>& families() {
-  static const std::map<std::string, Family> all = [] {
+  static const auto& all = forever([] {
     std::map<std::string, Family> by_name;
     const auto give = [&](Family family, std::initializer_list<const char*> names) {
       for (const char* name : names) by_name[name] = family;
@@ -77,7 +79,7 @@ const std::map<std::string, Family>& families() {
     give(add_split, {"split", "chunk"});
     give(add_getitem, {"getitem"});
     return by_name;
-  }();
+  }());
   return all;
 }
 

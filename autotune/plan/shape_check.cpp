@@ -9,19 +9,22 @@
 #include <set>
 
 #include "autotune/plan/node_view.h"
+#include "jit/base/forever.h"
 
 namespace seqtile::plan {
 namespace {
 
 using Names = std::set<std::string>;
 
-const Names kUnary{"ReLU", "GELU", "SiLU", "Tanh", "Sigmoid", "Dropout", "Identity", "relu", "gelu", "silu", "tanh",
-                   "sigmoid", "dropout", "neg", "exp", "sqrt", "rsqrt", "contiguous", "clone", "float", "type", "to",
-                   "Softmax", "softmax", "LayerNorm", "RMSNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "rotary"};
-const Names kBroadcast{"add", "sub", "mul", "div", "truediv", "floordiv", "pow", "eq",
-                       "ne",  "lt",  "gt",  "maximum", "minimum", "where"};
-const Names kReshape{"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"};
-const Names kGated{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"};
+const Names& kUnary = forever(Names{"ReLU",      "GELU",    "SiLU",        "Tanh",        "Sigmoid",     "Dropout",
+                                    "Identity",  "relu",    "gelu",        "silu",        "tanh",        "sigmoid",
+                                    "dropout",   "neg",     "exp",         "sqrt",        "rsqrt",       "contiguous",
+                                    "clone",     "float",   "type",        "to",          "Softmax",     "softmax",
+                                    "LayerNorm", "RMSNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "rotary"});
+const Names& kBroadcast = forever(Names{"add", "sub", "mul", "div", "truediv", "floordiv", "pow", "eq", "ne", "lt",
+                                        "gt", "maximum", "minimum", "where"});
+const Names& kReshape = forever(Names{"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
+const Names& kGated = forever(Names{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
 
 /// What a result must be, as far as its inputs say.
 struct Wanted {

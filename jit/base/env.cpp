@@ -33,6 +33,7 @@ std::optional<std::string> cache_dir() { return user_dir("SEQTILE_CACHE_DIR", "X
 std::optional<std::string> config_dir() {
   return user_dir("SEQTILE_CONFIG_DIR", "XDG_CONFIG_HOME", "/.config/seqtile");
 }
+std::optional<std::string> lock_dir() { return get("SEQTILE_LOCK_DIR"); }
 std::optional<std::string> worker_program() { return get("SEQTILE_WORKER"); }
 std::optional<std::string> ptxas_program() { return get("SEQTILE_PTXAS"); }
 void set_ptxas_program(const std::string& program) { setenv("SEQTILE_PTXAS", program.c_str(), 1); }

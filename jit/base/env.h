@@ -11,6 +11,7 @@ int log_verbosity();                      ///< SEQTILE_LOG, 0..2; default 0
 std::optional<std::string> cpu_target();  ///< SEQTILE_CPU_TARGET: forces a CPU target by name
 std::optional<std::string> cache_dir();   ///< SEQTILE_CACHE_DIR, else XDG_CACHE_HOME/seqtile, else ~/.cache/seqtile
 std::optional<std::string> config_dir();  ///< SEQTILE_CONFIG_DIR, else XDG_CONFIG_HOME/seqtile, else ~/.config/seqtile
+std::optional<std::string> lock_dir();    ///< SEQTILE_LOCK_DIR: where tuning processes keep the locks of devices
 std::optional<std::string> worker_program();         ///< SEQTILE_WORKER: the executable that runs candidates
 std::optional<std::string> ptxas_program();          ///< SEQTILE_PTXAS: the assembler of GPU code, or "none"
 void set_ptxas_program(const std::string& program);  ///< for a worker, which uses its tuner's; no other thread may run

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/base/log.h"
 
+#include "jit/base/forever.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +24,7 @@ bool is_due(const std::string& line) {
   constexpr auto kSilence = std::chrono::minutes(1);
   constexpr size_t kMostRemembered = 1000;
   static std::mutex mutex;
-  static std::unordered_map<std::string, Clock::time_point> said;
+  static auto& said = forever(std::unordered_map<std::string, Clock::time_point>());
   const std::lock_guard lock(mutex);
   const auto now = Clock::now();
   if (said.size() >= kMostRemembered) said.clear();

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/streams.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -58,7 +60,7 @@ std::optional<Stream> only_read_by_products(const Op& load, const Users& users) 
            is_transposed(dot.operands[operand]) == is_transposed(first->dot->operands[operand]);
   };
   const auto readers = [&](const ir::Value* value) -> const std::vector<const Op*>& {
-    static const std::vector<const Op*> none;
+    static const auto& none = forever(std::vector<const Op*>());
     const auto found = users.find(value);
     return found == users.end() ? none : found->second;
   };

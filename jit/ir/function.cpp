@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/ir/function.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <iterator>
 
@@ -49,7 +51,7 @@ std::string_view Op::string_attr(std::string_view name, std::string_view fallbac
 }
 
 const std::vector<Value*>& Block::yielded() const {
-  static const std::vector<Value*> kNone;
+  static const auto& kNone = forever(std::vector<Value*>());
   return ops.empty() || ops.back()->kind != OpKind::yield ? kNone : ops.back()->operands;
 }
 

@@ -5,6 +5,8 @@
 // which await the chunks of all ranks; one that awaits the rest.
 #include "kernels/seqpar/alltoall_linear.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -34,7 +36,7 @@ namespace {
 constexpr const char* kName = "fused_alltoall_and_linear";
 
 const autotune::OpDef& plain() {
-  static const autotune::OpDef op = linear();
+  static const autotune::OpDef& op = forever(linear());
   return op;
 }
 

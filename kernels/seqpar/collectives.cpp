@@ -71,6 +71,7 @@ Schema schema_of(const Workload& w) {
   }
   schema.args.push_back({"x", ArgRole::input, w.dtype, {has_cut_x ? "own_rows" : "length", x_columns}});
   schema.args.push_back({"y", ArgRole::output, w.dtype, {has_cut_y ? "own_rows" : "length", y_columns}});
+  if (w.operation == "all_gather" || is_broadcast(w)) schema.args.back().in_place = {"x"};
   if (has_cut_x || has_cut_y) schema.symbols.push_back("own_rows");
   if (is_all_to_all(w) && !Heads(w).is_even()) schema.symbols.push_back("own_columns");
   add_channel_args(schema);

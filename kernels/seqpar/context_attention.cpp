@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/context_attention.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 
 #include "kernels/attention_forward.h"
@@ -24,7 +26,7 @@ constexpr const char* kName = "context_attention_forward";
 enum Arg { kQ, kK, kV };
 
 const autotune::OpDef& plain() {
-  static const autotune::OpDef op = attention_forward();
+  static const autotune::OpDef& op = forever(attention_forward());
   return op;
 }
 
@@ -54,7 +56,7 @@ bool leaves_room(const Workload& w, const Config& tile, const Target& target) {
 }
 
 const ContextTiles& tiles() {
-  static const ContextTiles tiles{plain(), leaves_room};
+  static const ContextTiles& tiles = forever(ContextTiles{plain(), leaves_room});
   return tiles;
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/context_attention_backward.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 
 #include "kernels/attention_backward.h"
@@ -25,7 +27,7 @@ constexpr const char* kName = "context_attention_backward";
 enum Arg { kQ, kK, kV, kOut, kLse, kDout };
 
 const autotune::OpDef& plain() {
-  static const autotune::OpDef op = attention_backward();
+  static const autotune::OpDef& op = forever(attention_backward());
   return op;
 }
 
@@ -50,7 +52,7 @@ bool leaves_room(const Workload& w, const Config& tile, const Target&) {
 }
 
 const ContextTiles& tiles() {
-  static const ContextTiles tiles{plain(), leaves_room};
+  static const ContextTiles& tiles = forever(ContextTiles{plain(), leaves_room});
   return tiles;
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/fused_linear.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -74,7 +76,7 @@ PartialShape partials_of(const Workload& w, const Config& c) {
 
 /// The schema of linear, its sequence dimension cut for some tensors, the norm's tensors, and the channel.
 Schema schema_of(const Workload& w) {
-  static const autotune::OpDef plain = linear();
+  static const autotune::OpDef& plain = forever(linear());
   Schema schema = plain.schema(product_of(w));
   const char* rows = is_all_reduce(w) ? "length" : "own_rows";
   for (autotune::ArgSpec& arg : schema.args)
@@ -231,7 +233,7 @@ autotune::OpDef base(const char* name, const char* summary) {
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance_of(w); };
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    static const autotune::OpDef plain = linear();
+    static const autotune::OpDef& plain = forever(linear());
     return plain.cost(product_of(w), symbols.first(1));
   };
   return op;

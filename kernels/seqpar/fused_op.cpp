@@ -90,7 +90,7 @@ int64_t identity_of(const Workload& w, const autotune::Config& config) {
 }
 
 void add_sequence_arg(autotune::Schema& schema) {
-  schema.args.push_back({"sequence", autotune::ArgRole::input, DType::i8, {"length"}});
+  schema.args.push_back({.name = "sequence", .dtype = DType::i8, .dims = {"length"}, .is_size_only = true});
 }
 
 bool fill_sequence_arg(const Problem& problem, size_t arg) {

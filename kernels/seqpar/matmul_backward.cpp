@@ -61,6 +61,8 @@ Schema schema_of(const Workload& w) {
   if (s.accumulate) add_each("before", ArgRole::input, s.dw_dtype);
   add(s.is_trailing ? "du" : "dx", ArgRole::output, s.dtype, s.is_trailing ? "length" : "own_rows", s.k);
   add_each("dw", ArgRole::output, s.dw_dtype);
+  for (size_t i = 0; s.accumulate && i < s.n.size(); ++i)
+    schema.args[schema.args.size() - s.n.size() + i].in_place = {numbered("before", static_cast<int>(i))};
   schema.symbols.push_back("own_rows");
   add_channel_args(schema);
   return schema;

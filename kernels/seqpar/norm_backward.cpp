@@ -5,6 +5,8 @@
 // one too; one that adds up what has come; one that awaits the rest.
 #include "kernels/seqpar/norm_backward.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 #include <array>
 
@@ -32,7 +34,7 @@ constexpr const char* kName = "sequence_parallel_rms_norm_backward";
 constexpr const char* kPlainFields[] = {"n", "eps", "residual", "weight_offset"};
 
 const autotune::OpDef& plain() {
-  static const autotune::OpDef op = rms_norm_backward();
+  static const autotune::OpDef& op = forever(rms_norm_backward());
   return op;
 }
 

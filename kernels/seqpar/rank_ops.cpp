@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/rank_ops.h"
 
+#include "jit/base/forever.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -61,7 +63,7 @@ int64_t grouped_columns(const Workload& w, int rank, bool of_keys) { return Grou
 
 const std::vector<RankOp>& rank_ops() {
   const std::vector<std::string> rows{"n", "n2", "n3"}, columns{"k"}, none;
-  static const std::vector<RankOp> table = {
+  static const auto& table = forever(std::vector<RankOp>{
       {"fused_allgather_and_linear", fused_allgather_and_linear, in_chunks<linear_exchange>, of_gather, rows},
       {"fused_linear_and_reducescatter", fused_linear_and_reducescatter, in_chunks<linear_exchange>, of_sum, columns},
       {"linear_and_allreduce", linear_and_allreduce, in_chunks<linear_exchange>, of_sum, columns},
@@ -81,7 +83,7 @@ const std::vector<RankOp>& rank_ops() {
       {"all_reduce", all_reduce, of_collective, of_sum},
       {"all_to_all", all_to_all, of_collective, always<gather_protocol>, none, head_columns},
       {"broadcast", broadcast, of_collective, of_gather},
-  };
+  });
   return table;
 }
 

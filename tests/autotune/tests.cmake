@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A program of its own: it interposes malloc and pthread_mutex_lock. Sanitizers do too, so they leave that file out.
 set(engine_tests
+  autotune/index_check_test.cpp autotune/overlap_test.cpp autotune/engine_exit_test.cpp
   autotune/engine_cpu_test.cpp autotune/engine_fused_test.cpp autotune/engine_gpu_test.cpp autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp
   autotune/engine_stores_test.cpp
   autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp)
@@ -10,6 +11,10 @@ if(NOT SEQTILE_SANITIZE)
 endif()
 seqtile_test(engine ${engine_tests})
 add_dependencies(engine_tests seqtile_cli)  # the worker of its tunings
+add_executable(exit_helper support/exit_helper.cpp)
+target_link_libraries(exit_helper PRIVATE seqtile seqtile_flags)
+target_compile_definitions(engine_tests PRIVATE SEQTILE_EXIT_HELPER="$<TARGET_FILE:exit_helper>")
+add_dependencies(engine_tests exit_helper)
 
 # The tuner's worker in these tests, and a tuning process that can be killed.
 add_executable(tuning_helper support/tuning_helper.cpp support/toy_ops.cpp)

@@ -20,7 +20,8 @@ class Program(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def run_program(self, *arguments):
-        env = dict(os.environ, SEQTILE_CACHE_DIR=self.folder.name + "/cache", SEQTILE_CONFIG_DIR=self.folder.name + "/config")
+        env = dict(os.environ, SEQTILE_CACHE_DIR=self.folder.name + "/cache", SEQTILE_CONFIG_DIR=self.folder.name + "/config",
+                   SEQTILE_LOCK_DIR=self.folder.name + "/locks")
         return subprocess.run([self.path, *arguments], capture_output=True, text=True, timeout=240, env=env)
 
     def test_list_names_are_paths(self):

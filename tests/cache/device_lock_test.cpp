@@ -82,6 +82,33 @@ TEST_CASE("device lock: a program that the holder executes does not keep it", "[
   wait_child(child);
 }
 
+TEST_CASE("device lock: users of one machine wait for each other, whoever made the file", "[cache]") {
+  const TempFolder folder;
+  REQUIRE(chmod(folder.path().c_str(), 01777) == 0);
+  REQUIRE(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "cpu").has_value(); }));  // makes it
+  auto lock = DeviceLock::try_lock(folder.path(), "cpu");
+  REQUIRE(lock);
+  CHECK(run_as_nobody([&] { return !DeviceLock::try_lock(folder.path(), "cpu"); }));
+  lock.reset();
+  CHECK(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "cpu").has_value(); }));
+  {
+    auto other = DeviceLock::try_lock(folder.path(), "gpu");  // made by this user
+  }
+  CHECK(run_as_nobody([&] { return DeviceLock::try_lock(folder.path(), "gpu").has_value(); }));
+}
+
+TEST_CASE("device lock: the machine's folder is the same for everybody, or what a variable says", "[cache]") {
+  const char* before = getenv("SEQTILE_LOCK_DIR");
+  const std::string kept = before ? before : "";
+  unsetenv("SEQTILE_LOCK_DIR");
+  const std::string folder = machine_lock_folder();
+  CHECK((folder == "/run/lock" || folder == "/tmp"));
+  CHECK(run_as_nobody([&] { return machine_lock_folder() == folder && DeviceLock::try_lock(folder, "a test's"); }));
+  setenv("SEQTILE_LOCK_DIR", "/somewhere", 1);
+  CHECK(machine_lock_folder() == "/somewhere");
+  setenv("SEQTILE_LOCK_DIR", kept.c_str(), 1);
+}
+
 TEST_CASE("device lock: a folder that cannot be written is an io error that names the file", "[cache][fault]") {
   const TempFolder folder;
   write_bytes(folder.file("file"), "not a folder");

@@ -134,7 +134,8 @@ class Cli(unittest.TestCase):
         """Prewarms once for all test classes."""
         cls.work = tempfile.mkdtemp(prefix="seqtile_cli_")
         atexit.register(shutil.rmtree, cls.work)
-        cls.env = dict(os.environ, SEQTILE_CACHE_DIR=cls.work + "/cache", SEQTILE_CONFIG_DIR=cls.work + "/config")
+        cls.env = dict(os.environ, SEQTILE_CACHE_DIR=cls.work + "/cache", SEQTILE_CONFIG_DIR=cls.work + "/config",
+                       SEQTILE_LOCK_DIR=cls.work + "/locks")
         cls.write("model.json", json.dumps(MODEL))
         cls.write("trace.csv", TRACE)
         cls.model_flags = ["--model", "model.json", "--lengths", "1..32", "--threads", "1"]
@@ -822,16 +823,52 @@ class Json(Cli):
         self.assertEqual(sorted(one["trials"] > 0 for one in found), [False, True], found)
 
     def test_a_tuning_says_whom_it_waits_for(self):
-        folder = self.env["SEQTILE_CACHE_DIR"]
+        folder = self.env["SEQTILE_LOCK_DIR"]
         with contextlib.ExitStack() as locks:
             for name in os.listdir(folder):
                 if name.endswith(".lock"):  # of the CPU, and of what other tests have had
                     file = locks.enter_context(open(os.path.join(folder, name), encoding="utf-8"))
                     fcntl.flock(file, fcntl.LOCK_EX)
-            run = self.seqtile("tune", *NORM, "--cache", "waits.db", "--budget", "1500ms")
+            # whoever tunes, wherever that one's stores lie
+            other = dict(self.env, SEQTILE_CACHE_DIR=self.path("others_cache"), SEQTILE_CONFIG_DIR=self.path("others"))
+            run = self.seqtile("tune", *NORM, "--cache", "waits.db", "--budget", "1500ms", env=other)
             self.assert_line(run, 3, r"process \d+ was tuning for this device for the whole budget")
-        self.assertEqual(len(re.findall(r"waiting for process \d+, which tunes for cpu.*; its lock is in .*/cache/",
+        self.assertEqual(len(re.findall(r"waiting for process \d+, which tunes for cpu.*; its lock is in .*/locks",
                                         run.err)), 1, run.err)
+
+    def test_no_default_stores(self):
+        bare = {name: value for name, value in self.env.items()
+                if name not in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "SEQTILE_CACHE_DIR", "SEQTILE_CONFIG_DIR")}
+        none = "there is no default, as none of SEQTILE_CACHE_DIR, XDG_CACHE_HOME and HOME is set"
+        for command in (["cache", "check"], ["prove", *self.model_flags], ["prewarm", *self.model_flags],
+                        ["explain", *NORM]):
+            run = self.seqtile(*command, env=bare)
+            self.assert_line(run, 2, f"^seqtile: --cache: {none}; give --cache FILE")
+            self.assertEqual(run.err.count("\n"), 1, run.err)
+        run = self.seqtile("cache", "build", "--cache", "tuning.db", env=bare)
+        self.assert_line(run, 2, f"--artifacts: {none}; give --artifacts FILE")
+        run = self.seqtile("cache", "check", "--cache", "tuning.db", env=bare)
+        self.assertEqual(run.code, 0, run.err)
+
+    def test_a_link_to_nothing_is_no_store(self):
+        os.symlink("nowhere.db", self.path("link.db"))
+        for command in (["cache", "check"], ["prove", *self.model_flags], ["prewarm", *self.model_flags]):
+            run = self.seqtile(*command, "--cache", "link.db")
+            self.assert_line(run, 2, "--cache link.db: is a symbolic link to nothing; remove it, or give another path")
+        self.assertFalse(os.path.exists(self.path("nowhere.db")))
+
+    def test_a_restored_dump_is_a_store(self):
+        with sqlite3.connect(self.path("tuning.db")) as old, sqlite3.connect(self.path("restored.db")) as new:
+            new.executescript("\n".join(old.iterdump()))
+            self.assertEqual(new.execute("PRAGMA application_id").fetchone()[0], 0)
+        before = self.content("restored.db")
+        check = self.seqtile("cache", "check", "--cache", "restored.db", "--json")
+        self.assertEqual(check.code, 0, check.out + check.err)
+        whole = self.seqtile("cache", "check", "--cache", "tuning.db", "--json").json()
+        self.assertEqual(check.json()["rows"], whole["rows"])
+        self.assertEqual(self.content("restored.db"), before)
+        prove = self.seqtile("prove", *self.model_flags, "--cache", "restored.db", "--artifacts", "artifacts.db")
+        self.assertEqual(prove.code, 0, prove.out + prove.err)
 
     def test_tune_on_a_simulated_gpu(self):
         flags = ["tune", "rms_norm", "--set", "n=64", "--device", "sim:sm_80", "--lengths", "3..4", "--cache", "sim.db",

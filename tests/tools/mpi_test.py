@@ -26,7 +26,8 @@ class Mpi(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="seqtile_mpi_")
         cls.work = cls.folder.name
-        cls.env = dict(os.environ, SEQTILE_CACHE_DIR=cls.work + "/cache", SEQTILE_CONFIG_DIR=cls.work + "/config")
+        cls.env = dict(os.environ, SEQTILE_CACHE_DIR=cls.work + "/cache", SEQTILE_CONFIG_DIR=cls.work + "/config",
+                       SEQTILE_LOCK_DIR=cls.work + "/locks")
         cls.write("model.json", json.dumps(MODEL))
         cls.write("trace.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,1\n")
         made = cls.run_alone("tune", "rms_norm", "--set", "n=96", "--length", "4", "--threads", "1", *STORES, "--budget", "2s")

@@ -11,6 +11,8 @@ function(seqtile_script_test name labels)
 endfunction()
 
 seqtile_script_test("layers: no include goes up" "fast" ${CMAKE_SOURCE_DIR}/tests/layers_test.py ${CMAKE_SOURCE_DIR})
+seqtile_script_test("statics: none has a destructor" "fast" ${CMAKE_SOURCE_DIR}/tests/statics_test.py ${CMAKE_NM}
+                    ${CMAKE_BINARY_DIR})
 seqtile_script_test("headers: every one compiles alone" "slow" ${CMAKE_SOURCE_DIR}/tests/headers_test.py
                     ${CMAKE_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${LLVM_INCLUDE_DIR})
 seqtile_script_test("cli: json, exit codes and bad input" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py

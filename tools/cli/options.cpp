@@ -49,8 +49,15 @@ void check_folder_is_there(const std::string& flag, const std::string& path) {
 /// A path that can never become the database of `schema` is the caller's mistake, not the machine's.
 void check_is_database(const std::string& flag, const std::string& path, bool is_default, const cache::Schema& schema) {
   std::error_code error;
+  if (path.empty())
+    bad_input(
+        fmt::format("{}: there is no default, as none of SEQTILE_CACHE_DIR, XDG_CACHE_HOME and HOME is set; give "
+                    "{} FILE",
+                    flag, flag));
   const auto type = std::filesystem::status(path, error).type();
   if (type == std::filesystem::file_type::not_found) {
+    if (std::filesystem::is_symlink(path, error))
+      bad_input(fmt::format("{} {}: is a symbolic link to nothing; remove it, or give another path", flag, path));
     if (!is_default) check_folder_is_there(flag, path);
     return;
   }
@@ -76,6 +83,7 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
 /// Either would be refused as the other's store, but a new file would be one of them by then.
 void check_stores_differ(const Options& options) {
   const std::string cache = tuning_path(options), artifacts = artifacts_path(options);
+  if (cache.empty() || artifacts.empty()) return;
   std::error_code error;
   // A relative path of which nothing exists would stay as it is written.
   const auto whole = [&](const std::string& path) {

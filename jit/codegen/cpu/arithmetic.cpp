@@ -1,6 +1,7 @@
 // jit/codegen/cpu/arithmetic.cpp -- element-wise arithmetic on register values, scalars and vectors alike.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/math.h"
+#include "jit/base/forever.h"
 #include "jit/codegen/cpu/program.h"
 #include "llvm/IR/Intrinsics.h"
 
@@ -45,9 +46,13 @@ Value* float_binary(Emitter& e, OpKind kind, Value* a, Value* b) {
 
 Value* compare(Emitter& e, std::string_view predicate, bool real, Value* a, Value* b) {
   using P = llvm::CmpInst::Predicate;
-  static const std::map<std::string_view, std::pair<P, P>> kPredicates = {
-      {"eq", {P::ICMP_EQ, P::FCMP_OEQ}},  {"ne", {P::ICMP_NE, P::FCMP_UNE}},  {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
-      {"le", {P::ICMP_SLE, P::FCMP_OLE}}, {"gt", {P::ICMP_SGT, P::FCMP_OGT}}, {"ge", {P::ICMP_SGE, P::FCMP_OGE}}};
+  static const auto& kPredicates =
+      forever(std::map<std::string_view, std::pair<P, P>>{{"eq", {P::ICMP_EQ, P::FCMP_OEQ}},
+                                                          {"ne", {P::ICMP_NE, P::FCMP_UNE}},
+                                                          {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
+                                                          {"le", {P::ICMP_SLE, P::FCMP_OLE}},
+                                                          {"gt", {P::ICMP_SGT, P::FCMP_OGT}},
+                                                          {"ge", {P::ICMP_SGE, P::FCMP_OGE}}});
   const auto& [integer, floating] = kPredicates.at(predicate);
   if (real) return e.b.CreateFCmp(floating, a, b);
   const bool is_bit = a->getType()->isIntOrIntVectorTy(1);  // true is 1, not -1

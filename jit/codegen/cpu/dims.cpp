@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/dims.h"
 
+#include "jit/base/forever.h"
+
 #include <numeric>
 
 namespace seqtile::cpu {
@@ -39,7 +41,7 @@ int DimClasses::find(const Key& key) const {
 }
 
 const DimClass& DimClasses::of(const Value* tile, int dim) const {
-  static const DimClass kNone{true, {}};
+  static const DimClass& kNone = forever(DimClass{true, {}});
   const int id = find({tile, dim});
   const auto it = classes_.find(id);
   return it == classes_.end() ? kNone : it->second;

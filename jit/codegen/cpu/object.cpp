@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/object.h"
 
+#include "jit/base/forever.h"
 #include "jit/codegen/cpu/blob.h"
 #include "jit/codegen/cpu/instrument.h"
 #include "jit/codegen/stages.h"
@@ -69,7 +70,8 @@ KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDu
   codegen::verify(module, entry_name(module));
   codegen::clean_up(module, machine, codegen::Cleanup::plain);
   instrument(module, machine, sanitizer);
-  static WorthwhilePasses worthwhile;  // stateless; the context refers to it from here on
+  static WorthwhilePasses& worthwhile =
+      forever(WorthwhilePasses());  // stateless; the context refers to it from here on
   module.getContext().setOptPassGate(worthwhile);
   if (dump) dump_stages(module, machine, dump);
   const auto object = codegen::generate(module, machine, llvm::CodeGenFileType::ObjectFile, codegen::Cleanup::plain);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "jit/codegen/math.h"
+#include "jit/base/forever.h"
 #include "jit/codegen/nvptx/program.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -40,9 +41,13 @@ Value* integer_operation(llvm::IRBuilder<>& b, OpKind kind, const std::vector<Va
 
 Value* compare(llvm::IRBuilder<>& b, std::string_view predicate, bool is_real, Value* left, Value* right) {
   using P = llvm::CmpInst::Predicate;
-  static const std::map<std::string_view, std::pair<P, P>> kPredicates = {
-      {"eq", {P::ICMP_EQ, P::FCMP_OEQ}},  {"ne", {P::ICMP_NE, P::FCMP_UNE}},  {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
-      {"le", {P::ICMP_SLE, P::FCMP_OLE}}, {"gt", {P::ICMP_SGT, P::FCMP_OGT}}, {"ge", {P::ICMP_SGE, P::FCMP_OGE}}};
+  static const auto& kPredicates =
+      forever(std::map<std::string_view, std::pair<P, P>>{{"eq", {P::ICMP_EQ, P::FCMP_OEQ}},
+                                                          {"ne", {P::ICMP_NE, P::FCMP_UNE}},
+                                                          {"lt", {P::ICMP_SLT, P::FCMP_OLT}},
+                                                          {"le", {P::ICMP_SLE, P::FCMP_OLE}},
+                                                          {"gt", {P::ICMP_SGT, P::FCMP_OGT}},
+                                                          {"ge", {P::ICMP_SGE, P::FCMP_OGE}}});
   const auto& [integer, floating] = kPredicates.at(predicate);
   if (is_real) return b.CreateFCmp(floating, left, right);
   const bool is_bit = left->getType()->isIntegerTy(1);  // true is 1, not -1

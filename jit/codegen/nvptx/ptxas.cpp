@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/ptxas.h"
 
+#include "jit/base/forever.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -172,7 +174,7 @@ std::optional<std::string> usable_ptxas(const std::string& arch, const ChildLimi
   const auto program = find_ptxas();
   if (!program) return std::nullopt;
   static std::mutex mutex;
-  static std::map<std::string, bool> known;  // by program and version
+  static auto& known = forever(std::map<std::string, bool>());  // by program and version
   const std::lock_guard lock(mutex);
   const auto [found, is_new] = known.try_emplace(*program + " " + ptxas_identity(*program));
   if (is_new) {

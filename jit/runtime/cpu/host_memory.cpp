@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/runtime/cpu/host_memory.h"
 
+#include "jit/base/forever.h"
+
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -66,12 +68,12 @@ class HostStreams final : public DeviceStreams {
 }  // namespace
 
 DeviceMemory& host_memory() {
-  static HostMemory memory;
+  static HostMemory& memory = forever(HostMemory());
   return memory;
 }
 
 DeviceStreams& host_streams() {
-  static HostStreams streams;
+  static HostStreams& streams = forever(HostStreams());
   return streams;
 }
 

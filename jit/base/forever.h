@@ -1,0 +1,16 @@
+// jit/base/forever.h -- objects that nobody destroys, so that they are there for as long as the process is.
+// SPDX-License-Identifier: Apache-2.0
+//
+// exit() destroys statics while other threads run on, perhaps inside a call of the library. So the library's statics
+// with a destructor are made by forever(); tests/statics_test.py fails on any other.
+#pragma once
+#include <utility>
+
+namespace seqtile {
+
+template <class T>
+T& forever(T value) {
+  return *new T(std::move(value));  // NOLINT: for ever
+}
+
+}  // namespace seqtile

@@ -1,0 +1,27 @@
+// jit/base/process_exit.h -- a process may exit while its threads are inside the library.
+// SPDX-License-Identifier: Apache-2.0
+//
+// exit() runs handlers and destructors of statics, latest first, while other threads run on. Calls keep nothing that
+// has such a destructor (forever.h). LLVM does: exit() waits for compilations that are under way, and later ones sleep
+// until the process is gone. Statics of the program, as a handle, are destroyed too: what they own is then left alone.
+#pragma once
+
+namespace seqtile {
+
+/// Whether exit() has begun, as far as watch_exit() makes that known.
+bool is_exiting();
+
+/// From here on exit() makes is_exiting() true before it destroys any static that exists now. Cheap, but not free: it
+/// takes memory each time.
+void watch_exit();
+
+/// Held by a thread while it uses LLVM; may be nested.
+class ExitPass {
+ public:
+  ExitPass();
+  ~ExitPass();
+  ExitPass(const ExitPass&) = delete;
+  ExitPass& operator=(const ExitPass&) = delete;
+};
+
+}  // namespace seqtile

@@ -1,0 +1,237 @@
+// tests/kernels/index_inputs_test.cpp -- calls whose index tensors lead out of the tensors that they index.
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <random>
+
+#include "autotune/engine.h"
+#include "autotune/worker/device_mirror.h"
+#include "jit/error.h"
+#include "jit/row_alignment.h"
+#include "jit/sim/sim_device.h"
+#include "kernels/attention_backward.h"
+#include "kernels/attention_forward.h"
+#include "kernels/embedding.h"
+#include "kernels/registry.h"
+#include "kernels/tensor_values.h"
+#include "tests/support/kernel_cases.h"
+#include "tests/support/temp_folder.h"
+
+namespace seqtile::testing {
+namespace {
+
+/// A call at good numbers; each test spoils one.
+struct IndexedCall {
+  KernelCase kernel;
+  std::vector<int64_t> symbols;
+  std::vector<std::pair<std::string, std::vector<int32_t>>> numbers;
+};
+
+KernelCase attention(const char* phase) {
+  return {"attention_forward",
+          {{"heads", int64_t{2}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}, {"phase", std::string(phase)}}};
+}
+const KernelCase kBackward{"attention_backward",
+                           {{"heads", int64_t{2}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}}};
+
+std::vector<IndexedCall> good_calls() {
+  return {{attention("prefill"), {9, 14, 20, 2}, {{"q_start", {0, 9, 14}}, {"kv_start", {11, 0}}, {"kv_len", {9, 5}}}},
+          {attention("extend"), {4, 6, 40, 2}, {{"q_start", {0, 2, 6}}, {"kv_start", {0, 3}}, {"kv_len", {30, 37}}}},
+          {attention("decode"), {33, 2, 40, 2}, {{"q_start", {0, 1, 2}}, {"kv_start", {7, 0}}, {"kv_len", {33, 5}}}},
+          {kBackward, {9, 14, 20, 2}, {{"q_start", {0, 9, 14}}, {"kv_start", {11, 0}}, {"kv_len", {9, 5}}}},
+          {{"embedding", {{"vocab", int64_t{20}}, {"n", int64_t{64}}}}, {4}, {{"ids", {0, 19, 3, 3}}}}};
+}
+
+/// The numbers of an index tensor: one of them, and what the message says of it.
+struct Spoilt {
+  const char* kernel;
+  const char* phase;
+  const char* arg;
+  int64_t element;
+  int32_t value;
+  const char* message;
+};
+
+const Spoilt kSpoilt[] = {
+    {"attention_forward", "prefill", "q_start", 2, 15, "'q_start': element 2 is 15; it must be at most 14 (tokens)"},
+    {"attention_forward", "prefill", "q_start", 0, -1, "'q_start': element 0 is -1; it must be at least 0"},
+    {"attention_forward", "prefill", "q_start", 1, 10, "10 rows; at most 9 (length) expected"},
+    {"attention_forward", "prefill", "kv_start", 0, 12, "'kv_start': element 0 is 12, which with 9 rows ('kv_len')"},
+    {"attention_forward", "extend", "kv_len", 1, 38, "'kv_start': element 1 is 3, which with 38 rows ('kv_len')"},
+    {"attention_forward", "extend", "kv_len", 0, -3, "'kv_len': element 0 is -3; it must be at least 0"},
+    {"attention_forward", "decode", "q_start", 1, 2, "2 rows; at most 1 expected"},
+    {"attention_forward", "decode", "q_start", 1, 0, "0 rows; at least 1 expected"},
+    {"attention_forward", "decode", "kv_len", 1, 34, "'kv_len': element 1 is 34; it must be at most 33 (length)"},
+    {"attention_forward", "decode", "kv_start", 0, 2000000000, "'kv_start': element 0 is 2000000000, which with"},
+    {"attention_backward", "", "kv_len", 0, 10, "'kv_len': element 0 is 10; it must be at most 9 (length)"},
+    {"attention_backward", "", "kv_start", 1, 8, "rows of two lists would be written twice"},
+    {"embedding", "", "ids", 1, 20, "'ids': element 1 is 20; it must be at least 0 and below 20"},
+    {"embedding", "", "ids", 3, -1, "'ids': element 3 is -1; it must be at least 0 and below 20"},
+};
+
+void write_numbers(const GuardedCall& call, const IndexedCall& numbers) {
+  for (const auto& [name, values] : numbers.numbers)
+    std::memcpy(call.tensor(name).data, values.data(), values.size() * sizeof(int32_t));
+}
+
+void check_refused(Handle& handle, const GuardedCall& call, const Spoilt& spoilt) {
+  auto& number = static_cast<int32_t*>(call.tensor(spoilt.arg).data)[spoilt.element];
+  const int32_t before = std::exchange(number, spoilt.value);
+  const auto outputs = call.output_bytes();
+  INFO(spoilt.kernel << " " << spoilt.phase << " " << spoilt.arg << "[" << spoilt.element << "] = " << spoilt.value);
+  CHECK_THROWS_WITH(handle(call.problem().tensors, call.problem().symbols[0]), Catch::Contains(spoilt.message));
+  CHECK(call.output_bytes() == outputs);
+  number = before;
+  CHECK_NOTHROW(handle(call.problem().tensors, call.problem().symbols[0]));
+}
+
+/// Numbers far and near, all sorts of.
+int32_t wild_number(std::mt19937& random, int64_t near) {
+  const auto raw = static_cast<int32_t>(random());
+  switch (random() % 4) {
+    case 0: return raw;
+    case 1: return raw % 1000;
+    case 2: return static_cast<int32_t>(near) + raw % 4;
+    default: return std::abs(raw) % static_cast<int32_t>(near + 1);
+  }
+}
+
+/// What the machine has seen beside races: two sequences may have got the same rows.
+std::string fault_of(KernelRunner& runner, const autotune::Problem& problem, Device& device) {
+  try {
+    runner.run(problem);
+  } catch (const Error&) {
+    for (const sim::Report& report : dynamic_cast<sim::SimDevice&>(device).last_launch().reports)
+      if (report.kind != sim::ReportKind::race) return report.message;
+  }
+  return "";
+}
+
+/// Nothing but the outputs changes, and the machine that executes the PTX sees no access outside of the tensors.
+void check_inside(Device& device, const IndexedCall& indexed, DType dtype, std::mt19937& random) {
+  const auto workload = normalized(indexed.kernel, dtype, 1);
+  const autotune::OpDef& op = library_op(workload.operation);
+  GuardedCall call(op, workload, indexed.symbols, 5, kGpuAlignment);
+  const auto nothing = call.want({});
+  for (const auto& config : diverse_configs(op, workload, indexed.symbols[0], device.target(), 3)) {
+    KernelRunner runner(op, workload, config, device.target(), Backend::compiled, device);
+    for (int round = 0; round < 6; ++round) {
+      for (const auto& [name, values] : indexed.numbers)
+        for (size_t i = 0; i < values.size(); ++i)
+          static_cast<int32_t*>(call.tensor(name).data)[i] = wild_number(random, indexed.symbols.back() * 10);
+      autotune::DeviceMirror mirror(device);
+      for (size_t i = 0; i < call.memory().size(); ++i)
+        mirror.add(call.memory()[i]->bytes(), call.problem().schema->args[i].name);
+      mirror.upload();
+      autotune::Problem problem = call.problem();
+      problem.tensors = mirror.at(call.problem().tensors);
+      INFO(workload.json() << " " << config.json() << " " << device.target().name << ", round " << round);
+      REQUIRE(fault_of(runner, problem, device) == "");
+      mirror.download();
+      REQUIRE(call.check({}, nothing) == "");
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("index inputs: a number that leads out of a tensor is refused before anything is written", "[kernels]") {
+  const test::TempFolder folder;
+  setenv("SEQTILE_CONFIG_DIR", folder.path().c_str(), 1);
+  const auto engine =
+      Engine::open({.threads = 2, .cache = folder.file("tuning.db"), .artifacts = folder.file("artifacts.db")},
+                   kernels::make_registry());
+  for (const IndexedCall& good : good_calls()) {
+    const auto workload = normalized(good.kernel, DType::f32);
+    Handle handle = engine->prepare(workload);
+    GuardedCall call(library_op(workload.operation), workload, good.symbols, 3);
+    write_numbers(call, good);
+    REQUIRE_NOTHROW(handle(call.problem().tensors, call.problem().symbols[0]));
+    for (const Spoilt& spoilt : kSpoilt)
+      if (spoilt.kernel == workload.operation && spoilt.phase == workload.fields.get_string("phase", ""))
+        check_refused(handle, call, spoilt);
+  }
+}
+
+TEST_CASE("index inputs: every integer input of an operation that selects rows has a rule", "[kernels]") {
+  for (const IndexedCall& call : good_calls()) {
+    const auto workload = normalized(call.kernel, DType::f32);
+    const autotune::Schema schema = library_op(workload.operation).schema(workload);
+    for (const autotune::ArgSpec& arg : schema.args) {
+      if (arg.dtype != DType::i32) continue;
+      INFO(workload.operation << " " << arg.name);
+      CHECK(std::any_of(schema.indices.begin(), schema.indices.end(), [&](const autotune::IndexRule& rule) {
+        return rule.arg == arg.name || rule.counts == arg.name;
+      }));
+    }
+  }
+}
+
+TEST_CASE("index inputs: on simulated GPUs no number leads out of the tensors", "[kernels][sim]") {
+  std::mt19937 random(11);
+  on_simulated_gpus([&](Device& device) {
+    for (const IndexedCall& call : good_calls()) check_inside(device, call, DType::bf16, random);
+  });
+}
+
+TEST_CASE("index inputs: an id outside of the table gives zeros on GPUs", "[kernels][sim]") {
+  on_simulated_gpus([](Device& device) {
+    const IndexedCall indexed = good_calls().back();
+    const auto workload = normalized(indexed.kernel, DType::f32, 1);
+    GuardedCall call(library_op("embedding"), workload, indexed.symbols, 3, kGpuAlignment);
+    write_numbers(call, {indexed.kernel, indexed.symbols, {{"ids", {-1, 20, 5, INT32_MIN}}}});
+    check_call_on(device, call, workload, indexed.symbols[0]);  // as the reference has it
+  });
+}
+
+TEST_CASE("in place: operations that may work in place do, and compute the same", "[kernels]") {
+  const std::vector<std::pair<KernelCase, std::pair<const char*, const char*>>> cases = {
+      {{"softmax", {{"n", int64_t{37}}}}, {"x", "y"}},
+      {{"layer_norm", {{"n", int64_t{37}}}}, {"x", "y"}},
+      {{"rms_norm", {{"n", int64_t{37}}}}, {"x", "y"}},
+      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"x", "y"}},
+      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"residual", "sum"}},
+      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"x", "sum"}},
+      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"residual", "y"}},
+      {{"rms_norm_backward", {{"n", int64_t{37}}}}, {"x", "dx"}},
+      {{"rms_norm_backward", {{"n", int64_t{37}}}}, {"dy", "dx"}},
+      {{"silu_and_mul_backward", {{"n", int64_t{37}}}}, {"x", "dx"}},
+      {{"rope", {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{16}}}}, {"q", "q_out"}},
+      {{"linear", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"residual", int64_t{1}}}}, {"residual", "y"}},
+      {{"linear_wgrad", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"accumulate", int64_t{1}}}}, {"before", "dw"}}};
+  const auto device = make_cpu_device(2);
+  for (const auto& [kernel, names] : cases) {
+    const auto workload = normalized(kernel, DType::f32);
+    const autotune::OpDef& op = library_op(workload.operation);
+    for (const auto& config : diverse_configs(op, workload, 70, host_target(), 4)) {
+      INFO(workload.json() << " " << config.json() << " " << names.second << " over " << names.first);
+      GuardedCall call(op, workload, {70}, 9);
+      const auto rows = call.sample_rows(100);
+      const auto want = call.want(rows);
+      autotune::Problem problem = call.problem();
+      const Tensor &input = call.tensor(names.first), &output = call.tensor(names.second);
+      for (int64_t row = 0; row < input.sizes[0]; ++row) {  // the output's memory holds the input
+        const auto values = kernels::read_row(input, row);
+        Tensor target = output;
+        int64_t i = 0;
+        target.data = static_cast<std::byte*>(output.data) + row * output.strides[0] * dtype_bytes(output.dtype);
+        target.sizes[0] = 1;
+        for_each_row(target, [&](std::byte* to, size_t bytes) {
+          for (size_t at = 0; at < bytes; at += sizeof(float), ++i) {
+            const auto value = static_cast<float>(values[static_cast<size_t>(i)]);
+            std::memcpy(to + at, &value, sizeof value);
+          }
+        });
+      }
+      const auto& args = problem.schema->args;
+      for (size_t i = 0; i < args.size(); ++i)
+        if (args[i].name == names.first) problem.tensors[i] = output;
+      KernelRunner runner(op, workload, config, host_target(), Backend::compiled, *device);
+      runner.run(problem);
+      REQUIRE(call.check(rows, want) == "");
+    }
+  }
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,110 @@
+// tests/support/exit_helper.cpp -- a program that exits with code 7 while its threads are inside the library.
+// SPDX-License-Identifier: Apache-2.0
+//
+// exit_helper FOLDER HOW, with HOW one of:
+//   exit, return, thread   main exits, main returns, a third thread exits, while two threads call an operation
+//   statics                as exit; engine and handle are statics of the program, destroyed while they are called
+//   compile                while two threads compile
+//   background, tune       while an operation is tuned, on the engine's thread or inside a call
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "autotune/engine.h"
+#include "autotune/runner.h"
+#include "kernels/registry.h"
+#include "kernels/rms_norm.h"
+
+using namespace seqtile;
+
+namespace {
+
+constexpr int kExitCode = 7;
+constexpr int64_t kRows = 64, kColumns = 256;
+
+std::atomic<int64_t> calls{0};
+
+struct Operands {
+  std::vector<float> x = std::vector<float>(kRows * kColumns, 0.5f), y = x;
+  kernels::RmsNorm::Args args() {
+    return {.x = make_tensor(x.data(), DType::f32, {kRows, kColumns}),
+            .weight = make_tensor(x.data(), DType::f32, {kColumns}),
+            .y = make_tensor(y.data(), DType::f32, {kRows, kColumns})};
+  }
+};
+
+/// Never returns. The handle is the caller's, which may be destroyed meanwhile.
+void call_on_threads(const TypedHandle<kernels::RmsNorm>& handle, bool copies) {
+  for (int i = 0; i < 2; ++i) {
+    const auto run = [](const TypedHandle<kernels::RmsNorm>& called) {
+      Operands operands;
+      while (true) called(operands.args()), ++calls;
+    };
+    if (copies) std::thread([run, handle] { run(handle); }).detach();
+    else std::thread([run, &handle] { run(handle); }).detach();
+  }
+  while (calls < 10) std::this_thread::yield();
+}
+
+void compile_on_threads(Engine& engine) {
+  for (int i = 0; i < 2; ++i)
+    std::thread([&engine, i] {
+      for (int64_t n = 64 + i; true; n += 2) engine.prepare(kernels::RmsNorm{.n = n}), ++calls;
+    }).detach();
+  while (calls < 3) std::this_thread::yield();
+}
+
+void tune_on_a_thread(TypedHandle<kernels::RmsNorm> handle) {
+  std::thread([handle] {
+    Operands operands;
+    handle(operands.args());
+    ++calls;
+  }).detach();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // wherever the tuner is by then
+}
+
+EngineOptions options_in(const std::string& folder, MissPolicy policy) {
+  return {.threads = 2, .cache = folder + "/tuning.db", .artifacts = folder + "/artifacts.db", .policy = policy};
+}
+
+int run(const std::string& folder, const std::string& how) {
+  const MissPolicy policy = how == "background" ? MissPolicy::background
+                            : how == "tune"     ? MissPolicy::tune
+                                                : MissPolicy::nearest;
+  if (how == "statics") {
+    static const auto engine = Engine::open(options_in(folder, policy), kernels::make_registry());
+    static const auto handle = engine->prepare(kernels::RmsNorm{.n = kColumns});
+    call_on_threads(handle, false);
+    std::exit(kExitCode);
+  }
+  const auto engine = Engine::open(options_in(folder, policy), kernels::make_registry());
+  if (how == "compile") {
+    compile_on_threads(*engine);
+    std::exit(kExitCode);
+  }
+  const auto handle = engine->prepare(kernels::RmsNorm{.n = kColumns});
+  if (how == "tune" || how == "background") {
+    tune_on_a_thread(handle);
+    std::exit(kExitCode);
+  }
+  call_on_threads(handle, how == "return");
+  if (how == "return") return kExitCode;
+  if (how == "exit") std::exit(kExitCode);
+  std::thread([] { std::exit(kExitCode); }).detach();
+  Operands operands;
+  while (true) handle(operands.args());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int exit_code = 0;
+  const auto registry = kernels::make_registry();
+  if (autotune::run_worker(argc, argv, registry, exit_code)) return exit_code;
+  if (argc != 3) return 2;
+  return run(argv[1], argv[2]);
+}
