@@ -189,6 +189,10 @@ inline constexpr const char* kSelectAllRecords = "SELECT env_id, workload_id, " 
 inline constexpr const char* kInsertRecord =
     "INSERT OR REPLACE INTO record(env_id, workload_id, " SEQTILE_RECORD_FIELDS
     ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)";
+inline constexpr const char* kDeleteRecord =
+    "DELETE FROM record WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "
+    "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
+    "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5";
 inline constexpr const char* kSelectTrials =
     "SELECT " SEQTILE_TRIAL_FIELDS
     " FROM trial WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "

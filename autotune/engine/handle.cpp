@@ -180,6 +180,8 @@ std::string Handle::State::miss_reason(int64_t length) const {
   }
   std::lock_guard lock(mutex_);
   const int top = top_recorded();
+  if (const auto refused = refusals_.find(static_cast<int>(autotune::bucket_index(length))); refused != refusals_.end())
+    return fmt::format("bucket {} has a record that may not serve: {}", bucket_text(bucket), refused->second);
   if (top >= 0) {
     return fmt::format("bucket {} has no record (the longest recorded length is {})", bucket_text(bucket),
                        autotune::bucket_at(top).hi);

@@ -5,7 +5,10 @@
 // buckets: all that a workload needs are compiled at once, in parallel, before anything is measured.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "autotune/tuning/session.h"
+#include "jit/base/log.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -13,6 +16,38 @@ namespace {
 constexpr MeasurePlan kBrief{1, 5, 9, 0.03, false};
 
 }  // namespace
+
+/// Binaries of records that are there: they were verified when they were recorded, and are made again from the same
+/// source. A record whose configuration does not build any more is a gap.
+void TuningSession::build_lacking() {
+  for (Item& item : items_) {
+    std::vector<Config> configs;
+    for (const BucketState& state : item.buckets)
+      if (state.lacks_binary) configs.push_back(Config::parse(state.record->config_json));
+    if (configs.empty()) continue;
+    if (is_over()) return;
+    begin(item);
+    report_progress("compile " + describe(item, item.buckets[0].bucket));
+    const std::vector<Verdict> verdicts = runner_.compile(configs);
+    size_t next = 0;
+    for (BucketState& state : item.buckets) {
+      if (!state.lacks_binary) continue;
+      const Config& config = configs[next];
+      const Verdict& verdict = verdicts[next++];
+      if (verdict.ok()) {
+        keep(item, config);
+        state.lacks_binary = false;
+      } else if (verdict.outcome == "compile_error" || verdict.outcome == "crash") {
+        if (refusals_.add(config, verdict))
+          log_line(LogLevel::warning, fmt::format("{}: the record is replaced, its kernel does not compile: {}",
+                                                  describe(item, state.bucket), detail_of(verdict)));
+        state.unfit_config = state.record->config_json;
+        state.record.reset();
+        state.lacks_binary = false;
+      }  // else it took too long or too much memory: it may not the next time
+    }
+  }
+}
 
 void TuningSession::cover_all() {
   for (Item& item : items_) {

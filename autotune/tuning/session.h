@@ -16,6 +16,7 @@
 #include "autotune/runner.h"
 #include "autotune/tuner.h"
 #include "autotune/tuning/refusals.h"
+#include "autotune/usable.h"
 
 namespace seqtile::autotune {
 
@@ -39,6 +40,8 @@ struct BucketState {
   bool failed = false;    ///< no candidate works
   bool outdated = false;  ///< the record is not the last word: untuned, of another space, modelled and now measurable
   bool is_raced = false;  ///< all ranks have decided, where the item has ranks
+  bool lacks_binary = false;  ///< of its record
+  std::optional<std::string> unfit_config = {};  ///< of a stored record that may not serve: the next one replaces it
 
   bool is_resolved() const { return failed || (record && !outdated); }
 };
@@ -51,6 +54,8 @@ struct Item {
   cache::TuningKey key;
   std::vector<BucketState> buckets;
   int num_ranks = 0;  ///< that time the best configurations together; 0: it does not communicate, or not here
+  std::shared_ptr<Usability> usable = {};        ///< once records are loaded
+  std::vector<cache::BadRecord> misplaced = {};  ///< stored rows of the key that are of no bucket
 
   int64_t max_length() const { return buckets.back().bucket.hi; }
 };
@@ -65,9 +70,11 @@ struct RankedSpace {
 /// Normalised requests as items. Errors: invalid_argument naming the request.
 std::vector<Item> make_items(const Registry& registry, const std::vector<TuneRequest>& requests,
                              const DeviceInfo& device, const std::string& policy);
-/// Reads the store: fills records and flags of every bucket.
+/// Reads the store: fills records and flags of every bucket. What may not serve is a gap, with one line of the log.
 void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store,
                   Evidence evidence = Evidence::measured);
+/// Notes which records have no binary that serves.
+void find_lacking(std::vector<Item>& items, Device& device, ArtifactStore& artifacts);
 /// Errors: invalid_argument when the default is not in the space.
 RankedSpace rank_space(const Item& item, int64_t length, const Target& target);
 /// Whether all ranks shall still decide the bucket.
@@ -97,6 +104,7 @@ class TuningSession {
   struct Found;  // search.cpp
   struct Measured;
 
+  void build_lacking();
   void cover_all();
   void cover(Item& item);
   void cover_bucket(Item& item, BucketState& state, const RankedSpace& space);
@@ -119,6 +127,7 @@ class TuningSession {
   bool try_merge(Item& item, size_t index);
   void search(Item& item, BucketState& state);
   void start_from_default(Item& item, BucketState& state, RankedSpace& space);
+  std::vector<cache::TrialRow> usable_trials(const Item& item, const Bucket& bucket);
   std::map<std::string, cache::TrialRow> measured_trials(const Item& item, const Bucket& bucket);
   bool search_batches(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
   void recall(const BucketState& state, const RankedSpace& space, Measured& measured) const;
@@ -151,6 +160,7 @@ class TuningSession {
   /// `by`: behind the line of progress.
   void publish(Item& item, BucketState& state, cache::Record record, const std::string& by = "");
   void flush();
+  void remove_misplaced();
 
   std::vector<Item> items_;
   const Target& target_;

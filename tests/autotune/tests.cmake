@@ -3,8 +3,9 @@
 # A program of its own: it interposes malloc and pthread_mutex_lock. Sanitizers do too, so they leave that file out.
 set(engine_tests
   autotune/engine_cpu_test.cpp autotune/engine_fused_test.cpp autotune/engine_gpu_test.cpp autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp
-  autotune/engine_stores_test.cpp
-  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp)
+  autotune/engine_stores_test.cpp autotune/usable_test.cpp
+  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp
+  support/fake_runner.cpp)
 if(NOT SEQTILE_SANITIZE)
   list(APPEND engine_tests autotune/engine_hot_path_test.cpp)
 endif()

@@ -145,7 +145,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
     report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
   }
   if (!report.interrupted)
-    report.unstored_binaries = count_missing_binaries(session.registry, *store, *artifacts, *device);
+    report.unstored_binaries = find_binaries(session.registry, *store, artifacts.get(), *device).remaining();
   if (finish && report.covered && !report.interrupted) finish();
   print_report(report, options.json);
   if (report.interrupted) return interrupted_exit_code();
