@@ -138,7 +138,10 @@ class LoadableArtifacts final : public ArtifactStore {
 TuneReport report_done(const std::vector<Item>& items) {
   TuneReport report;
   report.operations = static_cast<int64_t>(items.size());
-  for (const Item& item : items) report.buckets += static_cast<int64_t>(item.buckets.size());
+  for (const Item& item : items) {
+    report.buckets += static_cast<int64_t>(item.buckets.size());
+    for (const BucketState& state : item.buckets) count_grade(grade_of(*state.record), report);
+  }
   report.ranges = count_ranges(items);
   report.covered = report.complete = true;
   return report;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The session decides and records; all work on candidates goes through a Runner, so that tests drive it with a fake one
-// on a fake clock. Order: coverage.cpp (the default everywhere), then schedule.cpp picks buckets for search.cpp (a
+// on a fake clock. Order: building.cpp (a binary everywhere), coverage.cpp (times of the defaults), then schedule.cpp picks buckets for search.cpp (a
 // search among candidates) and merge.cpp (a neighbour's winner on probation); of operations that communicate all ranks
 // then time the best ones together (rank_finals.cpp). For a GPU that is not here modelling.cpp takes the place of all
 // of these. docs/tuning.md has the rules.
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "autotune/grade.h"
 #include "autotune/runner.h"
 #include "autotune/tuner.h"
 #include "autotune/tuning/refusals.h"
@@ -23,6 +24,9 @@ namespace seqtile::autotune {
 /// Outcome of a trial that was predicted and not run.
 constexpr const char* kModelledOutcome = "modelled";
 constexpr const char* kRefusedOutcome = "refused";  ///< by a compiler where the GPU is not; there it is tried
+
+/// `space_hash` of records that were not chosen from a space.
+inline const std::string kNoSpace(64, '0');
 
 /// What a session's decisions rest on.
 enum class Evidence {
@@ -83,6 +87,7 @@ bool awaits_ranks(const Item& item, const BucketState& state);
 bool is_chosen_by_ranks(const cache::Record& record, const std::vector<cache::TrialRow>& trials);
 /// The ranks that can time the operation together on such a device, 0 where none can.
 int ranks_to_race(const OpDef& op, const Workload& workload, const DeviceInfo& device);
+void count_grade(Grade grade, TuneReport& report);
 /// Runs of adjacent buckets with one configuration.
 int64_t count_ranges(const std::vector<Item>& items);
 
@@ -104,10 +109,14 @@ class TuningSession {
   struct Found;  // search.cpp
   struct Measured;
 
-  void build_lacking();
-  void cover_all();
-  void cover(Item& item);
-  void cover_bucket(Item& item, BucketState& state, const RankedSpace& space);
+  void build_lacking();  // building.cpp
+  void build_all();
+  void build_run(Item& item, const Config& config, const std::vector<size_t>& buckets);
+  void refuse(const Item& item, BucketState& state, const Verdict& verdict);
+  void drop_unfit(const Item& item, BucketState& state);
+  void measure_all();  // coverage.cpp
+  void measure_item(Item& item);
+  void cover_bucket(Item& item, BucketState& state);
   struct Open;  // modelling.cpp
   struct Modelled;
   void model_all();
@@ -171,6 +180,7 @@ class TuningSession {
   TuneReport report_;
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
 
+  int64_t num_published_ = 0;
   std::set<std::string> kept_;      ///< binaries that the artifact store was given, by workload and configuration
   Refusals refusals_;  ///< of candidates that did not compile
 

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/coverage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "autotune/bucket.h"
+#include "autotune/grade.h"
 #include "autotune/key_difference.h"
 #include "autotune/usable.h"
 #include "tools/cli/key_text.h"
@@ -23,19 +26,20 @@ void add_gap(Coverage& coverage, const std::string& operation, const Bucket& par
 
 }  // namespace
 
-Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, const Options& options,
-                     Device& device, cache::TuningStore& store, ArtifactStore& artifacts) {
+Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request,
+                     autotune::Grade wanted, const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts) {
   const autotune::OpDef& op = registry.find(request.workload.operation);
   const cache::TuningKey key = autotune::make_key(op, request.workload, device.info(), autotune::TuneOptions{}.policy);
   const std::string replaced = "; " + next_step("prewarm", options) + " replaces it";
   std::map<int64_t, std::string> problems;  // of buckets with a record, by lo; empty: it serves
+  std::map<int64_t, autotune::Grade> grades;  // of those that serve
   std::vector<cache::BadRecord> bad;
   autotune::Usability usable(op, request.workload, device.target());
   const std::vector<cache::Record> records = store.records(key, &bad);
   for (const cache::BadRecord& row : bad) problems[row.lo] = "the record does not serve: " + row.reason + replaced;
   for (const cache::Record& record : records) {
     const autotune::Judgement judgement = usable.judge(record, device, artifacts);
-    if (judgement.is_ready()) problems[record.lo] = "";
+    if (judgement.is_ready()) problems[record.lo] = "", grades[record.lo] = autotune::grade_of(record);
     else
       problems.try_emplace(record.lo, judgement.is_usable() ? judgement.lack + "; run " + next_build(options)
                                                             : "the record does not serve: " + judgement.refusal + replaced);
@@ -49,11 +53,22 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
   Coverage coverage;
   for (const Bucket& bucket : autotune::buckets(request.lo, request.hi)) {
     const Bucket part{std::max(bucket.lo, request.lo), std::min(bucket.hi, request.hi)};
-    const auto found = problems.find(bucket.lo);
-    const std::string& problem = found == problems.end() ? no_record : found->second;
-    coverage.lengths += part.hi - part.lo + 1;
-    if (problem.empty()) coverage.covered += part.hi - part.lo + 1;
-    else add_gap(coverage, request.label, part, problem);
+    const int64_t lengths = part.hi - part.lo + 1;
+    coverage.lengths += lengths;
+    const auto grade = grades.find(bucket.lo);
+    if (grade == grades.end()) {
+      const auto found = problems.find(bucket.lo);
+      add_gap(coverage, request.label, part, found == problems.end() ? no_record : found->second);
+      continue;
+    }
+    coverage.built += lengths;
+    if (grade->second >= autotune::Grade::measured) coverage.measured += lengths;
+    if (grade->second == autotune::Grade::searched) coverage.searched += lengths;
+    if (grade->second >= wanted) coverage.covered += lengths;
+    else
+      add_gap(coverage, request.label, part,
+              fmt::format("{}, not {}; run {}", autotune::grade_name(grade->second), autotune::grade_name(wanted),
+                          next_step("prewarm", options)));
   }
   coverage.stages = usable.stages();
   return coverage;

@@ -38,6 +38,7 @@ std::string modelled_reason(const cache::Record& record, const std::vector<cache
 }
 
 std::string reason_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
+  if (record.samples == 0) return "built and verified, not measured yet";
   std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
                                    record.measured_length, format_us(record.median_us), format_us(record.p20_us),
                                    format_us(record.p80_us), record.samples, format_us(record.default_us));
