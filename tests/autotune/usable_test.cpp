@@ -7,6 +7,7 @@
 #include <random>
 
 #include "autotune/tuning/session.h"
+#include "cache/artifact_db.h"
 #include "jit/error.h"
 #include "tests/support/fake_op.h"
 #include "tests/support/fake_runner.h"
