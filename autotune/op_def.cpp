@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/op_def.h"
 
-#include <cctype>
-
+#include "autotune/kernel_name.h"
 #include "jit/base/hash.h"
 #include "jit/error.h"
 #include "jit/ir/length_sizes.h"
@@ -14,27 +13,6 @@ namespace {
 
 void require(bool present, const OpDef& op, const char* member) {
   if (!present) throw Error(ErrorCode::invalid_argument, "operation " + op.name + " lacks " + member);
-}
-
-/// Appends letters and digits only: kernel names are symbols.
-void append_word(std::string& name, std::string_view word) {
-  name += '_';
-  for (const char c : word)
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') name += c;
-    else if (c == '-') name += 'm';
-    else if (c == '.') name += 'p';
-}
-
-std::string kernel_name(const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
-  std::string name = op.name;
-  append_word(name, dtype_name(workload.dtype));
-  for (const auto& [key, value] : config.values()) {
-    if (const auto* text = std::get_if<std::string>(&value)) append_word(name, *text);
-    else if (const auto* integer = std::get_if<int64_t>(&value)) append_word(name, std::to_string(*integer));
-    else append_word(name, std::to_string(std::get<double>(value)));
-  }
-  append_word(name, target.name.substr(target.name.find(':') + 1));
-  return name;
 }
 
 /// All sizes that are the length, by their place in the argument block.

@@ -34,11 +34,28 @@ void check_options(const TuneOptions& options, const Target& target) {
   make_strategy(options.strategy, {}, options.seed);
 }
 
-bool is_done(const std::vector<Item>& items) {
-  for (const Item& item : items)
+bool is_decided(const std::vector<Item>& items, const cache::TuningStore& store) {
+  for (const Item& item : items) {
+    if (!item.misplaced.empty() && store.is_writable()) return false;
     for (const BucketState& state : item.buckets)
       if (!state.record || !state.is_resolved() || awaits_ranks(item, state)) return false;
+  }
   return true;
+}
+
+bool has_all_binaries(const std::vector<Item>& items) {
+  for (const Item& item : items)
+    if (std::ranges::any_of(item.buckets, &BucketState::lacks_binary)) return false;
+  return true;
+}
+
+/// Writes the rows anew that records refer to, where one of them is damaged: the records count again.
+void mend_keys(const std::vector<Item>& items, cache::TuningStore& store) {
+  for (const Item& item : items) {
+    std::vector<cache::BadRecord> bad;
+    store.records(item.key, &bad);
+    if (!bad.empty()) store.add_trials(item.key, {});
+  }
 }
 
 std::string folder_of(const std::string& path) {
@@ -95,10 +112,40 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
   return std::nullopt;
 }
 
+/// Binaries that the device loads: of a store whose rows may be sound and their code no kernel.
+class LoadableArtifacts final : public ArtifactStore {
+ public:
+  LoadableArtifacts(Device& device, ArtifactStore& artifacts) : device_(device), artifacts_(artifacts) {}
+  std::optional<KernelBinary> load(const ArtifactKey& key) override { return std::move(load_all({key}).front()); }
+  bool store(const ArtifactKey& key, const KernelBinary& binary) override { return artifacts_.store(key, binary); }
+  std::vector<std::optional<KernelBinary>> load_all(const std::vector<ArtifactKey>& keys) override {
+    auto binaries = artifacts_.load_all(keys);
+    for (auto& binary : binaries)
+      if (binary && !is_loadable(*binary)) binary.reset();
+    return binaries;
+  }
+
+ private:
+  bool is_loadable(const KernelBinary& binary) {
+    try {
+      device_.load(binary);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  Device& device_;
+  ArtifactStore& artifacts_;
+};
+
 TuneReport report_done(const std::vector<Item>& items) {
   TuneReport report;
   report.operations = static_cast<int64_t>(items.size());
-  for (const Item& item : items) report.buckets += static_cast<int64_t>(item.buckets.size());
+  for (const Item& item : items) {
+    report.buckets += static_cast<int64_t>(item.buckets.size());
+    for (const BucketState& state : item.buckets) count_grade(grade_of(*state.record), report);
+  }
   report.ranges = count_ranges(items);
   report.covered = report.complete = true;
   return report;
@@ -114,24 +161,30 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
   check_options(options, opened->target());
   const Target target = opened->target();
   const Evidence evidence = evidence_of(*opened);
-  auto items = make_items(registry, requests, opened->info(), options.policy);
-  load_records(items, target, store, evidence);
-  if (is_done(items)) {
+  LoadableArtifacts loadable(*opened, artifacts);
+  const auto read_items = [&] {
+    auto items = make_items(registry, requests, opened->info(), options.policy);
+    load_records(items, target, store, evidence);
+    find_lacking(items, *opened, artifacts);
+    return items;
+  };
+  auto items = read_items();
+  const bool decided = is_decided(items, store);
+  if (decided && has_all_binaries(items)) {
     TuneReport report = report_done(items);
     report.seconds = seconds();
     return report;
   }
-  if (!store.is_writable())
+  if (!decided && !store.is_writable())
     throw Error(ErrorCode::io, "cannot tune into " + store.path() + ": " +
                                    (store.status().empty() ? "it is read-only" : store.status()));
 
   const auto lock = lock_device(opened->info(), evidence, options, store);
-  // Another process may have done part of the work while this one waited.
-  items = make_items(registry, requests, opened->info(), options.policy);
-  load_records(items, target, store, evidence);
+  mend_keys(items, store);
+  items = read_items();  // another process may have done part of the work while this one waited
   TuneOptions remaining = options;
   if (options.budget_s > 0) remaining.budget_s = std::max(1e-3, options.budget_s - seconds());
-  ProcessRunner runner(device, target, options.policy, artifacts);
+  ProcessRunner runner(device, target, options.policy, loadable);
   TuneReport report = TuningSession(std::move(items), target, store, runner, remaining, evidence).run();
   report.seconds = seconds();
   return report;

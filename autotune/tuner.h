@@ -1,8 +1,8 @@
 // autotune/tuner.h -- chooses a configuration for every bucket of a workload, by measurement.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Order of work: coverage first (the default of every bucket is compiled, verified, measured and recorded), then tuning
-// where the expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search
+// Order of work: coverage first (every bucket gets a verified binary), then times of the defaults, then tuning where the
+// expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search
 // (origin merged) when the upper confidence bound of its paired regret at the bucket's probes is at most 3 %. The best
 // configurations of an operation that communicates are at last timed by all of its ranks together. Every
 // trial is a row in the store before the next round starts, so that a killed run goes on where it stopped.
@@ -57,7 +57,8 @@ struct TuneReport {
   int64_t unstored_binaries = 0;  ///< that it did not take
   double seconds = 0;
   double coverage_s = 0;       ///< of `seconds`, until every bucket had a record
-  int64_t failed_buckets = 0;  ///< those of which no candidate works
+  int64_t built = 0, measured = 0, searched = 0;  ///< buckets by the grade of their record
+  int64_t failed_buckets = 0;                     ///< those of which no candidate works
   bool covered = false;        ///< every bucket has a record
   bool complete = false;  ///< every bucket is tuned, merged or pinned, and decided by all ranks where there are some
   bool interrupted = false;

@@ -61,7 +61,8 @@ std::vector<std::string> nearest_key_difference(TuningStore& store, const Tuning
   bool nearest_is_same_operation = false;
   const TuningKey* previous = nullptr;
   const std::vector<KeyedRecord> records = store.all_records();
-  for (const auto& [key, record] : records) {
+  for (const KeyedRecord& keyed : records) {
+    const TuningKey& key = keyed.key;
     // Records come ordered by key, so each key is compared once.
     if (previous && previous->operation == key.operation && previous->workload_json == key.workload_json &&
         previous->source_hash == key.source_hash && previous->env_json == key.env_json &&

@@ -102,6 +102,8 @@ WITH step AS (
 run AS (
   SELECT *, sum(is_first) OVER (PARTITION BY env_id, workload_id, bucket_version ORDER BY lo) AS range_no FROM step)
 SELECT e.device_name AS device, w.operation, w.workload, min(r.lo)||'..'||max(r.hi) AS lengths, count(*) AS buckets,
+  CASE min(CASE WHEN r.origin IN ('tuned', 'merged', 'pinned') THEN 3 WHEN r.samples > 0 THEN 2 ELSE 1 END)
+    WHEN 3 THEN 'searched' WHEN 2 THEN 'measured' ELSE 'built' END AS grade,
   group_concat(DISTINCT r.origin) AS origins,
   round(avg(CASE WHEN r.median_us > 0 AND r.default_us > 0 THEN r.default_us / r.median_us END), 2) AS mean_speedup,
   r.config, min(r.lo) AS lo, max(r.hi) AS hi, r.env_id, r.workload_id
@@ -189,6 +191,10 @@ inline constexpr const char* kSelectAllRecords = "SELECT env_id, workload_id, " 
 inline constexpr const char* kInsertRecord =
     "INSERT OR REPLACE INTO record(env_id, workload_id, " SEQTILE_RECORD_FIELDS
     ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)";
+inline constexpr const char* kDeleteRecord =
+    "DELETE FROM record WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "
+    "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
+    "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5";
 inline constexpr const char* kSelectTrials =
     "SELECT " SEQTILE_TRIAL_FIELDS
     " FROM trial WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "

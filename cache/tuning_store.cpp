@@ -43,12 +43,13 @@ class SqliteTuningStore final : public TuningStore {
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }
   std::string status() const override { return file_.status(); }
-  std::vector<Record> records(const TuningKey& key) override;
+  std::vector<Record> records(const TuningKey& key, std::vector<BadRecord>* bad) override;
   std::vector<KeyedRecord> all_records() override;
   std::vector<TrialRow> trials(const TuningKey& key, int64_t bucket_version, int64_t lo, int64_t hi) override;
   bool publish(const TuningKey& key, const Record& record, const std::vector<TrialRow>& trials) override;
   bool add_trials(const TuningKey& key, const std::vector<TrialRow>& trials) override;
   bool publish_all(const std::vector<KeyedRecord>& records) override;
+  bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) override;
   CheckReport check() override;
   Counters counters() const override;
 
@@ -65,7 +66,8 @@ class SqliteTuningStore final : public TuningStore {
   };
 
   KeyIds ensure_key(Connection& connection, const TuningKey& key);
-  bool put_record(Connection& connection, const KeyIds& ids, const Record& record, bool keeps_measured);
+  bool put_record(Connection& connection, const KeyIds& ids, const Record& record, bool keeps_measured,
+                  const std::optional<std::string>& unfit_config = std::nullopt);
   void put_trials(Connection& connection, const KeyIds& ids, const std::vector<TrialRow>& trials);
   Parts load_envs(Connection& connection, Tally& tally);
   Parts load_workloads(Connection& connection, Tally& tally);
@@ -108,17 +110,40 @@ bool SqliteTuningStore::refuse(const std::string& reason) {
   return true;
 }
 
-std::vector<Record> SqliteTuningStore::records(const TuningKey& key) {
+/// What is wrong with the rows that a key's records refer to; empty: nothing, or there are no such rows.
+std::string problem_of_key(Connection& connection, const KeyHashes& hashes) {
+  const auto is_good = [&](const char* select, const std::string& hash, auto read, auto hash_of) {
+    Statement statement = connection.prepare(select);
+    statement.bind(hash);
+    TuningKey stored;
+    return !statement.step() || (read(statement, 1, stored) == RowState::good && hash_of(hash_key(stored)) == hash);
+  };
+  if (!is_good(kSelectEnv, hashes.env, read_env, [](const KeyHashes& h) { return h.env; }))
+    return "the row of its environment does not match its checksum";
+  if (!is_good(kSelectWorkload, hashes.workload, read_workload, [](const KeyHashes& h) { return h.workload; }))
+    return "the row of its workload does not match its checksum";
+  return {};
+}
+
+std::vector<Record> SqliteTuningStore::records(const TuningKey& key, std::vector<BadRecord>* bad) {
   const KeyHashes hashes = hash_key(key);
   std::vector<Record> found;
   Tally tally;
   file_.read([&](Connection& connection) {
+    const std::string key_problem = problem_of_key(connection, hashes);
     Statement statement = connection.prepare(kSelectRecords);
     statement.bind(hashes.env);
     statement.bind(hashes.workload);
     while (statement.step()) {
       Record record;
-      if (tally.take(read_record(statement, 0, hashes, record))) found.push_back(std::move(record));
+      const RowState own = read_record(statement, 0, hashes, record);
+      const bool is_good = tally.take(key_problem.empty() ? own : RowState::damaged);
+      if (is_good) found.push_back(std::move(record));
+      else if (bad)
+        bad->push_back({record.bucket_version, record.lo, record.hi,
+                        own == RowState::damaged   ? "it does not match its checksum"
+                        : own == RowState::foreign ? "its origin is unknown"
+                                                   : key_problem});
     }
   });
   count(tally);
@@ -130,13 +155,15 @@ std::vector<TrialRow> SqliteTuningStore::trials(const TuningKey& key, int64_t bu
   std::vector<TrialRow> found;
   Tally tally;
   file_.read([&](Connection& connection) {
+    const bool is_key_good = problem_of_key(connection, hashes).empty();
     Statement statement = connection.prepare(kSelectTrials);
     statement.bind(hashes.env);
     statement.bind(hashes.workload);
     for (const int64_t value : {bucket_version, lo, hi}) statement.bind(value);
     while (statement.step()) {
       TrialRow trial;
-      if (tally.take(read_trial(statement, 0, hashes, trial))) found.push_back(std::move(trial));
+      const RowState own = read_trial(statement, 0, hashes, trial);
+      if (tally.take(is_key_good ? own : RowState::damaged)) found.push_back(std::move(trial));
     }
   });
   count(tally);
@@ -272,14 +299,14 @@ SqliteTuningStore::KeyIds SqliteTuningStore::ensure_key(Connection& connection, 
 }
 
 bool SqliteTuningStore::put_record(Connection& connection, const KeyIds& ids, const Record& record,
-                                   bool keeps_measured) {
+                                   bool keeps_measured, const std::optional<std::string>& unfit_config) {
   {
     Statement statement = connection.prepare(kSelectRecord);
     for (const int64_t value : {ids.env, ids.workload, record.bucket_version, record.lo, record.hi})
       statement.bind(value);
     Record stored;
     if (statement.step() && read_record(statement, 0, ids.hashes, stored) == RowState::good &&
-        !may_replace(stored.origin, record.origin, keeps_measured)) {
+        stored.config_json != unfit_config && !may_replace(stored.origin, record.origin, keeps_measured)) {
       return false;
     }
   }
@@ -330,11 +357,26 @@ bool SqliteTuningStore::add_trials(const TuningKey& key, const std::vector<Trial
 }
 
 bool SqliteTuningStore::publish_all(const std::vector<KeyedRecord>& records) {
-  for (const auto& [key, record] : records) {
+  for (const auto& [key, record, unfit_config] : records) {
     if (refuse(why_not_storable(key)) || refuse(why_not_storable(record))) return false;
   }
   return file_.write([&](Connection& connection) {
-    for (const auto& [key, record] : records) put_record(connection, ensure_key(connection, key), record, true);
+    for (const auto& [key, record, unfit_config] : records)
+      put_record(connection, ensure_key(connection, key), record, true, unfit_config);
+  });
+}
+
+bool SqliteTuningStore::remove(const TuningKey& key, const std::vector<BadRecord>& rows) {
+  if (rows.empty()) return true;
+  const KeyHashes hashes = hash_key(key);
+  return file_.write([&](Connection& connection) {
+    for (const BadRecord& row : rows) {
+      Statement statement = connection.prepare(kDeleteRecord);
+      statement.bind(hashes.env);
+      statement.bind(hashes.workload);
+      for (const int64_t value : {row.bucket_version, row.lo, row.hi}) statement.bind(value);
+      statement.run();
+    }
   });
 }
 

@@ -74,6 +74,15 @@ enum class OpenMode {
 struct KeyedRecord {
   TuningKey key;
   Record record;
+  /// The stored configuration that was found unfit to serve: a record that still has it is replaced whatever its
+  /// origin, pinned too.
+  std::optional<std::string> unfit_config = {};
+};
+
+/// A row of a key that is no valid record.
+struct BadRecord {
+  int64_t bucket_version = 0, lo = 0, hi = 0;
+  std::string reason;  ///< "it does not match its checksum"
 };
 
 class TuningStore {
@@ -88,8 +97,8 @@ class TuningStore {
   /// Empty when all is well, else one line: what, value, next step.
   virtual std::string status() const = 0;
 
-  /// All valid records of the key, ordered by lo.
-  virtual std::vector<Record> records(const TuningKey& key) = 0;
+  /// All valid records of the key, ordered by lo. `bad`: gets the rows that are none.
+  virtual std::vector<Record> records(const TuningKey& key, std::vector<BadRecord>* bad = nullptr) = 0;
   /// Every valid record in the file (for `cache ls`, and for naming the nearest key on a miss).
   virtual std::vector<KeyedRecord> all_records() = 0;
   /// All valid trials of one (key, bucket).
@@ -103,6 +112,8 @@ class TuningStore {
   /// One transaction for many records of many keys (prewarm's coverage pass). A default or modelled record here never
   /// replaces a tuned, merged or pinned one, which another prewarm may have stored meanwhile.
   virtual bool publish_all(const std::vector<KeyedRecord>& records) = 0;
+  /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
+  virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;
 
   virtual CheckReport check() = 0;
   virtual Counters counters() const = 0;

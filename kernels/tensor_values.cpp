@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/tensor_values.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -29,6 +30,35 @@ void for_each_offset(const Tensor& tensor, int axis, int64_t base, const Visit& 
   if (axis == tensor.rank) return visit(base);
   for (int64_t i = 0; i < tensor.sizes[axis]; ++i)
     for_each_offset(tensor, axis + 1, base + i * tensor.strides[axis], visit);
+}
+
+bool is_dense(const Tensor& tensor, int axis) {
+  int64_t stride = 1;
+  for (int d = tensor.rank - 1; d >= axis; --d) {
+    if (tensor.strides[d] != stride) return false;
+    stride *= tensor.sizes[d];
+  }
+  return true;
+}
+
+template <class T, class Convert>
+void convert(const Tensor& tensor, int64_t offset, std::vector<double>& values, const Convert& to_double) {
+  const T* from = static_cast<const T*>(tensor.data) + offset;
+  for (size_t e = 0; e < values.size(); ++e) values[e] = to_double(from[e]);
+}
+
+/// Dense elements of the formats that large operands have, without a switch on each. False for another format.
+bool read_dense(const Tensor& tensor, int axis, int64_t offset, std::vector<double>& values) {
+  const bool is_f32 = tensor.dtype == DType::f32;
+  if (!is_f32 && tensor.dtype != DType::bf16) return false;
+  int64_t count = 1;
+  for (int d = axis; d < tensor.rank; ++d) count *= tensor.sizes[d];
+  values.resize(static_cast<size_t>(count));
+  if (is_f32) convert<float>(tensor, offset, values, [](float value) { return static_cast<double>(value); });
+  else convert<uint16_t>(tensor, offset, values, [](uint16_t bits) {
+      return static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16));
+    });
+  return true;
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
@@ -87,6 +117,7 @@ void write_element(const Tensor& tensor, int64_t offset, double value) {
 std::vector<double> read_row(const Tensor& tensor, int64_t i) {
   const int axis = tensor.rank > 1 ? 1 : 0;
   std::vector<double> row;
+  if (is_dense(tensor, axis) && read_dense(tensor, axis, axis ? i * tensor.strides[0] : 0, row)) return row;
   row.reserve(static_cast<size_t>(tensor.num_elements() / (axis && tensor.sizes[0] ? tensor.sizes[0] : 1)));
   for_each_offset(tensor, axis, axis ? i * tensor.strides[0] : 0,
                   [&](int64_t offset) { row.push_back(read_element(tensor, offset)); });

@@ -182,6 +182,8 @@ std::string Handle::State::miss_reason(int64_t length) const {
   }
   std::lock_guard lock(mutex_);
   const int top = top_recorded();
+  if (const auto refused = refusals_.find(static_cast<int>(autotune::bucket_index(length))); refused != refusals_.end())
+    return fmt::format("bucket {} has a record that may not serve: {}", bucket_text(bucket), refused->second);
   if (top >= 0) {
     return fmt::format("bucket {} has no record (the longest recorded length is {})", bucket_text(bucket),
                        autotune::bucket_at(top).hi);
@@ -210,10 +212,14 @@ Explanation Handle::State::explain(int64_t length) {
     const bool is_nearest = found.answer != Answer::hit;
     result.origin = (is_nearest ? "nearest " : "") + std::string(cache::origin_name(record.origin));
     result.median_us = record.median_us;
-    result.reason += fmt::format("{}{} {}: {:.2f} us, default {:.2f} us, at length {} ({} samples) in {}",
-                                 is_nearest ? "; bucket " : "bucket ", bucket_text({record.lo, record.hi}),
-                                 cache::origin_name(record.origin), record.median_us, record.default_us,
-                                 record.measured_length, record.samples, found.record->source);
+    const std::string times = record.samples == 0 && record.median_us == 0
+                                  ? "not measured"
+                                  : fmt::format("{:.2f} us, default {:.2f} us, at length {} ({} samples)",
+                                                record.median_us, record.default_us, record.measured_length,
+                                                record.samples);
+    result.reason += fmt::format("{}{} {}: {} in {}", is_nearest ? "; bucket " : "bucket ",
+                                 bucket_text({record.lo, record.hi}), cache::origin_name(record.origin), times,
+                                 found.record->source);
   }
   // On a GPU that could do more, why its own instructions are not used.
   if (found.plan && core_->parts.device->target().has_wgmma) {

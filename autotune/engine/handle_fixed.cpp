@@ -27,7 +27,8 @@ Handle::State::State(std::shared_ptr<State> base, const Choices& choices)
       op_(base_->op_),
       layout_(base_->layout_),
       key_(base_->key_),
-      max_length_(autotune::kMaxLength) {  // the choices say where it ends
+      max_length_(autotune::kMaxLength),  // the choices say where it ends
+      usable_(op_, workload, core_->parts.device->target()) {
   const size_t count = std::min(choices.size(), static_cast<size_t>(autotune::kNumBuckets));
   std::vector<autotune::Config> configs;
   for (size_t i = 0; i < count; ++i)

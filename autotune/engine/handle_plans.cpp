@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <deque>
 
 #include <fmt/core.h>
 
@@ -28,7 +29,8 @@ Handle::State::State(std::shared_ptr<autotune::EngineCore> core, const autotune:
       layout_(schema, core_->parts.device->target().is_gpu()),
       key_(autotune::make_key(op, workload, core_->parts.device->info(), autotune::TuneOptions{}.policy)),
       max_length_(core_->options.max_length > 0 ? std::min(core_->options.max_length, autotune::kMaxLength)
-                                                : autotune::kMaxLength) {
+                                                : autotune::kMaxLength),
+      usable_(op_, workload, core_->parts.device->target()) {
   reload();
 }
 
@@ -36,6 +38,7 @@ void Handle::State::reload() {
   const auto stored = core_->snapshot()->find(key_);
   std::lock_guard lock(mutex_);
   key_difference_.reset();
+  refusals_.clear();
   for (TuneState& state : tune_states_) {
     if (state == TuneState::failed) state = TuneState::idle;
   }
@@ -45,71 +48,47 @@ void Handle::State::reload() {
 
 void Handle::State::reject(const StoredRecord& stored, const std::string& reason) {
   autotune::count(core_->bad_records);
-  log_line(LogLevel::warning, fmt::format("{}: the record of {} for bucket {}..{} is not used: {}", stored.source,
-                                          op_.name, stored.record.lo, stored.record.hi, reason));
-}
-
-// The reason at the record's own length where no other length allows the configuration either: a merged record holds
-// the winner of a neighbour, whose space may differ.
-std::optional<std::string> Handle::State::refusal_at_every_length(const Config& config, int64_t length) const {
-  const auto refusal = [&](int64_t at) {
-    return op_.config_space(workload, at, core_->parts.device->target()).refusal(config);
-  };
-  const auto own = refusal(length);
-  if (!own) return std::nullopt;
-  constexpr int64_t kReach = 24;  // buckets to either side: three octaves
-  const int64_t index = autotune::bucket_index(length);
-  for (int64_t step = 1; step <= kReach; ++step)
-    for (const int64_t other : {index - step, index + step})
-      if (other >= 0 && !refusal(autotune::bucket_at(other).hi)) return std::nullopt;
-  return own;
-}
-
-const BucketRecord* Handle::State::accept(const StoredRecord& stored) {
   const cache::Record& record = stored.record;
+  log_line(LogLevel::warning, fmt::format("{}: the record of {} for bucket {}..{} is not used: {}", stored.source,
+                                          op_.name, record.lo, record.hi, reason));
   const bool is_on_ladder = record.lo >= 1 && record.lo <= autotune::kMaxLength;
-  if (!is_on_ladder || autotune::bucket(record.lo) != Bucket{record.lo, record.hi}) {
-    reject(stored, "there is no such bucket");
-    return nullptr;
-  }
+  if (is_on_ladder) refusals_.try_emplace(static_cast<int>(autotune::bucket_index(record.lo)), reason);
+}
+
+const BucketRecord* Handle::State::accept(const StoredRecord& stored, const Config& config) {
+  const cache::Record& record = stored.record;
   const BucketRecord* known = records_[autotune::bucket_index(record.lo)];
   if (known && known->source == stored.source && known->record.config_json == record.config_json &&
       known->record.origin == record.origin && known->record.median_us == record.median_us) {
     return known;
   }
-  try {
-    auto accepted = std::make_unique<BucketRecord>();
-    *accepted = {record, stored.source, Config::parse(record.config_json)};
-    // A configuration that is legal at one length may serve every length; it is checked against the spaces once.
-    if (!find_plan(accepted->config)) {
-      if (const auto refusal = refusal_at_every_length(accepted->config, record.hi)) {
-        reject(stored, "its configuration is not in the space: " + *refusal);
-        return nullptr;
-      }
-    }
-    accepted_.push_back(std::move(accepted));
-    return accepted_.back().get();
-  } catch (const std::exception& error) {
-    reject(stored, error.what());
-    return nullptr;
-  }
+  accepted_.push_back(std::make_unique<const BucketRecord>(BucketRecord{record, stored.source, config}));
+  return accepted_.back().get();
 }
 
+/// Of a bucket's records the first that may serve is taken: one that may not hides none behind it.
 void Handle::State::take_over(const std::vector<StoredRecord>& stored, std::atomic<int64_t>& compiles) {
-  std::vector<const BucketRecord*> accepted;
-  std::vector<Config> configs;
+  std::map<int, std::deque<std::pair<const StoredRecord*, Config>>> waiting;  // by bucket
   for (const StoredRecord& one : stored) {
-    accepted.push_back(accept(one));
-    if (accepted.back()) configs.push_back(accepted.back()->config);
+    const autotune::Judgement judgement = usable_.judge(one.record);
+    if (!judgement.is_usable()) reject(one, judgement.refusal);
+    else waiting[static_cast<int>(autotune::bucket_index(one.record.lo))].emplace_back(&one, judgement.config);
   }
-  const auto errors = make_plans(configs, compiles);
-  records_.fill(nullptr);
-  for (size_t i = 0; i < stored.size(); ++i) {
-    if (!accepted[i]) continue;
-    const auto error = errors.find(accepted[i]->config.json());
-    if (error != errors.end()) reject(stored[i], error->second);
-    else records_[autotune::bucket_index(stored[i].record.lo)] = accepted[i];
+  std::array<const BucketRecord*, kNumBuckets> chosen{};
+  while (!waiting.empty()) {
+    std::vector<Config> configs;
+    for (const auto& [index, records] : waiting) configs.push_back(records.front().second);
+    const auto errors = make_plans(configs, compiles);
+    for (auto& [index, records] : waiting) {
+      const auto& [record, config] = records.front();
+      const auto error = errors.find(config.json());
+      if (error == errors.end()) chosen[index] = accept(*record, config);
+      else reject(*record, error->second);
+      records.pop_front();
+    }
+    std::erase_if(waiting, [&](const auto& bucket) { return chosen[bucket.first] || bucket.second.empty(); });
   }
+  records_ = chosen;
 }
 
 std::map<std::string, std::string> Handle::State::make_plans(const std::vector<Config>& configs,
@@ -121,7 +100,7 @@ std::map<std::string, std::string> Handle::State::make_plans(const std::vector<C
   std::map<std::string, std::string> errors;
   if (absent.empty()) return errors;
   int64_t compiled = 0;
-  const auto loaded = core_->loader.load(op_, workload, absent, compiled);
+  const auto loaded = core_->loader.load(op_, workload, absent, usable_, compiled);
   compiles.fetch_add(compiled, std::memory_order_relaxed);
   for (size_t i = 0; i < absent.size(); ++i) {
     const std::string error = add_plan(absent[i], loaded[i]);
@@ -141,14 +120,9 @@ std::string Handle::State::add_plan(const Config& config, const autotune::Kernel
   } catch (const std::exception& error) {  // the operation's own code
     return error.what();
   }
-  const int slots = layout_.num_slots(static_cast<int>(plan->workspaces.size()));
-  const auto kernel_slots = static_cast<int64_t>(loaded.kernel->binary().num_slots);
-  if (slots != kernel_slots || slots > autotune::kMaxSlots) {
-    return fmt::format(
-        "kernel {} takes {} argument slots, the schema with {} workspaces gives {} (limit {}); its "
-        "parameters must be the schema's tensors, the workspaces, the scalars",
-        loaded.kernel->binary().symbol, kernel_slots, plan->workspaces.size(), slots, autotune::kMaxSlots);
-  }
+  const KernelBinary& binary = loaded.kernel->binary();
+  if (const std::string problem = usable_.misfit(config, binary); !problem.empty())
+    return fmt::format("kernel {} {}", binary.symbol, problem);
   plans_[config.json()] = std::move(plan);
   return "";
 }

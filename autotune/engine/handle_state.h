@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "autotune/engine/engine_core.h"
+#include "autotune/usable.h"
 #include "jit/base/process_exit.h"
 
 namespace seqtile {
@@ -63,8 +64,7 @@ struct Handle::State {
   std::string miss_reason(int64_t length) const;
 
   // under mutex_
-  std::optional<std::string> refusal_at_every_length(const autotune::Config& config, int64_t length) const;
-  const autotune::BucketRecord* accept(const autotune::StoredRecord& stored);
+  const autotune::BucketRecord* accept(const autotune::StoredRecord& stored, const autotune::Config& config);
   void reject(const autotune::StoredRecord& stored, const std::string& reason);
   /// Errors by configuration.
   std::map<std::string, std::string> make_plans(const std::vector<autotune::Config>& configs,
@@ -96,6 +96,8 @@ struct Handle::State {
   mutable std::mutex mutex_;
   std::condition_variable tuned_;
   mutable std::optional<std::vector<std::string>> key_difference_;  ///< asked for at the first miss
+  autotune::Usability usable_;
+  std::map<int, std::string> refusals_;  ///< of buckets that have records, of which none may serve
   std::array<TuneState, autotune::kNumBuckets> tune_states_{};
   std::array<const autotune::BucketRecord*, autotune::kNumBuckets> records_{};
   std::map<std::string, std::unique_ptr<autotune::LaunchPlan>> plans_;  ///< by the configuration's JSON

@@ -8,7 +8,6 @@
 
 #include "autotune/tuner.h"
 #include "jit/base/log.h"
-#include "jit/compiler.h"
 #include "jit/device.h"
 #include "jit/error.h"
 
@@ -35,7 +34,8 @@ KernelLoader::Result KernelLoader::compile_one(const OpDef& op, const Workload& 
 }
 
 std::vector<KernelLoader::Result> KernelLoader::load(const OpDef& op, const Workload& workload,
-                                                     std::span<const Config> configs, int64_t& compiles) {
+                                                     std::span<const Config> configs, Usability& usable,
+                                                     int64_t& compiles) {
   std::vector<Result> results(configs.size());
   std::vector<ArtifactKey> keys, wanted_keys;
   std::vector<size_t> wanted, missing;
@@ -51,8 +51,9 @@ std::vector<KernelLoader::Result> KernelLoader::load(const OpDef& op, const Work
   for (size_t i : wanted) wanted_keys.push_back(keys[i]);
   auto binaries = wanted.empty() ? std::vector<std::optional<KernelBinary>>{} : artifacts_.load_all(wanted_keys);
   for (size_t w = 0; w < wanted.size(); ++w) {
-    if (binaries[w] && is_made_for(*binaries[w], device_.target())) results[wanted[w]] = map(std::move(*binaries[w]));
-    if (!results[wanted[w]].kernel) missing.push_back(wanted[w]);
+    const size_t i = wanted[w];
+    if (binaries[w] && usable.misfit(configs[i], *binaries[w]).empty()) results[i] = map(std::move(*binaries[w]));
+    if (!results[i].kernel) missing.push_back(i);
   }
 
   std::atomic<size_t> next{0};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "autotune/usable.h"
 #include "jit/artifact_store.h"
 #include "jit/device.h"
 
@@ -28,9 +29,10 @@ class KernelLoader {
   KernelLoader(Device& device, ArtifactStore& artifacts, Compile compile)
       : device_(device), artifacts_(artifacts), compile_(std::move(compile)) {}
 
-  /// One result a configuration, in order. Adds the number of compilations to `compiles`. Thread-safe.
+  /// One result a configuration, in order. `usable`: of this workload; a stored binary that it calls a misfit is
+  /// compiled anew. Adds the number of compilations to `compiles`. Thread-safe.
   std::vector<Result> load(const OpDef& op, const Workload& workload, std::span<const Config> configs,
-                           int64_t& compiles);
+                           Usability& usable, int64_t& compiles);
 
  private:
   Result map(KernelBinary binary);

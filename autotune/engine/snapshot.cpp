@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/engine/snapshot.h"
 
-#include <algorithm>
 #include <filesystem>
 
-#include "autotune/bucket.h"
 #include "autotune/key_difference.h"
 #include "cache/artifact_db.h"
 #include "jit/base/log.h"
@@ -24,22 +22,14 @@ std::string Snapshot::identity(const cache::TuningKey& key) {
 }
 
 void Snapshot::add(const cache::KeyedRecord& keyed, const std::string& source, bool pinned) {
-  const cache::Record& record = keyed.record;
-  if (record.bucket_version != kBucketVersion) return;
   std::vector<StoredRecord>& known = records_[identity(keyed.key)];
-  for (const StoredRecord& other : known) {
-    if (other.record.lo == record.lo) return;  // an earlier layer has answered this bucket
-  }
-  known.push_back({record, source});
+  known.push_back({keyed.record, source});
   if (pinned) known.back().record.origin = cache::Origin::pinned;
 }
 
 std::vector<StoredRecord> Snapshot::find(const cache::TuningKey& key) const {
   const auto found = records_.find(identity(key));
-  if (found == records_.end()) return {};
-  std::vector<StoredRecord> records = found->second;
-  std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) { return a.record.lo < b.record.lo; });
-  return records;
+  return found == records_.end() ? std::vector<StoredRecord>{} : found->second;
 }
 
 StoreLayers::StoreLayers(const EngineOptions& options) {

@@ -23,7 +23,7 @@ struct StoredRecord {
 
 class Snapshot {
  public:
-  /// The decisions for `key`, at most one a bucket, ordered by lo.
+  /// The decisions for `key`, those of the first layer first. Some of them may not serve (usable.h).
   std::vector<StoredRecord> find(const cache::TuningKey& key) const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "autotune/tuning/session.h"
 #include "autotune/tuning/stats.h"
+#include "jit/base/log.h"
 #include "jit/error.h"
 
 namespace seqtile::autotune {
@@ -52,25 +53,63 @@ std::vector<Item> make_items(const Registry& registry, const std::vector<TuneReq
   return items;
 }
 
-void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store, Evidence evidence) {
+namespace {
+
+BucketState* state_of(Item& item, int64_t lo, int64_t hi) {
+  const auto at = std::ranges::find(item.buckets, Bucket{lo, hi}, &BucketState::bucket);
+  return at == item.buckets.end() ? nullptr : &*at;
+}
+
+bool is_of_ladder(int64_t bucket_version, int64_t lo, int64_t hi) {
+  return bucket_version == kBucketVersion && lo >= 1 && lo <= kMaxLength && bucket(lo) == Bucket{lo, hi};
+}
+
+/// Takes a record that may serve.
+void take_over(Item& item, BucketState& state, cache::Record record, const Target& target, cache::TuningStore& store,
+               Evidence evidence) {
   using cache::Origin;
-  for (Item& item : items) {
-    for (cache::Record& record : store.records(item.key)) {
-      if (record.bucket_version != kBucketVersion) continue;
-      for (BucketState& state : item.buckets) {
-        if (state.bucket != Bucket{record.lo, record.hi}) continue;
-        const bool is_modelled = record.origin == Origin::modelled;
-        if (evidence == Evidence::measured && is_modelled) state.outdated = true;
-        else if (record.origin == Origin::tuned || is_modelled)
-          state.outdated = record.space_hash != item.op->config_space(item.workload, state.bucket.hi, target).hash();
-        else state.outdated = record.origin == Origin::fallback && evidence != Evidence::predicted;
-        if (item.num_ranks > 0)
-          state.is_raced = is_chosen_by_ranks(record, store.trials(item.key, kBucketVersion, record.lo, record.hi));
-        state.record = std::move(record);
-        break;
-      }
-    }
+  const bool is_modelled = record.origin == Origin::modelled;
+  if (evidence == Evidence::measured && is_modelled) state.outdated = true;
+  else if (record.origin == Origin::tuned || is_modelled)
+    state.outdated = record.space_hash != item.op->config_space(item.workload, state.bucket.hi, target).hash();
+  else state.outdated = record.origin == Origin::fallback && evidence != Evidence::predicted;
+  if (item.num_ranks > 0)
+    state.is_raced = is_chosen_by_ranks(record, store.trials(item.key, kBucketVersion, record.lo, record.hi));
+  state.record = std::move(record);
+}
+
+void load_item(Item& item, const Target& target, cache::TuningStore& store, Evidence evidence) {
+  item.usable = std::make_shared<Usability>(*item.op, item.workload, target);
+  std::vector<cache::BadRecord> bad;
+  for (cache::Record& record : store.records(item.key, &bad)) {
+    const Judgement judgement = item.usable->judge(record);
+    BucketState* state = state_of(item, record.lo, record.hi);
+    if (!judgement.is_usable()) bad.push_back({record.bucket_version, record.lo, record.hi, judgement.refusal});
+    if (!state || record.bucket_version != kBucketVersion) continue;
+    if (judgement.is_usable()) take_over(item, *state, std::move(record), target, store, evidence);
+    else state->unfit_config = record.config_json;
   }
+  for (const cache::BadRecord& row : bad)
+    if (!is_of_ladder(row.bucket_version, row.lo, row.hi)) item.misplaced.push_back(row);
+  std::erase_if(bad, [&](const auto& row) {
+    return is_of_ladder(row.bucket_version, row.lo, row.hi) && !state_of(item, row.lo, row.hi);
+  });
+  if (bad.empty()) return;
+  log_line(LogLevel::warning, fmt::format("{}: {} stored records may not serve and are replaced; that of {}..{}: {}",
+                                          describe(item, {item.buckets.front().bucket.lo, item.max_length()}),
+                                          bad.size(), bad[0].lo, bad[0].hi, bad[0].reason));
+}
+
+}  // namespace
+
+void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store, Evidence evidence) {
+  for (Item& item : items) load_item(item, target, store, evidence);
+}
+
+void find_lacking(std::vector<Item>& items, Device& device, ArtifactStore& artifacts) {
+  for (Item& item : items)
+    for (BucketState& state : item.buckets)
+      state.lacks_binary = state.record && !item.usable->judge(*state.record, device, artifacts).is_ready();
 }
 
 RankedSpace rank_space(const Item& item, int64_t length, const Target& target) {

@@ -57,12 +57,11 @@ const cache::Record* nearest_tuned(const Item& item, size_t index, int step) {
   return nullptr;
 }
 
-Race line_up(const Item& item, size_t index, const Config& default_config, const Target& target,
-             cache::TuningStore& store) {
+/// `trials`: of the nearest of the two neighbours.
+Race line_up(const Item& item, const cache::Record* longer, const cache::Record* shorter, const Config& default_config,
+             std::vector<cache::TrialRow> trials, const Target& target) {
   Race race;
   race.add(default_config, false);
-  const cache::Record* longer = nearest_tuned(item, index, 1);
-  const cache::Record* shorter = nearest_tuned(item, index, -1);
   for (const cache::Record* record : {longer, shorter}) {
     if (!record) continue;
     const Config config = Config::parse(record->config_json);
@@ -71,8 +70,6 @@ Race line_up(const Item& item, size_t index, const Config& default_config, const
   }
   // The best of a neighbour's other trials keeps the winners honest.
   const cache::Record* near = longer ? longer : shorter;
-  if (!near) return race;
-  auto trials = store.trials(item.key, kBucketVersion, near->lo, near->hi);
   std::erase_if(trials, [&](const auto& row) { return row.outcome != "ok" || row.config_json == near->config_json; });
   const auto best = std::min_element(trials.begin(), trials.end(),
                                      [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
@@ -108,7 +105,11 @@ bool TuningSession::try_merge(Item& item, size_t index) {
   BucketState& state = item.buckets[index];
   const Bucket& bucket = state.bucket;
   const RankedSpace space = rank_space(item, bucket.hi, target_);
-  Race race = line_up(item, index, space.default_config, target_, store_);
+  const cache::Record* longer = nearest_tuned(item, index, 1);
+  const cache::Record* shorter = nearest_tuned(item, index, -1);
+  if (!longer && !shorter) return false;
+  const cache::Record& near = longer ? *longer : *shorter;
+  Race race = line_up(item, longer, shorter, space.default_config, usable_trials(item, {near.lo, near.hi}), target_);
   if (std::find(race.may_win.begin(), race.may_win.end(), true) == race.may_win.end()) return false;
   const auto compiled = runner_.compile(race.configs);
   for (size_t i = race.configs.size(); i-- > 0;)

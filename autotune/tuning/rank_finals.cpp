@@ -94,7 +94,7 @@ void TuningSession::settle_range(Item& item, size_t first, size_t last) {
   }
   for (size_t i = first + 1; i < last; ++i) {
     BucketState& state = item.buckets[i];
-    auto trials = store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi);
+    auto trials = usable_trials(item, state.bucket);
     const auto known = std::ranges::find(trials, config, &cache::TrialRow::config_json);
     cache::TrialRow row =
         known != trials.end() ? *known : make_trial(state.bucket, Config::parse(config), {}, {state.record->median_us});
@@ -111,8 +111,7 @@ void TuningSession::settle_range(Item& item, size_t first, size_t last) {
 void TuningSession::race_bucket(Item& item, BucketState& state) {
   report_progress("all ranks " + describe(item, state.bucket));
   Trials trials;
-  for (auto& row : store_.trials(item.key, kBucketVersion, state.bucket.lo, state.bucket.hi))
-    trials.emplace(row.config_hash, std::move(row));
+  for (auto& row : usable_trials(item, state.bucket)) trials.emplace(row.config_hash, std::move(row));
   std::vector<RankLane> lanes = line_up_ranks(item, state, trials);
   if (!time_on_ranks(item, state, lanes, kFinalRounds)) return;
   const auto is_undecided = [&](const RankLane& lane) {

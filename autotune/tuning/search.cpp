@@ -278,7 +278,8 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
   const Config& config = winner ? winner->config : *measured.yardstick;
   const auto& us = winner ? winner->us : measured.yardstick_us;
   cache::Record record = make_record(state.bucket, config, space.hash, cache::Origin::tuned, us, measured.yardstick_us);
-  if (state.record && measured.yardstick && *measured.yardstick != space.default_config) {
+  if (state.record && state.record->median_us > 0 && measured.yardstick &&
+      *measured.yardstick != space.default_config) {
     // The yardstick was an earlier winner: the default's time is carried over by the ratio of the two.
     record.default_us = state.record->default_us * record.default_us / state.record->median_us;
   }

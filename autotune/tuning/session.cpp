@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/tuning/session.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "jit/base/log.h"
@@ -26,14 +29,21 @@ TuningSession::TuningSession(std::vector<Item> items, const Target& target, cach
       evidence_(evidence),
       start_s_(runner.now_s()) {}
 
+void count_grade(Grade grade, TuneReport& report) {
+  ++(grade == Grade::built ? report.built : grade == Grade::measured ? report.measured : report.searched);
+}
+
 TuneReport TuningSession::run() {
   for (const Item& item : items_) report_.buckets += static_cast<int64_t>(item.buckets.size());
   report_.operations = static_cast<int64_t>(items_.size());
   last_flush_s_ = runner_.now_s();
+  build_lacking();
   if (evidence_ == Evidence::predicted) model_all();
-  else cover_all();
+  else build_all();
+  remove_misplaced();
   report_.coverage_s = runner_.now_s() - start_s_;
-  if (evidence_ != Evidence::predicted) tune_all();
+  if (evidence_ != Evidence::predicted) measure_all();
+  if (evidence_ != Evidence::predicted && !is_over()) tune_all();
   flush();
   if (evidence_ == Evidence::measured) race_all_ranks();
   flush();
@@ -41,13 +51,14 @@ TuneReport TuningSession::run() {
   for (const Item& item : items_)
     for (const BucketState& state : item.buckets) {
       if (!state.record) report_.covered = false;
+      else count_grade(grade_of(*state.record), report_);
       report_.failed_buckets += state.failed && !state.record;
       if (!state.record || !state.is_resolved() || awaits_ranks(item, state)) report_.complete = false;
     }
   report_.ranges = count_ranges(items_);
   report_.seconds = runner_.now_s() - start_s_;
   report_.interrupted = options_.interrupt && options_.interrupt->load();
-  if (!report_.covered && report_.trials == 0 && !report_.interrupted && options_.budget_s > 0)
+  if (!report_.covered && report_.trials + num_published_ == 0 && !report_.interrupted && options_.budget_s > 0)
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("budget {:g} s is too small for one {}, getting ready took {:.2f} s; give at least {:.0f} s",
@@ -86,11 +97,22 @@ Evidence evidence_of(const Device& device) {
   return device.info().kind == "sim" ? Evidence::simulated : Evidence::measured;
 }
 
+/// Those of candidates that worked are of configurations that may serve.
+std::vector<cache::TrialRow> TuningSession::usable_trials(const Item& item, const Bucket& bucket) {
+  std::vector<cache::TrialRow> trials = store_.trials(item.key, kBucketVersion, bucket.lo, bucket.hi);
+  std::erase_if(trials, [&](const cache::TrialRow& row) {
+    if (row.outcome != "ok" && row.outcome != kModelledOutcome) return false;
+    const auto config = parse_config(row.config_json);
+    return !config || config->hash() != row.config_hash || !item.usable->refusal(*config, bucket.hi).empty();
+  });
+  return trials;
+}
+
 /// By configuration hash. What was modelled before the device was there is no measurement, and memory that was short
 /// may be there now.
 std::map<std::string, cache::TrialRow> TuningSession::measured_trials(const Item& item, const Bucket& bucket) {
   std::map<std::string, cache::TrialRow> trials;
-  for (auto& row : store_.trials(item.key, kBucketVersion, bucket.lo, bucket.hi))
+  for (auto& row : usable_trials(item, bucket))
     if (row.outcome != kModelledOutcome && row.outcome != kRefusedOutcome && row.outcome != "oom")
       trials.emplace(row.config_hash, std::move(row));
   return trials;
@@ -122,13 +144,26 @@ void TuningSession::publish(Item& item, BucketState& state, cache::Record record
   const bool is_default = record.origin == cache::Origin::fallback;
   cache::Record stored = record;
   if (evidence_ == Evidence::simulated && !is_default) stored.origin = cache::Origin::modelled;
-  pending_lines_.push_back(fmt::format("{} {} {:.1f} us {}{}", describe(item, state.bucket),
-                                       cache::origin_name(stored.origin), stored.median_us, stored.config_json, by));
-  pending_records_.push_back({item.key, std::move(stored)});
+  ++num_published_;
+  const bool is_built = is_default && stored.samples == 0;
+  pending_lines_.push_back(is_built ? fmt::format("{} built {}", describe(item, state.bucket), stored.config_json)
+                                    : fmt::format("{} {} {:.1f} us {}{}", describe(item, state.bucket),
+                                                  cache::origin_name(stored.origin), stored.median_us,
+                                                  stored.config_json, by));
+  pending_records_.push_back({item.key, std::move(stored), std::exchange(state.unfit_config, std::nullopt)});
   state.record = std::move(record);
   state.outdated = is_default;
-  state.is_raced = false;
+  state.is_raced = state.lacks_binary = false;
   if (pending_records_.size() >= kFlushRows || runner_.now_s() - last_flush_s_ > kFlushSeconds) flush();
+}
+
+/// Rows that no bucket's record replaces, once every bucket of their key has one.
+void TuningSession::remove_misplaced() {
+  flush();
+  for (Item& item : items_) {
+    const bool is_covered = std::ranges::all_of(item.buckets, [](const BucketState& state) { return state.record.has_value(); });
+    if (is_covered && store_.remove(item.key, item.misplaced)) item.misplaced.clear();
+  }
 }
 
 /// Trials first: a record never stands without the trials that it was chosen from.

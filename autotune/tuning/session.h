@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The session decides and records; all work on candidates goes through a Runner, so that tests drive it with a fake one
-// on a fake clock. Order: coverage.cpp (the default everywhere), then schedule.cpp picks buckets for search.cpp (a
+// on a fake clock. Order: building.cpp (a binary everywhere), coverage.cpp (times of the defaults), then schedule.cpp picks buckets for search.cpp (a
 // search among candidates) and merge.cpp (a neighbour's winner on probation); of operations that communicate all ranks
 // then time the best ones together (rank_finals.cpp). For a GPU that is not here modelling.cpp takes the place of all
 // of these. docs/tuning.md has the rules.
@@ -13,15 +13,20 @@
 #include <string>
 #include <vector>
 
+#include "autotune/grade.h"
 #include "autotune/runner.h"
 #include "autotune/tuner.h"
 #include "autotune/tuning/refusals.h"
+#include "autotune/usable.h"
 
 namespace seqtile::autotune {
 
 /// Outcome of a trial that was predicted and not run.
 constexpr const char* kModelledOutcome = "modelled";
 constexpr const char* kRefusedOutcome = "refused";  ///< by a compiler where the GPU is not; there it is tried
+
+/// `space_hash` of records that were not chosen from a space.
+inline const std::string kNoSpace(64, '0');
 
 /// What a session's decisions rest on.
 enum class Evidence {
@@ -39,6 +44,8 @@ struct BucketState {
   bool failed = false;    ///< no candidate works
   bool outdated = false;  ///< the record is not the last word: untuned, of another space, modelled and now measurable
   bool is_raced = false;  ///< all ranks have decided, where the item has ranks
+  bool lacks_binary = false;  ///< of its record
+  std::optional<std::string> unfit_config = {};  ///< of a stored record that may not serve: the next one replaces it
 
   bool is_resolved() const { return failed || (record && !outdated); }
 };
@@ -51,6 +58,8 @@ struct Item {
   cache::TuningKey key;
   std::vector<BucketState> buckets;
   int num_ranks = 0;  ///< that time the best configurations together; 0: it does not communicate, or not here
+  std::shared_ptr<Usability> usable = {};        ///< once records are loaded
+  std::vector<cache::BadRecord> misplaced = {};  ///< stored rows of the key that are of no bucket
 
   int64_t max_length() const { return buckets.back().bucket.hi; }
 };
@@ -65,9 +74,11 @@ struct RankedSpace {
 /// Normalised requests as items. Errors: invalid_argument naming the request.
 std::vector<Item> make_items(const Registry& registry, const std::vector<TuneRequest>& requests,
                              const DeviceInfo& device, const std::string& policy);
-/// Reads the store: fills records and flags of every bucket.
+/// Reads the store: fills records and flags of every bucket. What may not serve is a gap, with one line of the log.
 void load_records(std::vector<Item>& items, const Target& target, cache::TuningStore& store,
                   Evidence evidence = Evidence::measured);
+/// Notes which records have no binary that serves.
+void find_lacking(std::vector<Item>& items, Device& device, ArtifactStore& artifacts);
 /// Errors: invalid_argument when the default is not in the space.
 RankedSpace rank_space(const Item& item, int64_t length, const Target& target);
 /// Whether all ranks shall still decide the bucket.
@@ -76,6 +87,7 @@ bool awaits_ranks(const Item& item, const BucketState& state);
 bool is_chosen_by_ranks(const cache::Record& record, const std::vector<cache::TrialRow>& trials);
 /// The ranks that can time the operation together on such a device, 0 where none can.
 int ranks_to_race(const OpDef& op, const Workload& workload, const DeviceInfo& device);
+void count_grade(Grade grade, TuneReport& report);
 /// Runs of adjacent buckets with one configuration.
 int64_t count_ranges(const std::vector<Item>& items);
 
@@ -97,9 +109,14 @@ class TuningSession {
   struct Found;  // search.cpp
   struct Measured;
 
-  void cover_all();
-  void cover(Item& item);
-  void cover_bucket(Item& item, BucketState& state, const RankedSpace& space);
+  void build_lacking();  // building.cpp
+  void build_all();
+  void build_run(Item& item, const Config& config, const std::vector<size_t>& buckets);
+  void refuse(const Item& item, BucketState& state, const Verdict& verdict);
+  void drop_unfit(const Item& item, BucketState& state);
+  void measure_all();  // coverage.cpp
+  void measure_item(Item& item);
+  void cover_bucket(Item& item, BucketState& state);
   struct Open;  // modelling.cpp
   struct Modelled;
   void model_all();
@@ -119,6 +136,7 @@ class TuningSession {
   bool try_merge(Item& item, size_t index);
   void search(Item& item, BucketState& state);
   void start_from_default(Item& item, BucketState& state, RankedSpace& space);
+  std::vector<cache::TrialRow> usable_trials(const Item& item, const Bucket& bucket);
   std::map<std::string, cache::TrialRow> measured_trials(const Item& item, const Bucket& bucket);
   bool search_batches(Item& item, BucketState& state, const RankedSpace& space, Measured& measured);
   void recall(const BucketState& state, const RankedSpace& space, Measured& measured) const;
@@ -151,6 +169,7 @@ class TuningSession {
   /// `by`: behind the line of progress.
   void publish(Item& item, BucketState& state, cache::Record record, const std::string& by = "");
   void flush();
+  void remove_misplaced();
 
   std::vector<Item> items_;
   const Target& target_;
@@ -161,6 +180,7 @@ class TuningSession {
   TuneReport report_;
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
 
+  int64_t num_published_ = 0;
   std::set<std::string> kept_;      ///< binaries that the artifact store was given, by workload and configuration
   Refusals refusals_;  ///< of candidates that did not compile
 

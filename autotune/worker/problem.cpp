@@ -71,13 +71,13 @@ bool is_static(const ArgSpec& arg) {
   return std::all_of(arg.dims.begin(), arg.dims.end(), [](const Dim& d) { return d.symbol.empty(); });
 }
 
-/// The kernel promises more than there is, and takes it back from a process that has begun to use it.
+}  // namespace
+
 double machine_bytes() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-}  // namespace
-
+/// The kernel promises more than there is, and takes it back from a process that has begun to use it.
 Pages::Pages(size_t bytes) : size_(std::max<size_t>(bytes, 1)) {
   void* memory = MAP_FAILED;
   if (static_cast<double>(size_) <= machine_bytes())

@@ -44,6 +44,8 @@ std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, con
 Tensor describe_arg(const ArgSpec& arg, const Schema& schema, std::span<const int64_t> symbols);
 /// Bytes from the first to one past the last row.
 size_t tensor_bytes(const Tensor& tensor);
+/// Memory of this machine.
+double machine_bytes();
 /// Errors: out_of_resources when the tensors of one call at `length` are larger than this machine's memory together.
 void check_memory(const OpDef& op, const Workload& workload, int64_t length);
 /// Bytes of the tensors of one call at `length`, as a floating-point number: by mistake more than 2^64 are asked for.

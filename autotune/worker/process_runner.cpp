@@ -74,6 +74,7 @@ void ProcessRunner::begin(const OpDef& op, const Workload& workload, int64_t max
   workload_ = workload;
   max_length_ = max_length;
   current_ = &entries_[op.name + workload.json()];
+  usable_.emplace(op, workload, target_);
   loaded_.clear();
   longest_check_s_ = 0;
   checked_length_ = 0;
@@ -202,7 +203,7 @@ std::vector<Verdict> ProcessRunner::compile(std::span<const Config> candidates) 
   std::vector<Entry*> missing;
   for (size_t i = 0; i < wanted.size(); ++i) {
     wanted[i]->compiled = true;
-    if (!stored[i] || !is_made_for(*stored[i], target_)) {
+    if (!stored[i] || !usable_->misfit(wanted[i]->config, *stored[i]).empty()) {
       missing.push_back(wanted[i]);
       continue;
     }

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "autotune/runner.h"
+#include "autotune/usable.h"
 #include "autotune/worker/process.h"
 #include "jit/artifact_store.h"
 #include "jit/device.h"
@@ -75,6 +76,7 @@ class ProcessRunner final : public Runner {
   /// By workload, then by configuration, both as text. Kept over changes of workload: a binary is compiled once a run.
   std::map<std::string, std::map<std::string, Entry>> entries_;
   std::map<std::string, Entry>* current_ = nullptr;
+  std::optional<Usability> usable_;  ///< of the current workload
   int64_t next_id_ = 1;
   std::vector<Slot> compilers_;
   std::vector<char> compiler_needs_problem_;  ///< flags; each is written by one thread

@@ -54,7 +54,7 @@ TEST_CASE("session: covers every bucket, tunes, and finds what is fastest at eac
   CHECK(worst < 1.06);
   CHECK(report.ranges >= 3);
   CHECK(report.ranges <= 8);
-  CHECK(static_cast<int64_t>(world.acknowledged.size()) == 2 * 69);  // coverage, then the decision
+  CHECK(static_cast<int64_t>(world.acknowledged.size()) == 3 * 69);  // built, measured, decided
 }
 
 TEST_CASE("session: a second run measures nothing", "[autotune][tuner]") {
@@ -209,6 +209,63 @@ TEST_CASE("session: coverage comes before tuning", "[autotune][tuner]") {
   world.tune(runner, {{"one", test::toy_add(kCrossing), 1, 300}, {"two", test::toy_add("a/16,c/16"), 1, 300}});
   CHECK(tuned);
   CHECK_FALSE(late_coverage);
+}
+
+TEST_CASE("session: every bucket is built before one is measured, with a binary an octave", "[autotune][tuner]") {
+  World world;
+  OpDef op = test::toy_add_op();
+  const auto space_of = op.config_space;
+  op.config_space = [&](const Workload& w, int64_t, const Target& t) { return space_of(w, 1, t); };
+  op.default_config = [](const Workload&, int64_t length, const Target&) {  // another one in every bucket
+    return config("f" + std::to_string(bucket_index(length) % 60), 16);
+  };
+  world.registry = Registry();
+  world.registry.add(std::move(op));
+  std::string forms;
+  for (int i = 0; i < 60; ++i) forms += (i ? ",f" : "f") + std::to_string(i);
+  FakeRunner runner([](const Config&, int64_t) { return 100.0; });
+  std::vector<cache::Record> built;
+  int64_t checks = 0;
+  runner.on_measure = [&] {
+    if (!built.empty()) return;
+    built = world.records(forms);
+    checks = runner.bucket_checks;
+  };
+  world.options.budget_s = 1;  // of the fake clock: measuring begins and does not end
+  const TuneReport report = world.tune(runner, {{"one", test::toy_add(forms), 1, 512}, {"two", test::toy_add(forms), 1, 512}});
+  const auto num_buckets = static_cast<int64_t>(buckets(1, 512).size());
+  REQUIRE(static_cast<int64_t>(built.size()) == num_buckets);
+  std::set<std::string> configs;
+  for (const auto& record : built) {
+    CHECK(grade_of(record) == Grade::built);
+    CHECK(record.samples == 0);
+    configs.insert(record.config_json);
+  }
+  CHECK(configs.size() == 10);  // {1} {2} {4} {8} {16} and the octaves up to 512
+  CHECK(checks == 5 + 2 * 5);   // both ends of a run
+  CHECK(report.covered);
+  CHECK(report.built + report.measured + report.searched == num_buckets);
+
+  world.options.budget_s = 0;
+  const TuneReport rest = world.tune(runner, {{"one", test::toy_add(forms), 1, 512}});
+  CHECK(rest.searched == num_buckets);
+  for (const auto& record : world.records(forms)) CHECK(grade_of(record) == Grade::searched);
+}
+
+TEST_CASE("session: a built default that crashes when it is timed does not stay", "[autotune][tuner]") {
+  World world;
+  FakeRunner runner([](const Config&, int64_t) { return 100.0; });
+  runner.measure_failures[config("a", 16).json()] = {"crash", "signal 11"};
+  SECTION("another one takes its place") {
+    CHECK(world.tune(runner, "a/16,b/16", 64, 64).covered);
+    CHECK(Config::parse(world.records("a/16,b/16").at(0).config_json) == config("b", 16));
+  }
+  SECTION("there is no other one") {
+    const TuneReport report = world.tune(runner, "a/16", 64, 64);
+    CHECK_FALSE(report.covered);
+    CHECK(report.failed_buckets == 1);
+    CHECK(world.records("a/16").empty());
+  }
 }
 
 TEST_CASE("session: a budget that ends early leaves coverage and the best so far", "[autotune][tuner]") {

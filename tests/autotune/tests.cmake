@@ -4,8 +4,9 @@
 set(engine_tests
   autotune/index_check_test.cpp autotune/overlap_test.cpp autotune/engine_exit_test.cpp
   autotune/engine_cpu_test.cpp autotune/engine_fused_test.cpp autotune/engine_gpu_test.cpp autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp
-  autotune/engine_stores_test.cpp
-  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp)
+  autotune/engine_stores_test.cpp autotune/usable_test.cpp
+  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp
+  support/fake_runner.cpp)
 if(NOT SEQTILE_SANITIZE)
   list(APPEND engine_tests autotune/engine_hot_path_test.cpp)
 endif()

@@ -20,7 +20,7 @@ std::string small_store(const std::string& path, std::vector<KeyedRecord>& truth
            {sample_key(8192), sample_record(9, 16, Origin::fallback)}};
   {
     auto store = TuningStore::open(path, OpenMode::read_write);
-    for (const auto& [key, record] : truth) {
+    for (const auto& [key, record, unfit] : truth) {
       REQUIRE(store->publish(key, record, {sample_trial(1, "ok", record.lo, record.hi)}));
     }
     REQUIRE(store->check().ok());
@@ -47,7 +47,7 @@ bool answers_are_true(TuningStore& store, const std::vector<KeyedRecord>& truth,
       is_true &= trial.outcome == "ok" && trial.config_json == fmt::format(R"({{"block_m":{}}})", trial.median_us - 10);
     }
   }
-  for (const auto& [key, record] : store.all_records()) {
+  for (const auto& [key, record, unfit] : store.all_records()) {
     is_true &=
         is_stored(key, record) && key.env_json == sample_key().env_json && key.device_name == sample_key().device_name;
   }

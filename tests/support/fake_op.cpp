@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "autotune/kernel_name.h"
 #include "autotune/launch.h"
 #include "jit/error.h"
 
@@ -151,11 +152,11 @@ autotune::EngineParts FakeWorld::parts() {
   device = fake.get();
   parts.device = std::move(fake);
   parts.threads = threads;
-  parts.compile = [this](const autotune::OpDef&, const Workload&, const Config& config, const Target& target) {
+  parts.compile = [this](const autotune::OpDef& op, const Workload& w, const Config& config, const Target& target) {
     ++compilations;
     if (compiler_fails) throw Error(ErrorCode::compile_failed, "the fake compiler was told to fail");
     const std::string json = config.json();
-    KernelBinary binary{"scale_rows", target.name, "blob", std::vector<std::byte>(json.size()), 0, 0, 14};
+    KernelBinary binary{autotune::kernel_name(op, w, config, target), target.name, "blob", std::vector<std::byte>(json.size()), 0, 0, 14};
     std::memcpy(binary.code.data(), json.data(), json.size());
     return binary;
   };

@@ -32,6 +32,7 @@ autotune::Verdict FakeRunner::check(const autotune::Config& candidate) { return 
 
 autotune::Verdict FakeRunner::check_bucket(const autotune::Config& candidate, const autotune::Bucket&) {
   clock_s += 0.002;
+  ++bucket_checks;
   return lookup(bucket_failures, candidate);
 }
 
@@ -42,6 +43,7 @@ std::vector<autotune::Series> FakeRunner::measure(std::span<const autotune::Conf
   std::vector<autotune::Series> series(candidates.size());
   rank_races += plan.on_all_ranks;
   const Model& model = plan.on_all_ranks && on_ranks ? on_ranks : model_;
+  for (size_t i = 0; i < candidates.size(); ++i) series[i].verdict = lookup(measure_failures, candidates[i]);
   if (plan.on_all_ranks)
     for (size_t i = 0; i < candidates.size(); ++i) series[i].verdict = lookup(rank_failures, candidates[i]);
   if (!candidates.empty() && !series[0].verdict.ok()) return series;  // as without a yardstick

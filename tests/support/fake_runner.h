@@ -33,12 +33,14 @@ class FakeRunner : public autotune::Runner {
   double now_s() override { return clock_s; }
 
   std::map<std::string, autotune::Verdict> compile_failures, check_failures, bucket_failures;  ///< by configuration
+  std::map<std::string, autotune::Verdict> measure_failures;  ///< by configuration, whatever was found before
   std::set<std::string> kept;
   bool keeps = true;  ///< the artifact store takes binaries
   double clock_s = 1000;
   Model on_ranks;                                          ///< of the slowest rank, where all run it; absent: the model
   std::map<std::string, autotune::Verdict> rank_failures;  ///< of configurations that all ranks run
   int64_t rank_races = 0;
+  int64_t bucket_checks = 0;
   int64_t compiles = 0, measured = 0;                                    ///< candidates
   std::function<autotune::Counted(const autotune::CountTask&)> counter;  ///< absent: nothing is known
   int64_t counts = 0;

@@ -17,6 +17,8 @@ seqtile_script_test("headers: every one compiles alone" "slow" ${CMAKE_SOURCE_DI
                     ${CMAKE_SOURCE_DIR} ${CMAKE_CXX_COMPILER} ${LLVM_INCLUDE_DIR})
 seqtile_script_test("cli: json, exit codes and bad input" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/cli_test.py
                     $<TARGET_FILE:seqtile_cli> $<TARGET_FILE:seqtile_fake_cuda_driver>)
+seqtile_script_test("usable: commands agree about records that are wrong" "fast"
+                    ${CMAKE_SOURCE_DIR}/tests/tools/usable_test.py $<TARGET_FILE:seqtile_cli>)
 if(TARGET seqtile_mpi AND MPIEXEC_EXECUTABLE AND NOT SEQTILE_SANITIZE)
   seqtile_script_test("mpi: the program on ranks of mpirun" "fast;mpi" ${CMAKE_SOURCE_DIR}/tests/tools/mpi_test.py
                       $<TARGET_FILE:seqtile_cli> ${MPIEXEC_EXECUTABLE})

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "autotune/op_def.h"
 #include "cache/tuning_store.h"
@@ -12,28 +12,32 @@
 
 namespace seqtile::cli {
 
+/// A record of this device that may not serve.
+struct RefusedRecord {
+  std::string operation;
+  int64_t lo = 0, hi = 0;
+  std::string reason;
+};
+
 struct BuildReport {
   int64_t records = 0;        ///< of this device and toolchain
   int64_t other_records = 0;  ///< of others: left alone
-  int64_t binaries = 0;       ///< distinct ones that the records name
+  int64_t binaries = 0;       ///< distinct ones that records name which may serve
   int64_t there = 0, compiled = 0, failed = 0;
+  std::vector<RefusedRecord> refused;
   double seconds = 0;
   bool interrupted = false;
 
   int64_t remaining() const { return binaries - there - compiled - failed; }
 };
 
-/// Compiles what `artifacts` lacks, and what it has as PTX where there is an assembler now. A record that does not
-/// compile is a warning and counted.
+/// Compiles what `artifacts` lacks or has of a kind that does not serve, and what it has as PTX where there is an
+/// assembler now. A record that does not compile is a warning and counted.
 BuildReport build_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
                            Device& device);
 
-/// Looks only: `there` are those of which `good` has the key's hash.
-BuildReport find_binaries(const autotune::Registry& registry, cache::TuningStore& store,
-                          const std::set<std::string>& good, Device& device);
-
-/// Distinct binaries that decisions for this device name and `artifacts` lacks.
-int64_t count_missing_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore& artifacts,
-                               Device& device);
+/// Looks only: `there` are those that serve. Without `artifacts` at the records alone.
+BuildReport find_binaries(const autotune::Registry& registry, cache::TuningStore& store, ArtifactStore* artifacts,
+                          Device& device);
 
 }  // namespace seqtile::cli

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "autotune/usable.h"
 #include "cache/plan_store.h"
 #include "jit/dtype.h"
 #include "tools/cli/binaries.h"
@@ -63,10 +64,16 @@ std::vector<std::string> wrapped(std::string text) {
   return lines;
 }
 
+/// A stored text, also where it is no JSON.
+Json json_or_text(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json(text) : json;
+}
+
 Json record_json(const cache::Record& record) {
   return {{"bucket", {record.lo, record.hi}},
           {"origin", std::string(cache::origin_name(record.origin))},
-          {"config", Json::parse(record.config_json)},
+          {"config", json_or_text(record.config_json)},
           {"median_us", record.median_us},
           {"default_us", record.default_us},
           {"noisy", record.noisy},
@@ -78,6 +85,12 @@ std::string mesh_of(const Json& manifest) {
   std::string text;
   for (const Json& size : manifest["mesh"]) text += (text.empty() ? "" : "x") + size.dump();
   return text;
+}
+
+/// A stored text, also where it is no configuration.
+std::string format_config(const std::string& json) {
+  const auto config = autotune::parse_config(json);
+  return config ? format_fields(*config) : json;
 }
 
 struct PlansFound {
@@ -128,7 +141,7 @@ int run_ls(const Session&, const Options& options) {
     list.push_back({{"operation", group.key.operation},
                     {"records", group.records.size()},
                     {"lengths", {group.records.front().lo, group.records.back().hi}},
-                    {"workload", Json::parse(group.key.workload_json)},
+                    {"workload", json_or_text(group.key.workload_json)},
                     {"device", group.key.device_name}});
   }
   for (const auto& [device, table] : tables) {
@@ -153,10 +166,10 @@ int run_show(const Session&, const Options& options) {
     for (const cache::Record& record : group.records) {
       table.add({"  " + format_bucket(record.lo, record.hi), std::string(cache::origin_name(record.origin)),
                  format_us(record.median_us), format_us(record.default_us),
-                 format_fields(autotune::Config::parse(record.config_json))});
+                 format_config(record.config_json)});
       Json row = record_json(record);
       row["operation"] = group.key.operation;
-      row["workload"] = Json::parse(group.key.workload_json);
+      row["workload"] = json_or_text(group.key.workload_json);
       list.push_back(std::move(row));
     }
     table.print();
@@ -210,10 +223,32 @@ int run_stats(const Session&, const Options& options) {
   return kDone;
 }
 
+constexpr size_t kMostListed = 20;
+
+/// Lines for people, the first of many.
+void list_refused(const std::vector<RefusedRecord>& refused) {
+  for (size_t i = 0; i < std::min(refused.size(), kMostListed); ++i)
+    print_line(fmt::format("{} {}: the record does not serve: {}", refused[i].operation,
+                           format_bucket(refused[i].lo, refused[i].hi), refused[i].reason));
+  if (refused.size() > kMostListed)
+    print_line(fmt::format("{} more records do not serve", format_count(refused.size() - kMostListed)));
+}
+
+Json refused_json(const std::vector<RefusedRecord>& refused) {
+  Json list = Json::array();
+  for (const RefusedRecord& record : refused)
+    list.push_back(
+        {{"operation", record.operation}, {"lo", record.lo}, {"hi", record.hi}, {"reason", record.reason}});
+  return list;
+}
+
 /// What to do about a file. Bad records are measured again by the next tuning of their key; everything else keeps
 /// seqtile from writing into it.
-std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report) {
-  if (report.ok()) return "ok";
+std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report, size_t refused) {
+  if (report.ok() && refused == 0) return "ok";
+  if (report.ok())
+    return fmt::format("not ok; {} of --device may not serve, `seqtile prewarm` or `seqtile tune` replaces {}",
+                       format_counted(refused, "record"), refused == 1 ? "it" : "them");
   if (store.counters().busy > 0) return "not ok; nothing was checked, try again when the other process is done";
   if (report.is_sound && !could_not_read(store))
     return "not ok; bad rows are ignored, and `seqtile prewarm` measures lost records again";
@@ -238,10 +273,8 @@ std::string verdict(const BinaryCheck& check, const Options& options) {
   return "not ok; bad rows are ignored, a file without them is made where this one is moved away";
 }
 
-BinaryCheck check_binaries(const Session& session, const Options& options, cache::TuningStore& store,
-                           cache::ArtifactDb& artifacts, Device& device) {
-  BinaryCheck check{artifacts.check(), {}};
-  check.named = find_binaries(session.registry, store, check.file.good, device);
+BinaryCheck check_binaries(const Options& options, const BuildReport& named, cache::ArtifactDb& artifacts) {
+  BinaryCheck check{artifacts.check(), named};
   const std::string status = artifacts.status();
   if (!status.empty()) warn(status);  // once, where the log has it already
   for (const std::string& problem : check.file.problems)
@@ -263,12 +296,21 @@ int run_check(const Session& session, const Options& options) {
   const std::string status = store->status();  // standard error has it
   for (const std::string& problem : report.problems)
     if (problem != status) print_line(problem);
+  // Before the rows of binaries are looked at one by one, so that a look is no use of them.
+  const BuildReport named =
+      is_locked ? BuildReport{} : find_binaries(session.registry, *store, artifacts.get(), *device);
+  list_refused(named.refused);
   print_line(fmt::format("{}: {}, {} bad: {}", store->path(), format_counted(report.rows, "row"),
-                         format_count(report.bad_rows), verdict(*store, report)));
-  Json json{{"rows", report.rows}, {"bad_rows", report.bad_rows}, {"ok", report.ok()}, {"problems", report.problems}};
+                         format_count(report.bad_rows), verdict(*store, report, named.refused.size())));
+  const bool is_good = report.ok() && named.refused.empty();
+  Json json{{"rows", report.rows},
+            {"bad_rows", report.bad_rows},
+            {"ok", is_good},
+            {"refused", refused_json(named.refused)},
+            {"problems", report.problems}};
   if (has_artifacts) {
-    const BinaryCheck binaries = check_binaries(session, options, *store, *artifacts, *device);
-    json["ok"] = report.ok() && binaries.ok();
+    const BinaryCheck binaries = check_binaries(options, named, *artifacts);
+    json["ok"] = is_good && binaries.ok();
     json["artifacts"] = {{"rows", binaries.file.rows},
                          {"bad_rows", binaries.file.bad_rows},
                          {"named", binaries.named.binaries},
@@ -304,6 +346,11 @@ int run_build(const Session& session, const Options& options) {
                          format_counted(report.records, "record"), format_count(report.binaries),
                          format_count(report.there), format_count(report.compiled), format_count(report.failed),
                          format_seconds(report.seconds)));
+  list_refused(report.refused);
+  if (!report.refused.empty())
+    print_line(fmt::format("{} may not serve and {} left out; `seqtile prewarm` or `seqtile tune` replaces {}",
+                           format_counted(report.refused.size(), "record"), report.refused.size() == 1 ? "is" : "are",
+                           report.refused.size() == 1 ? "it" : "them"));
   if (report.interrupted)
     print_line(fmt::format("Interrupted: {} of {} were not looked at; {} goes on from here.",
                            format_count(report.remaining()), format_count(report.binaries), next_build(options)));
@@ -319,11 +366,12 @@ int run_build(const Session& session, const Options& options) {
                 {"there", report.there},
                 {"compiled", report.compiled},
                 {"failed", report.failed},
+                {"refused", refused_json(report.refused)},
                 {"remaining", report.remaining()},
                 {"seconds", report.seconds},
                 {"interrupted", report.interrupted}});
   if (report.interrupted) return interrupted_exit_code();
-  return report.failed == 0 ? kDone : kNo;
+  return report.failed == 0 && report.refused.empty() ? kDone : kNo;
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "autotune/bucket.h"
 #include "autotune/key_difference.h"
 #include "autotune/tuner.h"
+#include "autotune/usable.h"
 #include "jit/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/explain.h"
@@ -37,6 +39,7 @@ std::string modelled_reason(const cache::Record& record, const std::vector<cache
 }
 
 std::string reason_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
+  if (record.samples == 0) return "built and verified, not measured yet";
   std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
                                    record.measured_length, format_us(record.median_us), format_us(record.p20_us),
                                    format_us(record.p80_us), record.samples, format_us(record.default_us));
@@ -47,36 +50,73 @@ std::string reason_of(const cache::Record& record, const std::vector<cache::Tria
   return reason;
 }
 
-Answer answer_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Bucket& bucket,
-                 const Target& target, const cache::TuningKey& key, cache::TuningStore& store, const Options& options) {
-  const std::vector<cache::Record> records = store.records(key);
-  for (const cache::Record& record : records) {
-    if (record.bucket_version != autotune::kBucketVersion || record.lo != bucket.lo || record.hi != bucket.hi) continue;
-    const auto trials = store.trials(key, record.bucket_version, record.lo, record.hi);
-    const bool is_modelled = record.origin == cache::Origin::modelled;
-    return {std::string(cache::origin_name(record.origin)),
-            is_modelled ? modelled_reason(record, trials, options) : reason_of(record, trials),
-            autotune::Config::parse(record.config_json),
-            record.median_us,
-            record.default_us,
-            true};
+/// What the bucket has, and why it may not serve.
+struct Found {
+  std::optional<cache::Record> record;  ///< may serve
+  std::string refusal;                  ///< of the record that is there; empty: there is none
+};
+
+Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, const cache::TuningKey& key,
+                  cache::TuningStore& store, Device& device, ArtifactStore& artifacts, std::string& lack) {
+  Found found;
+  std::vector<cache::BadRecord> bad;
+  for (cache::Record& record : store.records(key, &bad)) {
+    if (record.lo > bucket.hi || record.hi < bucket.lo) continue;
+    const autotune::Judgement judgement = usable.judge(record, device, artifacts);
+    found.refusal = judgement.refusal;
+    if (judgement.is_usable() && !judgement.lack.empty()) {
+      lack = judgement.lack;
+      try {
+        usable.build(judgement.config);  // the engine would
+      } catch (const Error& error) {
+        found.refusal = fmt::format("its kernel does not compile: {}", error.what());
+      }
+    }
+    if (!found.refusal.empty()) continue;
+    found.record = std::move(record);
+    return found;
   }
+  for (const cache::BadRecord& row : bad)
+    if (row.lo <= bucket.hi && row.hi >= bucket.lo && found.refusal.empty()) found.refusal = row.reason;
+  return found;
+}
+
+Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload& workload,
+                             const autotune::Bucket& bucket, const Target& target, const cache::TuningKey& key,
+                             cache::TuningStore& store, const Options& options, const std::string& refusal) {
+  const std::vector<cache::Record> records = usable_records(op, workload, target, store, key);
+  const std::string step = "; run " + next_step("tune", options);
+  const std::string refused = refusal.empty() ? "" : "the bucket's record does not serve: " + refusal;
   Answer answer{"default", "", op.default_config(workload, bucket.hi, target)};
   if (!records.empty()) {
     const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
       return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
     });
-    answer = {"nearest " + std::string(cache::origin_name(near->origin)),
-              fmt::format("the bucket has no record; nearest is {}; run {}", format_bucket(near->lo, near->hi),
-                          next_step("tune", options)),
-              autotune::Config::parse(near->config_json)};
-    return answer;
+    return {"nearest " + std::string(cache::origin_name(near->origin)),
+            fmt::format("{}; nearest is {}{}", refused.empty() ? "the bucket has no record" : refused,
+                        format_bucket(near->lo, near->hi), step),
+            autotune::Config::parse(near->config_json)};
   }
-  const auto difference = autotune::key_difference(store, key);
-  answer.reason = difference.empty() ? "the file has no record" : "no record of this key; nearest differs in ";
+  const auto difference = refusal.empty() ? autotune::key_difference(store, key) : std::vector<std::string>{};
+  answer.reason = !refused.empty()      ? refused
+                  : difference.empty() ? "the file has no record"
+                                       : "no record of this key; nearest differs in ";
   for (size_t i = 0; i < difference.size(); ++i) answer.reason += (i ? "; " : "") + difference[i];
-  answer.reason += "; run " + next_step("tune", options);
+  answer.reason += step;
   return answer;
+}
+
+Answer answer_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials, const std::string& lack,
+                 const Options& options) {
+  const bool is_modelled = record.origin == cache::Origin::modelled;
+  std::string reason = is_modelled ? modelled_reason(record, trials, options) : reason_of(record, trials);
+  if (!lack.empty()) reason += "; " + lack + ", it is compiled at load; run " + next_build(options);
+  return {std::string(cache::origin_name(record.origin)),
+          reason,
+          autotune::Config::parse(record.config_json),
+          record.median_us,
+          record.default_us,
+          true};
 }
 
 Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials) {
@@ -87,15 +127,15 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
   // Trials compare with trials: a record's own time may be that of all ranks.
   double winner_us = answer.median_us;
   for (const cache::TrialRow& trial : trials)
-    if (autotune::Config::parse(trial.config_json) == answer.config) winner_us = trial.median_us;
+    if (autotune::parse_config(trial.config_json) == answer.config) winner_us = trial.median_us;
   Table table({"  runner-up", "median", "times the winner", "detail"});
   Json list = Json::array();
   for (const cache::TrialRow& trial : trials) {
-    const auto config = autotune::Config::parse(trial.config_json);
-    if (config == answer.config || list.size() == kRunnerUps) continue;
+    const auto config = autotune::parse_config(trial.config_json);
+    if (!config || *config == answer.config || list.size() == kRunnerUps) continue;
     const double ratio = winner_us > 0 ? trial.median_us / winner_us : 0;
-    table.add({"  " + format_fields(config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), trial.detail});
-    list.push_back({{"config", fields_json(config)}, {"median_us", trial.median_us}, {"detail", trial.detail}});
+    table.add({"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), trial.detail});
+    list.push_back({{"config", fields_json(*config)}, {"median_us", trial.median_us}, {"detail", trial.detail}});
   }
   if (!table.empty()) table.print();
   return list;
@@ -107,9 +147,10 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
   Json list = Json::array();
   for (const cache::TrialRow& trial : trials) {
     if (trial.outcome == "ok" || trial.outcome == "modelled") continue;
-    const auto config = autotune::Config::parse(trial.config_json);
-    table.add({"  " + format_fields(config), trial.outcome, trial.detail});
-    list.push_back({{"config", fields_json(config)}, {"outcome", trial.outcome}, {"detail", trial.detail}});
+    const auto config = autotune::parse_config(trial.config_json);
+    if (!config) continue;
+    table.add({"  " + format_fields(*config), trial.outcome, trial.detail});
+    list.push_back({{"config", fields_json(*config)}, {"outcome", trial.outcome}, {"detail", trial.detail}});
   }
   if (!table.empty()) table.print();
   return list;
@@ -137,7 +178,14 @@ Explained explain_workload(const Session& session, const Options& options, const
   const auto store = open_store_of(options, StoreUse::read_existing);
   const autotune::Bucket bucket = autotune::bucket(length);
   const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
-  const Answer answer = answer_of(op, workload, bucket, device->target(), key, *store, options);
+  const auto artifacts = open_existing_artifacts_of(options);
+  autotune::Usability usable(op, workload, device->target());
+  std::string lack;
+  const Found found = find_record(usable, bucket, key, *store, *device, *artifacts, lack);
+  const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
+  const Answer answer = found.record ? answer_of(*found.record, trials, lack, options)
+                                     : answer_without_record(op, workload, bucket, device->target(), key, *store,
+                                                             options, found.refusal);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
   print_line("  bucket  " + format_bucket(bucket.lo, bucket.hi));
@@ -146,7 +194,6 @@ Explained explain_workload(const Session& session, const Options& options, const
   print_line("  reason  " + answer.reason);
   const std::string loop = loop_of(op, workload, answer.config, device->target());
   if (!loop.empty()) print_line("  loop of products: " + loop);
-  const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
   const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
   check_was_read(*store);
   return {{{"operation", op.name},
@@ -157,6 +204,8 @@ Explained explain_workload(const Session& session, const Options& options, const
            {"median_us", answer.median_us},
            {"default_us", answer.default_us},
            {"reason", answer.reason},
+           {"refusal", found.refusal},
+           {"lack", lack},
            {"loop", loop},
            {"runner_ups", runner_ups},
            {"refused", refused}},

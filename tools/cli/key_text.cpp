@@ -3,12 +3,14 @@
 #include "tools/cli/key_text.h"
 
 #include "autotune/command_line.h"
+#include "autotune/usable.h"
 
 namespace seqtile::cli {
 autotune::Fields workload_fields(const cache::TuningKey& key) {
-  const autotune::Fields all = autotune::Fields::parse(key.workload_json);
+  const auto all = autotune::parse_config(key.workload_json);
+  if (!all) return {{"workload", key.workload_json}};  // a row that somebody else has written
   autotune::Fields told;
-  for (const auto& [name, value] : all.values())
+  for (const auto& [name, value] : all->values())
     if (name != "threads" || key.device_kind == "cpu") told.set(name, value);
   return told;
 }

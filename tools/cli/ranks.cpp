@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "autotune/bucket.h"
 #include "jit/cuda_fabric.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tools/cli/model_requests.h"
@@ -238,15 +239,21 @@ RankProof rehearse(const Session& session, const Options& given, const World& wo
     RankModel model(session, options, fabric, {});
     const auto requests = rank_requests(session.registry, options, world, fabric.rank(), threads);
     std::mt19937_64 random(1);
-    int64_t misses = 0;
-    for (int64_t i = 0; i < num_lengths; ++i)
-      for (size_t op = 0; op < requests.size(); ++op) {
-        const auto count = static_cast<uint64_t>(requests[op].hi - requests[op].lo + 1);
-        misses += !model.operations()[op].handle.lookup(requests[op].lo + static_cast<int64_t>(random() % count));
-      }
+    int64_t lookups = 0, misses = 0;
+    const auto look_up = [&](size_t op, int64_t length) {
+      ++lookups;
+      misses += !model.operations()[op].handle.lookup(length);
+    };
+    for (size_t op = 0; op < requests.size() && num_lengths > 0; ++op) {
+      const int64_t lo = requests[op].lo, hi = requests[op].hi;
+      for (const autotune::Bucket& bucket : autotune::buckets(lo, hi))
+        for (const int64_t end : {std::max(bucket.lo, lo), std::min(bucket.hi, hi)}) look_up(op, end);
+      for (int64_t i = 0; i < num_lengths; ++i)
+        look_up(op, lo + static_cast<int64_t>(random() % static_cast<uint64_t>(hi - lo + 1)));
+    }
     const EngineCounters counters = model.engine().counters();
     RankProof sum;
-    sum.lookups = sum_over_ranks(fabric, num_lengths * static_cast<int64_t>(requests.size()));
+    sum.lookups = sum_over_ranks(fabric, lookups);
     sum.misses = sum_over_ranks(fabric, misses);
     sum.counters = sum_over_ranks(fabric, counters);
     if (speaks_for_process(world, fabric)) proof = sum;

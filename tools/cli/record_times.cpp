@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "autotune/usable.h"
 #include "tools/cli/time_curve.h"
 
 namespace seqtile::cli {
@@ -15,7 +16,7 @@ std::vector<OperationTimes> record_times(const autotune::Registry& registry,
   for (const ServedOperation& operation : operations) {
     const autotune::OpDef& op = registry.find(operation.workload.operation);
     const auto key = autotune::make_key(op, operation.workload, device.info(), autotune::TuneOptions{}.policy);
-    const TimeCurve curve(store.records(key));
+    const TimeCurve curve(usable_records(op, operation.workload, device.target(), store, key));
     OperationTimes times{operation.label};
     for (const auto& [length, count] : count_lengths(operation, calls)) {
       times.calls += count;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "autotune/tuner.h"
+#include "autotune/usable.h"
 #include "jit/base/hash.h"
 #include "jit/compiler.h"
 #include "jit/error.h"
@@ -94,9 +95,9 @@ const RecordedKernels::Kernel& RecordedKernels::kernel_of(const autotune::Worklo
 RecordedKernels::Kernel RecordedKernels::read(const autotune::Workload& workload) {
   const autotune::OpDef& op = registry_.find(workload.operation);
   try {
-    const auto key =
-        autotune::make_key(op, op.normalize(workload), device_->info(), autotune::TuneOptions{}.policy);
-    std::vector<cache::Record> records = store_->records(key);
+    const autotune::Workload normal = op.normalize(workload);
+    const auto key = autotune::make_key(op, normal, device_->info(), autotune::TuneOptions{}.policy);
+    std::vector<cache::Record> records = usable_records(op, normal, device_->target(), *store_, key);
     std::erase_if(records, [](const auto& record) { return record.origin == cache::Origin::modelled; });
     return {TimeCurve(records), hash_of(records)};
   } catch (const Error& error) {

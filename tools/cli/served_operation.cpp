@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "autotune/bucket.h"
+#include "autotune/usable.h"
 
 namespace seqtile::cli {
 
@@ -32,8 +33,8 @@ int64_t covered_length(const autotune::Registry& registry, std::span<const Serve
     const autotune::OpDef& op = registry.find(operation.workload.operation);
     const auto key = autotune::make_key(op, operation.workload, device.info(), autotune::TuneOptions{}.policy);
     int64_t next = 1;
-    for (const cache::Record& record : store.records(key))
-      if (record.bucket_version == autotune::kBucketVersion && record.lo == next) next = record.hi + 1;
+    for (const cache::Record& record : usable_records(op, operation.workload, device.target(), store, key))
+      if (record.lo == next) next = record.hi + 1;
     const int64_t rows = next - 1;  // of one rank, where it has its own
     covered = std::min(covered, operation.role == Role::own_rows ? rows * operation.world_size : rows);
   }

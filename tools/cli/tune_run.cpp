@@ -78,6 +78,9 @@ void print_report(const autotune::TuneReport& report, bool json) {
                          format_counted(report.tunings, "tuning"), format_counted(report.merges, "merge"),
                          format_counted(report.trials, "trial"), format_count(report.failed_trials),
                          format_seconds(report.seconds)));
+  print_line(fmt::format("{} built, {} measured, {} searched; covered after {}", format_counted(report.built, "bucket"),
+                         format_count(report.measured), format_count(report.searched),
+                         format_seconds(report.coverage_s)));
   if (report.rank_races > 0)
     print_line(fmt::format("{} timed by all ranks together", format_counted(report.rank_races, "bucket")));
   if (report.modelled > 0)
@@ -99,6 +102,7 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"merges", report.merges},
                 {"rank_races", report.rank_races},
                 {"modelled", report.modelled},
+                {"grades", {{"built", report.built}, {"measured", report.measured}, {"searched", report.searched}}},
                 {"binaries", report.binaries},
                 {"unstored_binaries", report.unstored_binaries},
                 {"trials", report.trials},
@@ -154,7 +158,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
     report = autotune::tune(session.registry, requests, options.device, *store, *artifacts, tune_options);
   }
   if (!report.interrupted)
-    report.unstored_binaries = count_missing_binaries(session.registry, *store, *artifacts, *device);
+    report.unstored_binaries = find_binaries(session.registry, *store, artifacts.get(), *device).remaining();
   if (finish && report.covered && !report.interrupted) finish();
   print_report(report, options.json);
   if (report.interrupted) return interrupted_exit_code();
