@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <vector>
 
 namespace seqtile::autotune {
@@ -15,8 +15,10 @@ constexpr size_t kMostBrackets = 200;
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kWordBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
 
+using Word = std::pair<std::string_view, std::string_view>;
+
 /// Words in place of what JSON has for them.
-const std::map<std::string_view, std::string_view> kWords = {
+constexpr Word kWords[] = {
     {"True", "is Python's; JSON has true"},     {"False", "is Python's; JSON has false"},
     {"None", "is Python's; JSON has null"},     {"undefined", "is JavaScript's; JSON has null"},
     {"nan", "is no number of JSON; write NaN"}, {"inf", "is no number of JSON; write Infinity"},
@@ -108,7 +110,7 @@ class Scanner {
     if (whole == "true" || whole == "false" || whole == "null") return value(end);
     const size_t next = text_.find_first_not_of(kSpace, begin + whole.size());
     const bool is_name = next != std::string_view::npos && text_[next] == ':';
-    if (const auto known = kWords.find(whole); known != kWords.end() && !is_name)
+    if (const auto* known = std::ranges::find(kWords, whole, &Word::first); known != std::end(kWords) && !is_name)
       fail(at_, fmt::format("{} {}", whole, known->second));
     fail(at_, fmt::format("{}{} without '\"'; {}", whole.substr(0, 40), whole.size() > 40 ? "..." : "",
                           open_.empty() ? "a file of JSON begins with '{'" : "names and texts stand in '\"'"));

@@ -36,7 +36,7 @@ set(seqtile_public_headers
   jit/ir/function.h jit/ir/ops.def jit/ir/types.h
   cache/artifact_db.h cache/check_report.h cache/tuning_store.h
   autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
-  autotune/graph_set.h autotune/launch.h autotune/op_def.h autotune/runner.h autotune/tuner.h
+  autotune/graph_set.h autotune/index_check.h autotune/launch.h autotune/op_def.h autotune/overlap.h autotune/runner.h autotune/tuner.h
   kernels/activation.h kernels/attention_backward.h kernels/attention_forward.h kernels/call.h kernels/embedding.h
   kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h
   kernels/registry.h kernels/rms_norm.h kernels/rms_norm_backward.h kernels/rope.h kernels/row_kernel.h

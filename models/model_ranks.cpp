@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <numeric>
 
 #include "jit/error.h"
@@ -178,7 +178,8 @@ std::vector<Step> rank_steps(const Model& model) {
   check_served(model);
   std::vector<Step> steps = distinct_steps(model);
   if (!is_norm_fused(model)) return steps;
-  static const std::map<std::string, std::string> kFused = {
+  using Renamed = std::pair<std::string_view, const char*>;
+  static constexpr Renamed kFused[] = {
       {"residual", "residual"}, {"sum", "y"}, {"y", "normed"}, {"weight", "norm_weight"}};
   const std::vector<Step> layer = layer_steps(model, 0, Phase::prefill);
   for (size_t i = 1; i < layer.size(); ++i) {
@@ -186,8 +187,8 @@ std::vector<Step> rank_steps(const Model& model) {
     std::vector<Wire>& wires = std::ranges::find(steps, layer[i - 1].label, &Step::label)->wires;
     std::erase_if(wires, [](const Wire& wire) { return wire.argument == "y"; });
     for (Wire wire : layer[i].wires) {
-      const auto name = kFused.find(wire.argument);
-      if (name == kFused.end()) continue;
+      const auto name = std::ranges::find(kFused, wire.argument, &Renamed::first);
+      if (name == std::end(kFused)) continue;
       wire.argument = name->second;
       wires.push_back(std::move(wire));
     }

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-FOLDERS = ["jit", "cache", "autotune", "kernels"]
+FOLDERS = ["jit", "cache", "autotune", "kernels", "models"]
 
 
 def objects_of(build):

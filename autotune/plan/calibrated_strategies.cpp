@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/calibrated_strategies.h"
 
-
 #include <algorithm>
 #include <map>
 

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "jit/base/forever.h"
+
 namespace seqtile::plan {
 namespace {
 
@@ -126,7 +128,7 @@ bool rule_extremum(RuleView& node) {
 }
 
 const std::map<std::string, Family>& families() {
-  static const std::map<std::string, Family> all = [] {
+  static const auto& all = forever([] {
     std::map<std::string, Family> by_name;
     const auto give = [&](Family family, Names names) {
       for (const char* name : names) by_name[name] = family;
@@ -170,7 +172,7 @@ const std::map<std::string, Family>& families() {
     give(rule_indexed, {"index", "index_put", "index_select"});
     give(rule_one_hot, {"one_hot"});
     return by_name;
-  }();
+  }());
   return all;
 }
 

@@ -122,7 +122,7 @@ void TuningSession::build_run(Item& item, const Config& config, const std::vecto
       if (is_over()) return;
       continue;
     }
-    auto record = make_record(state.bucket, config, kNoSpace, cache::Origin::fallback, {}, {});
+    auto record = make_record(state.bucket, config, no_space(), cache::Origin::fallback, {}, {});
     record.max_rel_err = max_rel_err;
     keep(item, config);
     publish(item, state, std::move(record));

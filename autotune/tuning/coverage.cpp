@@ -99,7 +99,7 @@ void TuningSession::cover_bucket(Item& item, BucketState& state) {
     drop_unfit(item, state);
     return;
   }
-  auto record = make_record(state.bucket, config, kNoSpace, cache::Origin::fallback, series.us, series.us);
+  auto record = make_record(state.bucket, config, no_space(), cache::Origin::fallback, series.us, series.us);
   record.sliced = series.sliced;
   record.max_rel_err = max_rel_err;
   keep(item, config);

@@ -26,7 +26,7 @@ constexpr const char* kModelledOutcome = "modelled";
 constexpr const char* kRefusedOutcome = "refused";  ///< by a compiler where the GPU is not; there it is tried
 
 /// `space_hash` of records that were not chosen from a space.
-inline const std::string kNoSpace(64, '0');
+inline std::string no_space() { return std::string(64, '0'); }
 
 /// What a session's decisions rest on.
 enum class Evidence {
