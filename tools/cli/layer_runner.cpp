@@ -78,9 +78,15 @@ void LayerRunner::add_stage(const models::Step& step) {
   SEQTILE_ASSERT(found != operations_.end());
   const autotune::OpDef& op = registry_.find(found->workload.operation);
   Stage stage{&*found, &op, op.schema(found->workload), {}, step.cached};
+  // Attention of another kind of layers: the same calls run both, and each result is compared.
+  const bool is_other_kind =
+      found->role == Role::attention && std::ranges::any_of(stages_, [&](const Stage& other) {
+        return other.operation->role == Role::attention && other.operation->phase == found->phase;
+      });
   for (const autotune::ArgSpec& arg : stage.schema.args) {
     const auto wire = std::ranges::find(step.wires, arg.name, &models::Wire::argument);
-    const bool is_shared = wire != step.wires.end() && !wire->buffer.empty();
+    const bool is_own = is_other_kind && arg.role == autotune::ArgRole::output;
+    const bool is_shared = wire != step.wires.end() && !wire->buffer.empty() && !is_own;
     stage.buffers.push_back(is_shared ? wire->buffer : step.label + "." + arg.name);
   }
   stages_.push_back(std::move(stage));
