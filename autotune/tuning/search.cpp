@@ -259,8 +259,9 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
   const auto finalists = pick_finalists(item, state, measured);
   if (finalists.empty() && !measured.has_incumbent) {
     state.failed = true;
-    log_line(LogLevel::warning, fmt::format("{}: no candidate works: {}; the view v_quarantine has each of them",
-                                            describe(item, state.bucket), measured.refusals.text()));
+    const std::string reasons = measured.refusals.text();  // none where earlier runs have tried all of them
+    log_line(LogLevel::warning, fmt::format("{}: no candidate works{}{}; the view v_quarantine has each of them",
+                                            describe(item, state.bucket), reasons.empty() ? "" : ": ", reasons));
     return;
   }
   const Found* winner = nullptr;

@@ -260,7 +260,8 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   int64_t longest = 0;
   for (const Json& probe : request["probes"]) longest = std::max(longest, probe[0].get<int64_t>());
   const bool is_known = longest <= checked_length_;
-  const double limit = is_known ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_)) : limits_.verify_s;
+  const double limit = is_known ? std::min(limits_.verify_s, std::max(2.0, 20 * longest_check_s_))
+                                : limits_.verify_s + fill_seconds(longest);
   const double start = now_s();
   Message reply;
   const auto status = worker.ask(text(request), {}, reply, limit);
@@ -278,6 +279,16 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
 
 double ProcessRunner::flops(int64_t length) const {
   return op_->cost(workload_, call_symbols(*op_, workload_, op_->schema(workload_), length)).flops;
+}
+
+/// What a busy machine may take to fill the tensors of a call, and to read them for the reference.
+double ProcessRunner::fill_seconds(int64_t length) const {
+  constexpr double kBytesPerSecond = 1e8;
+  const Schema schema = op_->schema(workload_);
+  const auto symbols = call_symbols(*op_, workload_, schema, length);
+  double bytes = 0;
+  for (const ArgSpec& arg : schema.args) bytes += static_cast<double>(tensor_bytes(describe_arg(arg, schema, symbols)));
+  return bytes / kBytesPerSecond;
 }
 
 Verdict ProcessRunner::check(const Config& candidate) {

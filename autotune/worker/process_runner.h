@@ -62,6 +62,7 @@ class ProcessRunner final : public Runner {
   Verdict failure(WorkerProcess::Status status, const WorkerProcess& worker, bool compiling) const;
   Verdict give_problem(WorkerProcess& worker) const;
   double flops(int64_t length) const;
+  double fill_seconds(int64_t length) const;
 
   std::string device_;
   Target target_;

@@ -265,10 +265,10 @@ class Json(Cli):
     def test_prewarm(self):
         found = self.prewarm.json()
         self.assert_fields(found, {"operations": int, "buckets": int, "ranges": int, "tunings": int, "trials": int,
-                                   "seconds": NUMBER, "complete": bool})
+                                   "seconds": NUMBER, "complete": bool, "grades": dict, "coverage_seconds": NUMBER})
         self.assertGreater(found["operations"], 8)
         self.assertGreaterEqual(found["buckets"], found["ranges"])
-        self.assertGreater(found["trials"], 0)
+        self.assertEqual(sum(found["grades"].values()), found["buckets"])  # how many of which depends on the machine
 
     def test_prewarm_again_measures_nothing_new_when_complete(self):
         flags = ["tune", *LINEAR, "--lengths", "40", *self.stores, "--json"]
@@ -297,8 +297,16 @@ class Json(Cli):
         self.assertEqual(run.code, 0, run.out + run.err)
         found = run.json()
         self.assert_fields(found, {"lengths": int, "operations": int, "covered": int, "missing": list})
-        self.assertEqual((found["lengths"], found["missing"]), (32, []))
+        self.assertEqual((found["lengths"], found["missing"], found["grade"]), (32, [], "built"))
         self.assertGreaterEqual(found["covered"], 32 * found["operations"])
+        grades = found["grades"]
+        self.assertGreaterEqual(grades["built"], grades["measured"])
+        self.assertGreaterEqual(grades["measured"], grades["searched"])
+        run = self.seqtile("prove", *self.model_flags, *self.stores, "--grade", "searched", "--json")
+        self.assertEqual(run.json()["covered"], grades["searched"])
+        self.assertEqual(run.code, int(grades["searched"] < found["covered"]), run.out)
+        self.assertTrue(all("not searched; run `seqtile prewarm" in gap["reason"] for gap in run.json()["missing"]))
+        self.assert_line(self.seqtile("prove", *self.model_flags, *self.stores, "--grade", "best"), 2, "--grade: .*best")
 
     def test_prove_names_what_is_missing(self):
         run = self.seqtile("prove", "--model", "model.json", "--lengths", "1..200", "--threads", "1", *self.stores,
@@ -381,7 +389,8 @@ class Json(Cli):
                                    "median_us": NUMBER, "reason": str})
         self.assertEqual(found["bucket"], [37, 40])
         self.assertIn(found["origin"], ("tuned", "default"))
-        self.assertGreater(found["median_us"], 0)
+        self.assertEqual((found["refusal"], found["lack"]), ("", ""))
+        self.assertEqual(found["median_us"] > 0, "not measured yet" not in found["reason"])
 
     def test_explain_model(self):
         run = self.seqtile("explain", "--model", "model.json", "--json")
