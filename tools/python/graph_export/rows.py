@@ -1,0 +1,232 @@
+# tools/python/graph_export/rows.py -- a trace as the nodes of docs/plan_format.md.
+# SPDX-License-Identifier: Apache-2.0
+#
+# A parameter has one row of its own wherever more than one operator reads it, by whatever names, so that it has one
+# place in a plan. The rows' parameters are compared with the model's before anything is written.
+import collections
+import operator
+
+from .model import tensors_of
+from .refusal import note, place_of_text, stop
+from .trace import PREFIX
+
+# Cheap enough to take the layout that their first input leaves.
+MERGED_MODULES = {"ReLU", "Flatten"}
+MERGED_TARGETS = {"flatten", "view", "_unsafe_view", "reshape", "permute", "transpose", "split", "split_with_sizes", "chunk",
+                  "unbind", "getitem", "softmax", "type", "to", "_to_copy", "contiguous", "clone", "alias", "detach", "relu",
+                  "unsqueeze", "squeeze"}
+MEMBERS = (operator.getitem, getattr)  # functions that take a member of a result
+
+
+class Rows:
+    def __init__(self, torch, factory, traced, model):
+        self.torch, self.factory, self.traced, self.model = torch, factory, traced, model
+        self.owners = {}  # by identity of a parameter: its first name
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            self.owners.setdefault(id(parameter), name)
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.names, self.taken = {}, set()
+        self.held_rows = {}  # by owner: the name of its row
+        self.rows = []
+        self.shared = self.read_by_several()
+
+    # Parameters.
+
+    def owner_of(self, name):
+        """The first of a parameter's names; a buffer's is its only one."""
+        return self.owners[id(self.parameters[name])] if name in self.parameters else name
+
+    def module_parameters(self, node):
+        """Of a module that is called: owners by name within it."""
+        path = path_of(node)
+        return {name: self.owner_of(f"{path}.{name}" if path else name)
+                for name, _ in self.traced.modules[node.target].named_parameters(remove_duplicate=False)}
+
+    def read_by_several(self):
+        """Owners that more than one node reads, modules that are called among these."""
+        readers = collections.Counter()
+        for node in self.traced.nodes:
+            if node.op == "call_module":
+                readers.update(set(self.module_parameters(node).values()))
+        for node, name in self.traced.held.items():
+            readers[self.owner_of(name)] += 1
+        return {owner for owner, count in readers.items() if count > 1}
+
+    def hold(self, owner, value):
+        """The row of a parameter or a buffer, made before its first reader."""
+        if owner not in self.held_rows:
+            parameter = self.parameters.get(owner)
+            role = "buffer" if parameter is None else "parameter" if parameter.requires_grad else "frozen"
+            self.held_rows[owner] = self.new_name(owner.replace(".", "_"))
+            self.rows.append({"name": self.held_rows[owner], "op": "get_attr", "target": owner, "role": role, "inputs": [],
+                              "out": self.type_of(value), "merge": False, "args": []})
+        return self.held_rows[owner]
+
+    # Values.
+
+    def tensors(self, value):
+        """Those that have elements; the others have no layout and cost nothing."""
+        return [tensor for tensor in tensors_of(self.torch, value) if any_size(tensor)]
+
+    def type_of(self, tensor):
+        return {"shape": [int(size) for size in tensor.shape], "dtype": str(tensor.dtype)}
+
+    def check_sizes(self, node, tensors):
+        for tensor in tensors:
+            if any(not isinstance(size, int) for size in tensor.shape):
+                stop(f"{self.factory}: the size of node {node.name}{place_of_text(node.meta.get('stack_trace'))} depends on values of "
+                     "tensors; a plan needs sizes that are known: pad, or mask")
+            if len(tensor.shape) > 8:
+                stop(f"{self.factory}: node {node.name} has {len(tensor.shape)} dimensions; at most 8 are planned")
+
+    def new_name(self, wanted):
+        name, count = wanted, 0
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.taken.add(name)
+        return name
+
+    # Rows.
+
+    def text_of(self, argument):
+        """Texts of an argument: lists are as many arguments, nodes that are numbers their values."""
+        if isinstance(argument, self.torch.fx.Node):
+            if argument in self.names or argument in self.traced.held:
+                return [self.row_of(argument)]
+            return [str(self.traced.values.get(argument))]
+        if isinstance(argument, (list, tuple)):
+            return [text for member in argument for text in self.text_of(member)]
+        if isinstance(argument, slice):
+            parts = [self.text_of(part)[0] for part in (argument.start, argument.stop, argument.step)]
+            return [f"slice({', '.join(parts)})"]
+        return [str(argument)]
+
+    def row_of(self, node):
+        """The name of the row that a node reads; a parameter's is made here."""
+        name = self.traced.held.get(node)
+        if node in self.traced.held and self.tensors(self.traced.values[node]):
+            return self.hold(self.owner_of(name), self.traced.values[node])
+        return self.names.get(node)
+
+    def arguments(self, node):
+        texts = self.text_of(node.args)
+        for name, value in node.kwargs.items():
+            texts += [f"{name}={text}" for text in self.text_of(value)]
+        return texts + [text for text in self.dims_of(node) if text not in texts]
+
+    def dims_of(self, node):
+        """Dimensions that an operator of the dispatcher works along, by name."""
+        if not isinstance(node.target, self.torch._ops.OpOverload):
+            return []
+        texts = []
+        for place, argument in enumerate(node.target._schema.arguments):
+            if argument.name in ("dim", "dims"):
+                value = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+                texts += [f"dim={text}" for text in self.text_of(value) if text != "None"]
+        return texts
+
+    def member_arguments(self, node, members):
+        """Of a node that takes members of a tuple: which, all counted from 0, those of tuples within it too. None of others."""
+        if node.op == "call_module" or not node.all_input_nodes or node.target not in MEMBERS and node.op != "call_method":
+            return None
+        producer = node.all_input_nodes[0]
+        value = self.traced.values.get(producer)
+        if self.is_tensor(value) or producer not in self.names:
+            return None
+        all_members = [id(tensor) for tensor in self.tensors(value)]
+        if any(id(tensor) not in all_members for tensor in members):
+            return None
+        return [self.names[producer], *(str(all_members.index(id(tensor))) for tensor in members)]
+
+    def is_tensor(self, value):
+        return isinstance(value, self.torch.Tensor)
+
+    def add_operator(self, node):
+        value = self.traced.values.get(node)
+        tensors = self.tensors(value)
+        self.check_sizes(node, tensors)
+        if not tensors:
+            self.check_nothing_is_lost(node)
+            return
+        inputs = list(dict.fromkeys(row for row in map(self.row_of, node.all_input_nodes) if row))
+        members = self.member_arguments(node, tensors)
+        row = {"name": None, "op": node.op, "target": "_operator.getitem" if members else target_of(node),
+               "inputs": inputs,
+               "out": self.type_of(value) if self.is_tensor(value) else [self.type_of(tensor) for tensor in tensors],
+               "merge": False, "args": members or self.arguments(node)}
+        if node.op == "call_module":
+            self.describe_module(node, row)
+        row["name"] = self.names[node] = self.new_name(node.name.removeprefix("model_") if self.traced.modules else node.name)
+        name = row.get("module") or row["target"].rsplit(".", 1)[-1]
+        row["merge"] = bool(row["inputs"]) and name in (MERGED_MODULES if "module" in row else MERGED_TARGETS)
+        self.rows.append(row)
+
+    def check_nothing_is_lost(self, node):
+        if node.op == "call_module" and self.module_parameters(node):
+            stop(f"{self.factory}: module {path_of(node)} gives {type(self.traced.values.get(node)).__name__}, in "
+                 "which no tensor is found; return tensors, tuples, dictionaries or dataclasses of them")
+
+    def describe_module(self, node, row):
+        module, owners = self.traced.modules[node.target], self.module_parameters(node)
+        row.update(module=type(module).__name__, target=path_of(node) or type(module).__name__, repr=repr(module), params={})
+        if any(owner in self.shared for owner in owners.values()):  # then they are inputs
+            row["inputs"] += [self.hold(owner, self.parameters[owner]) for owner in owners.values()]
+        else:
+            row["params"] = {name: list(self.parameters[owner].shape) for name, owner in owners.items()}
+            self.held_rows.update((owner, None) for owner in owners.values())
+
+    def all_rows(self):
+        for node in self.traced.nodes:
+            if node in self.traced.held or node.op == "output":
+                continue
+            self.add_operator(node)
+        if self.traced.tracer == "torch.export":
+            self.hold_unread()
+        inputs = list(dict.fromkeys(row for row in map(self.row_of, self.outputs()) if row))
+        self.rows.append({"name": self.new_name("output"), "op": "output", "target": "output", "inputs": inputs, "out": None,
+                          "merge": False, "args": inputs})
+        self.check_parameters()
+        return self.rows
+
+    def outputs(self):
+        return [node for node in self.traced.outputs if isinstance(node, self.torch.fx.Node)]
+
+    def hold_unread(self):
+        """Parameters without a reader have memory all the same. torch.export has them among its inputs."""
+        unread = [node for node, name in self.traced.held.items()
+                  if name in self.parameters and self.owner_of(name) not in self.held_rows]
+        for node in unread:
+            self.hold(self.owner_of(self.traced.held[node]), self.traced.values[node])
+        if unread:
+            note(f"{len(unread)} parameters are read by no operator, {self.traced.held[unread[0]]} the first of them")
+
+    def check_parameters(self):
+        """Each of the model's parameters once, with all of its elements."""
+        missing = [owner for owner in dict.fromkeys(self.owners.values())
+                   if owner not in self.held_rows and self.parameters[owner].numel()]
+        if missing:
+            module = missing[0].rpartition(".")[0] or type(self.model).__name__
+            count = sum(self.parameters[owner].numel() for owner in missing)
+            stop(f"{self.factory}: the graph lacks {count} parameters of the model, those of module {module} first ({missing[0]}): "
+                 f"{self.traced.tracer} finds no operator that reads them; leave that module out, or use --tracer export")
+
+
+def path_of(node):
+    """Of a module that is called: its name in the model, "" of the model itself."""
+    return node.target.removeprefix(PREFIX[:-1]).removeprefix(".")
+
+
+def any_size(tensor):
+    return all(not isinstance(size, int) or size > 0 for size in tensor.shape)
+
+
+def target_of(node):
+    """"aten.add" of whichever overload, "_operator.add" of a function."""
+    if isinstance(node.target, str):
+        return node.target
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None:
+        return schema.name.replace("::", ".")
+    module = getattr(node.target, "__module__", "") or "torch"
+    return f"{module}.{getattr(node.target, '__name__', type(node.target).__name__)}"
