@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <map>
 
+#include "autotune/plan/operator_families.h"
+
 namespace seqtile::plan {
 namespace {
 
 bool is_float(const TensorType& type) { return type.dtype.starts_with("f") || type.dtype.starts_with("bf"); }
+
+/// A get_attr.
+bool is_trained(const Node& node) { return node.role == Role::parameter && is_float(node.results.front()); }
 
 void add_all(RuleView& node, const Rule& rule, const Work& work) {
   for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, work);
@@ -21,12 +26,12 @@ bool rule_placeholder(RuleView& node) {
   return true;
 }
 
-/// A parameter, with its gradient and the optimiser's state, or a buffer.
+/// A parameter, with its gradient and the optimiser's state; or one that is not trained, or a buffer, without.
 bool rule_attribute(RuleView& node) {
   if (!node.has_inputs(0)) return false;
   Rule rule = broadcast_rule(node);
   Work work;
-  if (is_float(node.node().results.front())) {
+  if (is_trained(node.node())) {
     rule.parameters = {node.shape()};
     for (Factor& factor : rule.factors) factor.parameters = {factor.result};
     work.keeps_result = false;
@@ -69,51 +74,11 @@ void keep_whole(RuleView& node) {
   node.add(rule, {}, work);
 }
 
-using Family = bool (*)(RuleView&);
-
-bool is_linear(const Node& node) {
-  const std::string name = operator_name(node);
-  return name == "Linear" || name == "linear";
-}
-
-/// By the name of an operator; linears are not among them.
-const std::map<std::string, Family>& families() {
-  static const std::map<std::string, Family> all = [] {
-    std::map<std::string, Family> by_name;
-    const auto give = [&](Family family, std::initializer_list<const char*> names) {
-      for (const char* name : names) by_name[name] = family;
-    };
-    give(rule_conv, {"Conv1d", "Conv2d", "Conv3d"});
-    give(rule_matmul, {"matmul", "bmm"});
-    give(rule_attention, {"attention", "scaled_dot_product_attention"});
-    give(rule_elementwise,
-         {"add",     "sub",     "mul",      "div",     "truediv", "floordiv",   "pow",   "eq",      "ne",
-          "lt",      "gt",      "maximum",  "minimum", "where",   "ReLU",       "GELU",  "SiLU",    "Tanh",
-          "Sigmoid", "Dropout", "Identity", "relu",    "gelu",    "silu",       "tanh",  "sigmoid", "dropout",
-          "neg",     "exp",     "sqrt",     "rsqrt",   "type",    "contiguous", "clone", "float",   "to"});
-    give(rule_rotary, {"rotary"});
-    give(rule_gated, {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
-    give(rule_softmax, {"Softmax", "softmax"});
-    give(rule_norm, {"LayerNorm", "RMSNorm"});
-    give(rule_batch_norm, {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"});
-    give(rule_embedding, {"Embedding", "embedding"});
-    give(rule_pool, {"MaxPool1d", "MaxPool2d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "AdaptiveAvgPool1d",
-                     "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"});
-    give(rule_view, {"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
-    give(rule_permuted, {"permute", "transpose", "t"});
-    give(rule_split, {"split", "chunk"});
-    give(rule_getitem, {"getitem"});
-    return by_name;
-  }();
-  return all;
-}
-
 Family family_of(const Node& node) {
   if (node.op == "placeholder") return rule_placeholder;
   if (node.op == "output") return rule_output;
   if (node.op == "get_attr") return rule_attribute;
-  const auto found = families().find(operator_name(node));
-  return found == families().end() ? nullptr : found->second;
+  return family_of_operator(node);
 }
 
 class Generator {
@@ -121,6 +86,7 @@ class Generator {
   Generator(Graph& graph, const CalibratedCosts& costs, ReshardTables& paths)
       : graph_(graph), costs_(costs), paths_(paths), has_gradient_(nodes_with_gradients(graph)) {
     result_.follows.assign(graph.nodes.size(), -1);
+    result_.is_known.assign(graph.nodes.size(), true);
     for (int node = 0; node < static_cast<int>(graph.nodes.size()); ++node)
       if (const Node& at = graph.nodes[static_cast<size_t>(node)]; is_linear(at) && !at.inputs.empty())
         linears_of_[at.inputs.front()].push_back(node);
@@ -134,7 +100,9 @@ class Generator {
       if (!node.strategies.empty() && is_linear(node)) continue;
       RuleView view(graph_, node, costs_, paths_, has_gradient_);
       const Family family = family_of(node);
-      if (!family || !family(view)) add_unknown(result_.unknown, node);
+      if (family && family(view)) continue;
+      result_.unknown.add(node);
+      result_.is_known[static_cast<size_t>(&node - graph_.nodes.data())] = false;
       if (node.strategies.empty()) keep_whole(view);
     }
     return std::move(result_);
@@ -164,7 +132,7 @@ class Generator {
 std::vector<char> nodes_with_gradients(const Graph& graph) {
   std::vector<char> result;
   for (const Node& node : graph.nodes) {
-    bool has_one = node.op == "get_attr" || !node.parameters.empty();
+    bool has_one = node.op == "get_attr" ? is_trained(node) : !node.parameters.empty();
     for (const int input : node.inputs) has_one = has_one || result[static_cast<size_t>(input)];
     result.push_back(has_one && !node.results.empty() && is_float(node.results.front()));
   }

@@ -9,7 +9,8 @@
 namespace seqtile::plan {
 
 struct CalibratedStrategies {
-  std::vector<std::string> unknown;  ///< operators that are kept whole, each with its first node
+  UnknownOperators unknown;    ///< kept whole
+  std::vector<char> is_known;  ///< by node
   /// By node: of linears of one input, which are one kernel, the first one; else -1. They have the same ways.
   std::vector<int> follows;
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "autotune/plan/compat_rules.h"
 #include "autotune/plan/strategy_list.h"
 
 namespace seqtile::plan {
@@ -91,12 +92,15 @@ Family family_of(const Node& node) {
 
 }  // namespace
 
-std::vector<std::string> generate_compat_strategies(Graph& graph) {
-  std::vector<std::string> unknown;
-  for (Node& node : graph.nodes) {
+UnknownOperators generate_compat_strategies(Graph& graph) {
+  UnknownOperators unknown;
+  const Graph untouched = graph;
+  CompatRules rules(untouched);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Node& node = graph.nodes[i];
     StrategyList list(graph, node);
     const Family family = family_of(node);
-    if (!family || !family(list)) add_unknown(unknown, node);
+    if ((!family || !family(list)) && !rules.add(i, node.strategies)) unknown.add(node);
     if (node.strategies.empty()) list.add("Replica", {}, {}, held(list, {}));
     // Where some of the leader's ways cannot be followed the node chooses its own.
     if (node.merges && node.strategies.size() != list.input(0).strategies.size()) node.merges = false;

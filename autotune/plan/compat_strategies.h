@@ -5,15 +5,12 @@
 // dimension is not divisible by the devices that would cut it, a way is left out. Operators that only reshape, or work
 // element by element, have one way for each of their first input's.
 #pragma once
-#include <string>
-#include <vector>
-
-#include "autotune/plan/graph.h"
+#include "autotune/plan/node_view.h"
 
 namespace seqtile::plan {
 
-/// Replaces the strategies of all nodes. An operator that is not known gets one, of whole copies; returns the names of
-/// those operators, each once. A node that does not have one way for each of its first input's merges no more.
-std::vector<std::string> generate_compat_strategies(Graph& graph);
+/// Replaces the strategies of all nodes. Operators of which the known planner knows nothing have the ways of
+/// compat_rules.h, or, where there is no rule either, one of whole copies; returns these. A node that does not have one way for each of its first input's merges no more.
+UnknownOperators generate_compat_strategies(Graph& graph);
 
 }  // namespace seqtile::plan

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "autotune/plan/calibrated_strategies.h"
@@ -233,6 +234,14 @@ std::vector<double> kernel_seconds(Graph graph, const Calibration& calibration, 
   return seconds;
 }
 
+/// By node: the first one that reads it, whose backward pass is the last one to add to its gradient.
+std::vector<int> first_readers(const Graph& graph) {
+  std::vector<int> first(graph.nodes.size(), -1);
+  for (size_t node = graph.nodes.size(); node-- > 0;)
+    for (const int input : graph.nodes[node].inputs) first[static_cast<size_t>(input)] = static_cast<int>(node);
+  return first;
+}
+
 }  // namespace
 
 double overlapped_seconds(const std::vector<TimelineBucket>& buckets, double backward_s, double slowdown) {
@@ -248,19 +257,26 @@ double overlapped_seconds(const std::vector<TimelineBucket>& buckets, double bac
 }
 
 std::vector<Gradient> gradients_of(Graph graph, const Calibration& calibration) {
+  const std::vector<char> has_gradient = nodes_with_gradients(graph);
   const std::vector<double> both = kernel_seconds(graph, calibration, true),
                             forward = kernel_seconds(graph, calibration, false);
   std::vector<Gradient> gradients;
   double seconds = 0;
+  const auto add = [&](const std::vector<int64_t>& shape, const TensorType& type) {
+    const auto element_bytes = static_cast<double>(type.element_bytes);
+    Gradient& gradient = gradients.emplace_back(Gradient{1, 1, element_bytes, std::exchange(seconds, 0)});
+    if (!shape.empty()) gradient.rows = static_cast<double>(shape.front());
+    for (size_t dim = 1; dim < shape.size(); ++dim) gradient.columns *= static_cast<double>(shape[dim]);
+  };
+  const std::vector<int> first = first_readers(graph);
   for (size_t node = graph.nodes.size(); node-- > 0;) {
     seconds += std::max(0.0, both[node] - forward[node]);
     if (graph.nodes[node].results.empty()) continue;
-    const auto element_bytes = static_cast<double>(graph.nodes[node].results.front().element_bytes);
-    for (const auto& [name, shape] : graph.nodes[node].parameters) {
-      Gradient& gradient = gradients.emplace_back(Gradient{1, 1, element_bytes, std::exchange(seconds, 0)});
-      if (!shape.empty()) gradient.rows = static_cast<double>(shape.front());
-      for (size_t dim = 1; dim < shape.size(); ++dim) gradient.columns *= static_cast<double>(shape[dim]);
-    }
+    for (const auto& [name, shape] : graph.nodes[node].parameters) add(shape, graph.nodes[node].results.front());
+    for (const int input : std::set(graph.nodes[node].inputs.begin(), graph.nodes[node].inputs.end()))
+      if (const Node& held = graph.nodes[static_cast<size_t>(input)];
+          has_gradient[static_cast<size_t>(input)] && held.op == "get_attr" && first[static_cast<size_t>(input)] == static_cast<int>(node))
+        add(held.results.front().shape, held.results.front());
   }
   if (gradients.empty()) refuse("the graph has no parameters, so there are no gradients to send");
   gradients.back().backward_s += seconds;

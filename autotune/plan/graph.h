@@ -31,6 +31,13 @@ struct Strategy {
   double held() const { return memory + activation + gradient; }
 };
 
+/// Of a get_attr: what it holds.
+enum class Role {
+  parameter,  ///< trained: with a gradient and an optimiser's state
+  frozen,     ///< a parameter without these
+  buffer,     ///< a constant of the model
+};
+
 struct Node {
   std::string name, op, target;     ///< op: placeholder get_attr call_function call_method call_module output
   std::vector<int> inputs;          ///< nodes before this one
@@ -41,6 +48,7 @@ struct Node {
   std::map<std::string, std::vector<int64_t>> parameters;
   std::string description;             ///< of the module, with its arguments
   std::vector<std::string> arguments;  ///< as they were written: names of nodes, numbers
+  Role role = Role::parameter;         ///< of a get_attr
   std::vector<Strategy> strategies;
 };
 

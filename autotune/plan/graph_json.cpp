@@ -8,6 +8,7 @@
 
 #include "autotune/plan/json_reader.h"
 #include "autotune/plan/shape_check.h"
+#include "autotune/plan/shared_parameters.h"
 #include "autotune/plan/torch_types.h"
 #include "jit/error.h"
 
@@ -52,6 +53,23 @@ Mesh read_mesh(const Reader& meta) {
     meta["mesh"].refuse(
         fmt::format("{} devices in all, \"devices\" says {}", devices, excerpt(meta["devices"].json())));
   return mesh;
+}
+
+/// Version 1 has parameters and buffers that several operators read as often as there are readers, and no roles.
+void check_version(const Reader& meta) {
+  if (!meta.has("version")) return;
+  const int64_t version = meta["version"].integer(1, 1 << 20);
+  if (version > kGraphVersion)
+    meta["version"].refuse(fmt::format("version {} of the format is newer than this program, which reads 1 to {}; update "
+                                       "it, or export the graph with its own tools/python/export_graph.py",
+                                       version, kGraphVersion));
+}
+
+Role read_role(const Reader& json) {
+  const std::string role = json.text();
+  for (size_t i = 0; i < std::size(kRoles); ++i)
+    if (kRoles[i] == role) return static_cast<Role>(i);
+  json.refuse(fmt::format("\"{}\" is none of {}", role, fmt::join(kRoles, ", ")));
 }
 
 bool read_is_training(const Reader& meta) {
@@ -167,7 +185,8 @@ void read_operator(const Reader& json, Node& node) {
 }
 
 Node read_node(const Reader& json, const std::map<std::string, int>& before, const std::map<std::string, int>& all) {
-  json.allow({"name", "op", "target", "inputs", "out", "merge", "args", "module", "params", "repr", "strategies"});
+  json.allow(
+      {"name", "op", "target", "role", "inputs", "out", "merge", "args", "module", "params", "repr", "strategies"});
   Node node;
   node.name = json["name"].text();
   read_operator(json, node);
@@ -180,6 +199,8 @@ Node read_node(const Reader& json, const std::map<std::string, int>& before, con
     }  // else a number: sizes are no nodes
   });
   read_results(json, node);
+  if (json.has("role")) node.role = read_role(json["role"]);
+  if (json.has("role") && node.op != "get_attr") json["role"].refuse("it is for a get_attr");
   if (json.has("merge")) node.merges = json["merge"].as<bool>("true or false");
   if (node.merges && node.inputs.empty()) json["merge"].refuse("a node without inputs has nothing to merge into");
   if (json.has("repr")) node.description = json["repr"].text();
@@ -215,6 +236,7 @@ void check_name(const Reader& json) {
 Graph read_graph(const Reader& root) {
   Graph graph;
   graph.mesh = read_mesh(root["meta"]);
+  check_version(root["meta"]);
   graph.is_training = read_is_training(root["meta"]);
   const Reader nodes = root["nodes"];
   if (nodes.size() == 0) nodes.refuse("an empty graph");
@@ -237,6 +259,11 @@ Graph read_graph(const Reader& root) {
     graph.nodes.push_back(std::move(node));
     if (const std::string why = contradiction(graph, graph.nodes.back()); !why.empty()) json.refuse(why);
   });
+  try {
+    if (graph.nodes.front().strategies.empty()) share_parameters(graph);
+  } catch (const Error& error) {
+    nodes.refuse(error.what());
+  }
   return graph;
 }
 

@@ -3,11 +3,16 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "autotune/plan/graph.h"
 #include "autotune/plan/problem.h"
 
 namespace seqtile::plan {
+
+constexpr int kGraphVersion = 2;  ///< of the format that is written; docs/plan_format.md says what changed
+/// By Role.
+inline constexpr std::string_view kRoles[] = {"parameter", "frozen", "buffer"};
 
 /// What a file holds; each part may be missing.
 struct PlanFile {

@@ -33,6 +33,7 @@ Json node_json(const Graph& graph, const Node& node) {
   for (const int input : node.inputs) inputs.push_back(graph.nodes[static_cast<size_t>(input)].name);
   Json json{{"name", node.name},         {"op", node.op},        {"target", node.target}, {"inputs", std::move(inputs)},
             {"out", results_json(node)}, {"merge", node.merges}, {"args", node.arguments}};
+  if (node.op == "get_attr") json["role"] = kRoles[static_cast<size_t>(node.role)];
   if (!node.module.empty()) json["module"] = node.module;
   if (!node.parameters.empty()) json["params"] = node.parameters;
   if (!node.description.empty()) json["repr"] = node.description;
@@ -49,7 +50,8 @@ std::string graph_json(const Graph& graph) {
   Json nodes = Json::array();
   for (const Node& node : graph.nodes) nodes.push_back(node_json(graph, node));
   const Json json{{"meta",
-                   {{"mesh", of_axes(mesh.shape)},
+                   {{"version", kGraphVersion},
+                    {"mesh", of_axes(mesh.shape)},
                     {"alpha", of_axes(mesh.alpha)},
                     {"beta", of_axes(mesh.beta)},
                     {"phase", graph.is_training ? "training" : "prefill"}}},

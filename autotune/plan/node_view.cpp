@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/plan/node_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -19,11 +21,31 @@ const Shape* NodeView::parameter(const char* name) const {
   return found == node_.parameters.end() ? nullptr : &found->second;
 }
 
-void add_unknown(std::vector<std::string>& unknown, const Node& node) {
-  const std::string name = operator_name(node) + " (node ";
-  for (const std::string& other : unknown)
-    if (other.starts_with(name)) return;
-  unknown.push_back(name + node.name + ")");
+void UnknownOperators::add(const Node& node) {
+  const std::string name = operator_name(node);
+  const auto found = std::ranges::find(all, name, &One::name);
+  if (found == all.end()) all.push_back({name, node.name, 1});
+  else ++found->count;
+}
+
+int UnknownOperators::count() const {
+  int nodes = 0;
+  for (const One& one : all) nodes += one.count;
+  return nodes;
+}
+
+std::string UnknownOperators::text() const {
+  std::string text;
+  for (const One& one : all) {
+    const std::string others = one.count == 1 ? "" : fmt::format(" and {} other{}", one.count - 1, one.count > 2 ? "s" : "");
+    text += fmt::format("{}{} (node {}{})", text.empty() ? "" : ", ", one.name, one.node, others);
+  }
+  return text;
+}
+
+int count_operators(const Graph& graph) {
+  return static_cast<int>(
+      std::ranges::count_if(graph.nodes, [](const Node& node) { return node.op.starts_with("call_"); }));
 }
 
 std::string operator_name(const Node& node) {
@@ -33,8 +55,11 @@ std::string operator_name(const Node& node) {
 }
 
 bool is_view(const Node& node) {
-  constexpr std::string_view kViews[] = {"view",    "reshape",   "Flatten", "flatten", "unsqueeze", "squeeze",
-                                         "permute", "transpose", "t",       "split",   "chunk",     "getitem"};
+  constexpr std::string_view kViews[] = {
+      "view",     "_unsafe_view", "reshape", "Flatten", "flatten", "Unflatten", "unflatten",    "unsqueeze", "squeeze",
+      "view_as",  "reshape_as",   "permute", "transpose", "t",     "swapaxes",  "swapdims",     "numpy_T",   "mT",
+      "split",    "split_with_sizes", "chunk", "tensor_split", "getitem", "slice",   "narrow",    "select",
+      "unbind",   "expand",       "expand_as", "broadcast_to", "alias", "detach", "lift_fresh_copy"};
   return !node.inputs.empty() && std::ranges::find(kViews, operator_name(node)) != std::end(kViews);
 }
 

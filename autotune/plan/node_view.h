@@ -29,8 +29,24 @@ class NodeView {
   Node& node_;
 };
 
-/// Adds "matmul (node m)", unless another node of that operator is there.
-void add_unknown(std::vector<std::string>& unknown, const Node& node);
+/// Operators that are kept whole as no way to cut them is known.
+struct UnknownOperators {
+  struct One {
+    std::string name, node;  ///< of the operator, of the first node that calls it
+    int count = 0;           ///< nodes
+    bool operator==(const One&) const = default;
+  };
+  std::vector<One> all;
+
+  void add(const Node& node);
+  bool empty() const { return all.empty(); }
+  int count() const;
+  /// "matmul (node m), roll (node r and 9 others)".
+  std::string text() const;
+  bool operator==(const UnknownOperators&) const = default;
+};
+/// Nodes that call something: what unknown operators are a share of.
+int count_operators(const Graph& graph);
 
 /// The name of a function or method without its modules, or that of a module's class.
 std::string operator_name(const Node& node);

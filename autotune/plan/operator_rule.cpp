@@ -19,6 +19,10 @@ bool is_equal_part(const Mesh& mesh, const Shape& shape, int dim, AxisSet axes) 
   return dim < 0 || shape[static_cast<size_t>(dim)] % mesh.devices(axes) == 0;
 }
 
+int result_dim(const Factor& factor, size_t member) {
+  return member == 0 || factor.others.empty() ? factor.result : factor.others[member - 1];
+}
+
 bool is_innermost(Layout layout, int dim, AxisSet axes) { return last_axis(layout.axes_of(dim)) == last_axis(axes); }
 
 std::string name_of(const Rule& rule, const Cut& cut) {
@@ -65,9 +69,10 @@ Layout RuleView::parameter_layout(const Rule& rule, const Cut& cut, size_t param
   return layout;
 }
 
-Layout RuleView::result(const Rule& rule, const Cut& cut) const {
+Layout RuleView::result(const Rule& rule, const Cut& cut, size_t member) const {
   Layout layout;
-  for (size_t f = 0; f < rule.factors.size(); ++f) layout = cut_or_partial(layout, rule.factors[f].result, cut.axes[f]);
+  for (size_t f = 0; f < rule.factors.size(); ++f)
+    layout = cut_or_partial(layout, result_dim(rule.factors[f], member), cut.axes[f]);
   return layout;
 }
 
@@ -99,8 +104,9 @@ bool RuleView::can_cut(const Rule& rule, const Cut& cut) const {
   for (size_t i = 0; i < rule.parameters.size(); ++i)
     if (!is_good(rule.parameters[i], parameter_layout(rule, cut, i), [&](const Factor& f) { return f.parameters[i]; }))
       return false;
-  for (const TensorType& type : node().results)
-    if (!is_good(type.shape, result(rule, cut), [](const Factor& f) { return f.result; })) return false;
+  for (size_t i = 0; i < node().results.size(); ++i)
+    if (!is_good(node().results[i].shape, result(rule, cut, i), [&](const Factor& f) { return result_dim(f, i); }))
+      return false;
   return true;
 }
 
@@ -128,8 +134,8 @@ std::vector<Cut> RuleView::cuts(const Rule& rule) const {
 
 double RuleView::result_bytes(const Rule& rule, const Cut& cut) const {
   double bytes = 0;
-  for (const TensorType& type : node().results)
-    bytes += local_bytes(mesh(), type.shape, result(rule, cut), type.element_bytes);
+  for (size_t i = 0; i < node().results.size(); ++i)
+    bytes += local_bytes(mesh(), node().results[i].shape, result(rule, cut, i), node().results[i].element_bytes);
   return bytes;
 }
 
@@ -228,9 +234,15 @@ void RuleView::add(const Rule& rule, const Cut& cut, const Work& work, const Hel
   strategy.measured = work.measured;
   for (size_t i = 0; i < node().inputs.size(); ++i)
     strategy.operands.emplace_back(input(i).results.size(), operand(rule, cut, i));
-  strategy.results.assign(node().results.size(), result(rule, cut));
+  for (size_t i = 0; i < node().results.size(); ++i) strategy.results.push_back(result(rule, cut, i));
   strategy.parameters = by_name(rule, held.layouts);
   mutable_node().strategies.push_back(std::move(strategy));
+}
+
+bool has_tensors(const NodeView& node) {
+  for (size_t i = 0; i < node.node().inputs.size(); ++i)
+    if (node.input(i).results.size() != 1) return false;
+  return !node.node().results.empty();
 }
 
 const char* dim_name(size_t dim) {

@@ -54,6 +54,7 @@ struct Factor {
   /// Of a collective within the kernel, along one axis: the dimension of the first operand, or of the result, whose
   /// innermost axis that is.
   int fused_dim = kNoDim;
+  std::vector<int> others = {};  ///< by result from the second on: the dimension; empty: all are as the first
 };
 
 struct Rule {
@@ -93,7 +94,7 @@ class RuleView : public NodeView {
   bool can_cut(const Rule& rule, const Cut& cut) const;
   Layout operand(const Rule& rule, const Cut& cut, size_t input) const;
   Layout parameter_layout(const Rule& rule, const Cut& cut, size_t parameter) const;
-  Layout result(const Rule& rule, const Cut& cut) const;
+  Layout result(const Rule& rule, const Cut& cut, size_t member = 0) const;
   /// Bytes that a device reads and writes if it takes every operand and parameter and leaves every result once.
   double traffic(const Rule& rule, const Cut& cut) const;
   double parameter_bytes(const Rule& rule, const Cut& cut) const;
@@ -130,16 +131,32 @@ const char* dim_name(size_t dim);
 /// element, nor over the last `whole` ones.
 Rule broadcast_rule(const NodeView& node, size_t whole = 0);
 
+/// Whether each input is one tensor, and there is a result.
+bool has_tensors(const NodeView& node);
+
 // One function for each family of operators. False, and no strategy: the node's inputs, parameters and shapes are not
 // what the operator has where it is known.
 bool rule_linears(std::vector<RuleView>& siblings);  ///< of one input: one kernel, priced at the first
 bool rule_conv(RuleView& node);
-bool rule_matmul(RuleView& node);
+bool rule_matmul(RuleView& node);   ///< behind a bias where there is one
+bool rule_einsum(RuleView& node);
+bool rule_experts(RuleView& node);     ///< rows times the weight of the expert whose they are
+bool rule_recurrence(RuleView& node);  ///< LSTM, GRU, RNN
 bool rule_attention(RuleView& node);
 bool rule_elementwise(RuleView& node);
 bool rule_gated(RuleView& node);   ///< of two halves of the last dimension
 bool rule_rotary(RuleView& node);  ///< rows of the last dimension are whole
 bool rule_softmax(RuleView& node);
+bool rule_along(RuleView& node);    ///< the dimensions that its arguments name are whole
+bool rule_pair(RuleView& node);     ///< matrices of the last two dimensions are whole
+bool rule_reduced(RuleView& node);  ///< sums, means and others over dimensions
+bool rule_counted(RuleView& node);  ///< sums over all of the input
+bool rule_loss(RuleView& node);     ///< of rows of logits and their labels
+bool rule_created(RuleView& node);
+bool rule_indexed(RuleView& node);
+bool rule_one_hot(RuleView& node);
+bool rule_group_norm(RuleView& node);
+bool rule_instance_norm(RuleView& node);
 bool rule_norm(RuleView& node);
 bool rule_batch_norm(RuleView& node);
 bool rule_embedding(RuleView& node);
@@ -147,6 +164,10 @@ bool rule_pool(RuleView& node);
 bool rule_view(RuleView& node);
 bool rule_permuted(RuleView& node);
 bool rule_split(RuleView& node);
+bool rule_part(RuleView& node);      ///< along dimensions that keep their size it may be cut
+bool rule_without(RuleView& node);   ///< one dimension less: select, unbind
+bool rule_stacked(RuleView& node);   ///< one dimension more
+bool rule_expanded(RuleView& node);  ///< repeated along dimensions
 bool rule_getitem(RuleView& node);
 
 }  // namespace seqtile::plan

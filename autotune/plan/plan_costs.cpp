@@ -88,7 +88,7 @@ Strategy held_by_layouts(const Graph& graph, const Node& node, const Strategy& s
     held.memory += local_elements(graph.mesh, shape, parameter_layout(node, strategy, name)) *
                    static_cast<double>(node.results.empty() ? 4 : node.results.front().element_bytes);
   if (node.op == "get_attr") held.memory += std::exchange(held.activation, 0);
-  if (graph.is_training) held.gradient = held.memory;
+  if (graph.is_training && (node.op != "get_attr" || node.role == Role::parameter)) held.gradient = held.memory;
   return held;
 }
 

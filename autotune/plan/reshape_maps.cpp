@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <string_view>
 
 namespace seqtile::plan {
 
@@ -13,6 +14,21 @@ std::optional<int> number_of(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+std::vector<int> dims_of(const Node& node, size_t rank) {
+  constexpr std::string_view kDim = "dim=";
+  std::vector<int> dims;
+  const auto add = [&](const std::optional<int>& dim) {
+    const int size = static_cast<int>(rank);
+    if (dim && *dim >= -size && *dim < size) dims.push_back(*dim < 0 ? *dim + size : *dim);
+    return dim.has_value();
+  };
+  for (const std::string& argument : node.arguments)
+    if (argument.starts_with(kDim)) add(number_of(argument.substr(kDim.size())));
+  for (size_t i = 1, named = dims.size(); named == 0 && i < node.arguments.size(); ++i)
+    if (!add(number_of(node.arguments[i]))) break;
+  return dims;
 }
 
 std::optional<std::vector<int>> permutation_of(const Node& node, int rank) {

@@ -12,6 +12,10 @@ namespace seqtile::plan {
 /// A text that is a number.
 std::optional<int> number_of(const std::string& text);
 
+/// The dimensions of an operator that works along some: "dim=1" wherever it is, else the numbers behind the first
+/// argument. Counted from 0.
+std::vector<int> dims_of(const Node& node, size_t rank);
+
 /// By result dimension: the input's. Not of a permutation that the arguments do not say, or say wrongly.
 std::optional<std::vector<int>> permutation_of(const Node& node, int rank);
 

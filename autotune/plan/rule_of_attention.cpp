@@ -1,13 +1,15 @@
 // autotune/plan/rule_of_attention.cpp -- attention, by batch, by heads, by queries.
 // SPDX-License-Identifier: Apache-2.0
 //
-// q[batch, length, heads, d], k and v[batch, keys, groups, d], or with heads before lengths. An axis that cuts the
+// q[batch, length, heads, d], k and v[batch, keys, groups, d], or with heads before lengths, and where there is one a
+// mask that [batch, heads, length, keys] extends. An axis that cuts the
 // length of all of them has it in two ways: it brings parts of the length to parts of the heads and back (eight
 // all-to-alls in training), or it gathers keys and values (and sums their gradients); both within the kernel.
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "autotune/plan/local_shape.h"
 #include "autotune/plan/operator_rule.h"
@@ -30,10 +32,28 @@ Dims dims_of(const RuleView& node) {
 int64_t size(const Shape& shape, int dim) { return shape[static_cast<size_t>(dim)]; }
 
 bool is_attention(const RuleView& node, Dims dims) {
-  if (!node.has_inputs(3) || node.shape().size() != 4) return false;
+  if ((!node.has_inputs(3) && !node.has_inputs(4)) || node.shape().size() != 4) return false;
   const Shape &q = node.input_shape(0), &k = node.input_shape(1);
   return q == node.shape() && k.size() == 4 && k == node.input_shape(2) && k[0] == q[0] && k[3] == q[3] &&
          size(q, dims.heads) % size(k, dims.heads) == 0;
+}
+
+/// The mask's dimension that is aligned with one of [batch, heads, length, keys] and has its size.
+int dim_of_mask(const RuleView& node, int dim, int64_t wanted) {
+  const Shape& mask = node.input_shape(3);
+  const int at = dim - 4 + static_cast<int>(mask.size());
+  return at >= 0 && size(mask, at) == wanted ? at : kNoDim;
+}
+
+/// Each device has the part of the mask that its queries and heads see.
+void add_mask(const RuleView& node, Dims dims, Rule& rule) {
+  const Shape& q = node.input_shape(0);
+  const int batch = dim_of_mask(node, 0, q[0]), heads = dim_of_mask(node, 1, size(q, dims.heads)),
+            queries = dim_of_mask(node, 2, size(q, dims.length));
+  for (const auto& [factor, dim] : {std::pair(kBatch, batch), std::pair(kHeads, heads), std::pair(kQueries, queries),
+                                    std::pair(kHeadsOfQueries, heads), std::pair(kGathered, queries),
+                                    std::pair(kExchanged, kNoDim)})
+    rule.factors[factor].operands.push_back(dim);
 }
 
 Rule attention_rule(Dims dims) {
@@ -144,7 +164,8 @@ bool fits_heads(const RuleView& node, const Cut& cut, int dim) {
 bool rule_attention(RuleView& node) {
   const Dims dims = dims_of(node);
   if (!is_attention(node, dims)) return false;
-  const Rule rule = attention_rule(dims);
+  Rule rule = attention_rule(dims);
+  if (node.node().inputs.size() == 4) add_mask(node, dims, rule);
   struct Best {
     Cut cut;
     Work work;

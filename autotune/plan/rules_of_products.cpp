@@ -1,18 +1,12 @@
 // autotune/plan/rules_of_products.cpp -- the loops of linear layers, convolutions and matrix products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "autotune/plan/local_shape.h"
 #include "autotune/plan/operator_rule.h"
 
 namespace seqtile::plan {
 namespace {
-
-int64_t elements(std::span<const int64_t> shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
-}
 
 KernelCall linear_call(const RuleView& node, int64_t rows, int64_t columns, int64_t sum) {
   const double m = static_cast<double>(rows), n = static_cast<double>(columns), k = static_cast<double>(sum);
@@ -119,47 +113,35 @@ bool rule_linears(std::vector<RuleView>& siblings) {
   return true;
 }
 
-/// x[batch, channels, ...], w[columns, channels, ...].
-bool rule_conv(RuleView& node) {
-  const Shape* parameter = node.parameter("weight");
-  if (!node.has_inputs(1) || !parameter) return false;
-  const Shape &weight = *parameter, &x = node.input_shape(0), &y = node.shape();
-  if (weight.size() < 3 || x.size() != weight.size() || y.size() != weight.size()) return false;
-  if (weight[1] != x[1] || weight[0] != y[1] || x[0] != y[0]) return false;  // groups among others
-  const Rule rule{{{"batch", {0}, 0, {kNoDim}}, {"n", {kNoDim}, 1, {0}}, {"k", {1}, kNoDim, {1}}}, {weight}};
-  const int64_t taps = elements(std::span(weight).subspan(2)), places = elements(std::span(y).subspan(2));
-  for (const Cut& cut : node.cuts(rule)) {
-    const int64_t b = local_size(x[0], node.mesh().devices(cut.axes[0])),
-                  n = local_size(y[1], node.mesh().devices(cut.axes[1])),
-                  k = local_size(x[1], node.mesh().devices(cut.axes[2]));
-    const double flops = 2 * static_cast<double>(b * n * k) * static_cast<double>(taps) * static_cast<double>(places);
-    const KernelCall call{"conv", node.dtype(), {b, k, n, taps, places}, flops, node.traffic(rule, cut)};
-    Work work;
-    work.forward = node.time(call, work);
-    work.backward = (node.has_gradient(0) ? 2 : 1) * work.forward;
-    node.add(rule, cut, work);
-  }
-  return true;
-}
-
-/// a[..., i, k] and b[..., k, j], whose leading dimensions are aligned from behind.
+/// a[..., i, k] and b[..., k, j], whose leading dimensions are aligned from behind; with three inputs behind a bias that
+/// is added, of which one device adds it where sums are partial.
 bool rule_matmul(RuleView& node) {
-  if (!node.has_inputs(2)) return false;
-  const Shape &a = node.input_shape(0), &b = node.input_shape(1), &y = node.shape();
+  const bool has_bias = node.has_inputs(3);
+  if (!has_bias && !node.has_inputs(2)) return false;
+  const size_t first = has_bias ? 1 : 0;
+  const Shape &a = node.input_shape(first), &b = node.input_shape(first + 1), &y = node.shape();
   const size_t rank = y.size(), rank_a = a.size(), rank_b = b.size();
   if (rank_a < 2 || rank_b < 2 || rank != std::max(rank_a, rank_b) || a.back() != b[rank_b - 2]) return false;
   if (y[rank - 2] != a[rank_a - 2] || y.back() != b.back()) return false;
+  if (has_bias && node.input_shape(0).size() > rank) return false;
   Rule rule;
-  const auto leading = [&](const Shape& shape, size_t dim) {
+  /// The dimension of an operand that is aligned with one of the result.
+  const auto aligned = [&](const Shape& shape, size_t dim) {
     const size_t missing = rank - shape.size();
     return dim >= missing && shape[dim - missing] == y[dim] ? static_cast<int>(dim - missing) : kNoDim;
   };
-  for (size_t dim = 0; dim + 2 < rank; ++dim)
-    rule.factors.push_back({dim_name(dim), {leading(a, dim), leading(b, dim)}, static_cast<int>(dim)});
+  const auto add = [&](const char* name, int of_a, int of_b, int of_y) {
+    Factor factor{name, {of_a, of_b}, of_y};
+    if (has_bias)
+      factor.operands.insert(factor.operands.begin(), of_y == kNoDim ? kUntouched
+                                                                     : aligned(node.input_shape(0), static_cast<size_t>(of_y)));
+    rule.factors.push_back(std::move(factor));
+  };
   const auto at = [](size_t dim) { return static_cast<int>(dim); };
-  rule.factors.push_back({"rows", {at(rank_a - 2), kNoDim}, at(rank - 2)});
-  rule.factors.push_back({"n", {kNoDim, at(rank_b - 1)}, at(rank - 1)});
-  rule.factors.push_back({"k", {at(rank_a - 1), at(rank_b - 2)}});
+  for (size_t dim = 0; dim + 2 < rank; ++dim) add(dim_name(dim), aligned(a, dim), aligned(b, dim), at(dim));
+  add("rows", at(rank_a - 2), kNoDim, at(rank - 2));
+  add("n", kNoDim, at(rank_b - 1), at(rank - 1));
+  add("k", at(rank_a - 1), at(rank_b - 2), kNoDim);
   for (const Cut& cut : node.cuts(rule)) {
     const Mesh& mesh = node.mesh();
     int64_t batch = 1;
@@ -171,7 +153,7 @@ bool rule_matmul(RuleView& node) {
     const KernelCall call{"matmul", node.dtype(), {batch, m, n, k}, flops, node.traffic(rule, cut)};
     Work work;
     work.forward = node.time(call, work);
-    work.backward = (node.has_gradient(0) + node.has_gradient(1)) * work.forward;
+    work.backward = (node.has_gradient(first) + node.has_gradient(first + 1)) * work.forward;
     node.add(rule, cut, work);
   }
   return true;

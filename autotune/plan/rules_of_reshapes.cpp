@@ -4,16 +4,11 @@
 // What would not stay where it is cannot be cut; a change of layout before or behind it is priced as such.
 #include <algorithm>
 
-#include "autotune/plan/operator_rule.h"
 #include "autotune/plan/reshape_maps.h"
+#include "autotune/plan/streaming.h"
 
 namespace seqtile::plan {
 namespace {
-
-bool add_free(RuleView& node, const Rule& rule) {
-  for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, {});
-  return true;
-}
 
 /// The first dimension of more than one element, or -1.
 int outermost(const Shape& shape, size_t begin, size_t end) {
@@ -74,11 +69,68 @@ bool rule_split(RuleView& node) {
   return add_free(node, same_dims(node.input_shape(0), node.node().results));
 }
 
-/// A member of a tuple, or a part of a tensor: along the dimensions in which it is smaller it is whole.
+/// Members of a tuple, or a part of a tensor: along the dimensions in which it is smaller it is whole.
 bool rule_getitem(RuleView& node) {
-  if (node.node().inputs.size() != 1 || node.node().results.size() != 1 || node.input(0).results.empty()) return false;
+  if (node.node().inputs.size() != 1 || node.node().results.empty() || node.input(0).results.empty()) return false;
   if (!node.input(0).is_tuple) return add_free(node, same_dims(node.input_shape(0), node.node().results));
   return add_free(node, same_dims(node.shape(), node.input(0).results));
+}
+
+/// Parts of a tensor, or of several, that keep the other dimensions; a result that is longer is padded.
+bool rule_part(RuleView& node) {
+  if (!has_tensors(node) || node.node().inputs.size() != 1) return false;
+  const Rule rule = same_dims(node.input_shape(0), node.node().results);
+  return is_view(node.node()) ? add_free(node, rule) : add_streaming(node, rule, kElementwise);
+}
+
+/// One member along a dimension, or all of them as a tuple.
+bool rule_without(RuleView& node) {
+  if (!has_tensors(node) || node.node().inputs.size() != 1) return false;
+  const Shape &from = node.input_shape(0), &to = node.shape();
+  const std::vector<int> dims = dims_of(node.node(), from.size());
+  if (dims.empty() || from.size() != to.size() + 1) return false;
+  Rule rule;
+  for (int dim = 0; dim < static_cast<int>(from.size()); ++dim) {
+    if (dim == dims.front()) continue;
+    const int result = dim - (dim > dims.front());
+    if (from[static_cast<size_t>(dim)] != to[static_cast<size_t>(result)]) return false;
+    if (from[static_cast<size_t>(dim)] > 1) rule.factors.push_back({dim_name(static_cast<size_t>(result)), {dim}, result});
+  }
+  return add_free(node, rule);
+}
+
+/// Tensors of one shape along a new dimension.
+bool rule_stacked(RuleView& node) {
+  if (!has_tensors(node) || node.node().inputs.empty()) return false;
+  const Shape& to = node.shape();
+  const std::vector<int> dims = dims_of(node.node(), to.size());
+  if (dims.empty()) return false;
+  Rule rule;
+  for (int result = 0; result < static_cast<int>(to.size()); ++result) {
+    if (result == dims.front() || to[static_cast<size_t>(result)] == 1) continue;
+    const int dim = result - (result > dims.front());
+    rule.factors.push_back(
+        {dim_name(static_cast<size_t>(result)), std::vector<int>(node.node().inputs.size(), dim), result});
+  }
+  for (size_t i = 0; i < node.node().inputs.size(); ++i) {
+    Shape wanted = to;
+    wanted.erase(wanted.begin() + dims.front());
+    if (node.input_shape(i) != wanted) return false;
+  }
+  return add_streaming(node, rule, kElementwise);
+}
+
+/// A dimension of one element, or none, becomes a larger one; elsewhere copies are set side by side.
+bool rule_expanded(RuleView& node) {
+  if (!has_tensors(node) || node.node().inputs.empty()) return false;
+  const Shape &from = node.input_shape(0), &to = node.shape();
+  if (from.size() > to.size()) return false;
+  Rule rule = broadcast_rule(node);
+  std::erase_if(rule.factors, [&](const Factor& factor) {
+    const size_t missing = to.size() - from.size(), dim = static_cast<size_t>(factor.result);
+    return dim >= missing && from[dim - missing] != to[dim] && from[dim - missing] != 1;
+  });
+  return is_view(node.node()) ? add_free(node, rule) : add_streaming(node, rule, kElementwise);
 }
 
 }  // namespace seqtile::plan

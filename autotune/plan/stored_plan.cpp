@@ -84,6 +84,12 @@ Ordered operator_json(const Planned& plan, size_t i) {
           {"merge", node.merges}};
 }
 
+Ordered unknown_json(const UnknownOperators& unknown) {
+  Ordered rows = Ordered::array();
+  for (const auto& one : unknown.all) rows.push_back({{"operator", one.name}, {"node", one.node}, {"count", one.count}});
+  return rows;
+}
+
 void read_operator(const Reader& json, size_t i, Planned& plan) {
   Node& node = plan.graph.nodes[i];
   if (json["name"].text() != node.name) json["name"].refuse("another graph's operator");
@@ -139,7 +145,7 @@ std::string plan_text(const Planned& plan) {
   }
   const Ordered json{{"memory", plan.solution.memory},
                      {"width", plan.solution.width},
-                     {"unknown", plan.unknown},
+                     {"unknown", unknown_json(plan.unknown)},
                      {"operators", std::move(operators)},
                      {"changes", std::move(changes)}};
   return json.dump(-1, ' ', true, Ordered::error_handler_t::replace);
@@ -162,7 +168,10 @@ Planned parse_plan(const std::string& text, Graph graph) {
     if (producer == places.end() || consumer == places.end()) change.refuse("another graph's operator");
     plan.problem.edges.push_back({producer->second, consumer->second, {change.at(2).number()}});
   });
-  root["unknown"].each([&](const Reader& name) { plan.unknown.push_back(name.text()); });
+  root["unknown"].each([&](const Reader& one) {
+    plan.unknown.all.push_back(
+        {one["operator"].text(), one["node"].text(), static_cast<int>(one["count"].integer(1, 1 << 20))});
+  });
   plan.solution.memory = root["memory"].number();
   plan.solution.width = static_cast<int>(root["width"].integer(0, 1 << 20));
   return plan;

@@ -6,13 +6,13 @@
 #pragma once
 #include <string>
 
-#include "autotune/plan/graph.h"
+#include "autotune/plan/node_view.h"
 #include "autotune/plan/solver.h"
 
 namespace seqtile::plan {
 
 /// Raise it where the same graph and prices may give another plan, or the text has another form.
-inline constexpr int kPlannerVersion = 2;
+inline constexpr int kPlannerVersion = 3;
 
 /// SHA-256 of all that plans depend on: mesh, phase, nodes and, where there are some, their strategies.
 std::string graph_hash(const Graph& graph);
@@ -20,7 +20,7 @@ std::string graph_hash(const Graph& graph);
 struct Planned {
   Graph graph;  ///< of one that was read, every node has one strategy: the chosen one
   Problem problem;
-  std::vector<std::string> unknown;  ///< operators that are kept whole as no way to cut them is known
+  UnknownOperators unknown;
   Solution solution;
 };
 /// JSON on one line, in ASCII; without objective and lower bound. Requires: the solution is feasible.

@@ -27,9 +27,9 @@ add_dependencies(autotune_tests tuning_helper)
 seqtile_test(plan
   autotune/plan/calibrated_test.cpp autotune/plan/calibration_test.cpp autotune/plan/changed_texts_test.cpp
   autotune/plan/compat_test.cpp autotune/plan/gradient_traffic_test.cpp autotune/plan/graph_json_test.cpp
-  autotune/plan/ilp_test.cpp autotune/plan/link_fit_test.cpp autotune/plan/plan_costs_test.cpp autotune/plan/prices_test.cpp
+  autotune/plan/ilp_test.cpp autotune/plan/link_fit_test.cpp autotune/plan/operator_rules_test.cpp autotune/plan/plan_costs_test.cpp autotune/plan/prices_test.cpp
   autotune/plan/reshard_paths_test.cpp autotune/plan/restriction_test.cpp autotune/plan/rules_test.cpp
-  autotune/plan/shape_check_test.cpp autotune/plan/solver_test.cpp
+  autotune/plan/shape_check_test.cpp autotune/plan/shared_parameters_test.cpp autotune/plan/solver_test.cpp
   autotune/plan/stored_plan_test.cpp autotune/plan/strategies_test.cpp support/ilp.cpp support/plan_text.cpp)
 target_link_libraries(plan_tests PRIVATE ZLIB::ZLIB)
 target_compile_definitions(plan_tests PRIVATE SEQTILE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

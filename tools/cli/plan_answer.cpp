@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/plan/plan_costs.h"
+#include "autotune/plan/shared_parameters.h"
 #include "tools/cli/errors.h"
 
 namespace seqtile::cli {
@@ -35,6 +36,24 @@ Json parts_json(const CostParts& parts) {
           {"resharding_s", parts.resharding},
           {"kernels", parts.kernels},
           {"measured", parts.measured}};
+}
+
+/// How much of the graph the plan rests on rules for.
+Json graph_json(const Priced& priced) {
+  const int operators = plan::count_operators(priced.graph), unknown = priced.unknown.count();
+  Json by_name = Json::object();
+  for (const auto& one : priced.unknown.all) by_name[one.name] = one.count;
+  return {{"operators", operators},
+          {"unknown", unknown},
+          {"unknown_share", operators ? static_cast<double>(unknown) / operators : 0},
+          {"unknown_operators", std::move(by_name)},
+          {"parameters", plan::count_parameters(priced.graph)}};
+}
+
+std::string graph_line(const Priced& priced) {
+  const int operators = plan::count_operators(priced.graph), unknown = priced.unknown.count();
+  return fmt::format("graph: {:.0f} parameters; {} of {} unknown ({:.3g} %)", plan::count_parameters(priced.graph), unknown,
+                     format_counted(operators, "operator"), operators ? 100.0 * unknown / operators : 0);
 }
 
 void print_parts(const CostParts& parts) {
@@ -103,6 +122,7 @@ int print_format(const Priced& priced, const plan::Solution& solution, double ms
   if (options.format != "json") return kDone;
   Json json = solution_json(solution, ms, strategies_by_node(priced, solution.choices));
   json["operators"] = operators_json(priced, solution.choices);
+  json["graph"] = graph_json(priced);
   if (options.pricing.is_calibrated()) json["parts"] = parts_json(parts_of(priced, solution));
   print_json(json);
   return kDone;
@@ -138,6 +158,8 @@ int print_plan(const Priced& priced, const plan::Solution& solution, double ms, 
     print_parts(parts);
     more["parts"] = parts_json(parts);
   }
+  print_line(graph_line(priced));
+  more["graph"] = graph_json(priced);
   for (const std::string& warning : warnings_of(priced, options.pricing)) print_line("warning: " + warning);
   return print_solution(solution, ms, options, strategies_by_node(priced, solution.choices), more);
 }

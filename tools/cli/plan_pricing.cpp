@@ -166,9 +166,7 @@ std::vector<std::string> warnings_of(const Priced& priced, const PricingOptions&
   std::vector<std::string> warnings;
   const bool is_compat = !options.is_calibrated();
   if (!priced.unknown.empty())
-    warnings.push_back(fmt::format("kept whole on every device, as no way to cut them is known: {}{}",
-                                   fmt::join(priced.unknown, ", "),
-                                   is_compat ? "; --costs calibrated has ways for norms, attention and gates" : ""));
+    warnings.push_back("kept whole on every device, as no way to cut them is known: " + priced.unknown.text());
   if (is_compat && !priced.graph.is_training)
     warnings.push_back(
         "--costs compat prices a forward and a backward pass, whatever the phase; --costs calibrated prices a prefill");

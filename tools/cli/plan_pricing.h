@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autotune/plan/calibration.h"
-#include "autotune/plan/graph.h"
+#include "autotune/plan/node_view.h"
 #include "autotune/plan/solver.h"
 #include "tools/cli/options.h"
 #include "tools/cli/recorded_kernels.h"
@@ -29,7 +29,7 @@ void add_strategies_choice(CLI::App& command, PricingOptions& options);
 struct Priced {
   plan::Graph graph;
   plan::Problem problem;
-  std::vector<std::string> unknown;  ///< operators
+  plan::UnknownOperators unknown;
 };
 
 /// What prices are made of beside the graph, read once.

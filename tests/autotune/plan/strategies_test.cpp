@@ -133,7 +133,7 @@ TEST_CASE("plan: an operator that is not known, or not of this form, is kept who
   for (const auto& [what, name] : std::vector<std::pair<std::string, std::string>>{
            {out, "FlashMixer"},
            {out, "Conv2d"},
-           {R"("params": {"weight": [8, 4, 3, 3]}, )" + out, "Conv2d"},
+           {R"("params": {"weight": [8, 3, 3, 3]}, )" + out, "Conv2d"},
            {R"("params": {"weight": [8, 5]}, )" + out, "Linear"},
            {R"("params": {"weight": [16, 8, 4, 4]}, )" + out, "LayerNorm"},
            {R"("out": {"shape": [16, 8], "dtype": "torch.float32"})", "ReLU"},
@@ -141,7 +141,7 @@ TEST_CASE("plan: an operator that is not known, or not of this form, is kept who
     INFO(name << " " << what);
     Graph graph = around(node(what), "[16, 8, 4, 4]", "2, 2");
     graph.nodes[1].module = name;  // of a file some of these shapes are refused
-    CHECK(generate_compat_strategies(graph) == std::vector{name + " (node y)"});
+    CHECK(generate_compat_strategies(graph).text() == name + " (node y)");
     REQUIRE(graph.nodes[1].strategies.size() == 1);
     CHECK(graph.nodes[1].strategies[0].results[0] == Layout());
     CHECK(solve(compat_problem(graph)).is_exact());

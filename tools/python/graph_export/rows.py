@@ -116,7 +116,9 @@ class Rows:
         return texts + [text for text in self.dims_of(node) if text not in texts]
 
     def dims_of(self, node):
-        """Dimensions that an operator of the dispatcher works along, by name."""
+        """Dimensions that an operator of the dispatcher works along, by name; those of functions that take a list first."""
+        if node.target in (self.torch.cat, self.torch.stack):
+            return [f"dim={node.args[1] if len(node.args) > 1 else node.kwargs.get('dim', 0)}"]
         if not isinstance(node.target, self.torch._ops.OpOverload):
             return []
         texts = []
@@ -149,7 +151,7 @@ class Rows:
         if not tensors:
             self.check_nothing_is_lost(node)
             return
-        inputs = list(dict.fromkeys(row for row in map(self.row_of, node.all_input_nodes) if row))
+        inputs = [] if reads_no_value(node) else list(dict.fromkeys(row for row in map(self.row_of, node.all_input_nodes) if row))
         members = self.member_arguments(node, tensors)
         row = {"name": None, "op": node.op, "target": "_operator.getitem" if members else target_of(node),
                "inputs": inputs,
@@ -219,6 +221,12 @@ def path_of(node):
 
 def any_size(tensor):
     return all(not isinstance(size, int) or size > 0 for size in tensor.shape)
+
+
+def reads_no_value(node):
+    """zeros_like and new_ones want a shape and a type."""
+    name = target_of(node).rsplit(".", 1)[-1]
+    return node.op != "call_module" and (name.endswith("_like") or name.startswith("new_"))
 
 
 def target_of(node):
