@@ -49,7 +49,8 @@ std::vector<int> count_readers(const Graph& graph) {
 
 /// What one operand's change of layout costs. A parameter's gradient is summed over devices once, however many
 /// operators read it (`readers`), each of which has a share of that price.
-Edge make_edge(const Graph& graph, int consumer, size_t operand, bool has_gradient, int readers, ReshardTables& tables) {
+Edge make_edge(const Graph& graph, int consumer, size_t operand, bool has_gradient, int readers,
+               ReshardTables& tables) {
   const Node& to = graph.nodes[static_cast<size_t>(consumer)];
   Edge edge{to.inputs[operand], consumer, {}};
   const Node& from = graph.nodes[static_cast<size_t>(edge.producer)];

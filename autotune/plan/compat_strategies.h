@@ -10,7 +10,8 @@
 namespace seqtile::plan {
 
 /// Replaces the strategies of all nodes. Operators of which the known planner knows nothing have the ways of
-/// compat_rules.h, or, where there is no rule either, one of whole copies; returns these. A node that does not have one way for each of its first input's merges no more.
+/// compat_rules.h, or, where there is no rule either, one of whole copies; returns these. A node that does not have one
+/// way for each of its first input's merges no more.
 UnknownOperators generate_compat_strategies(Graph& graph);
 
 }  // namespace seqtile::plan

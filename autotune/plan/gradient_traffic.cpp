@@ -271,12 +271,13 @@ std::vector<Gradient> gradients_of(Graph graph, const Calibration& calibration) 
   const std::vector<int> first = first_readers(graph);
   for (size_t node = graph.nodes.size(); node-- > 0;) {
     seconds += std::max(0.0, both[node] - forward[node]);
-    if (graph.nodes[node].results.empty()) continue;
     for (const auto& [name, shape] : graph.nodes[node].parameters) add(shape, graph.nodes[node].results.front());
-    for (const int input : std::set(graph.nodes[node].inputs.begin(), graph.nodes[node].inputs.end()))
-      if (const Node& held = graph.nodes[static_cast<size_t>(input)];
-          has_gradient[static_cast<size_t>(input)] && held.op == "get_attr" && first[static_cast<size_t>(input)] == static_cast<int>(node))
+    for (const int input : std::set(graph.nodes[node].inputs.begin(), graph.nodes[node].inputs.end())) {
+      const Node& held = graph.nodes[static_cast<size_t>(input)];
+      const bool is_last = first[static_cast<size_t>(input)] == static_cast<int>(node);
+      if (held.op == "get_attr" && is_last && has_gradient[static_cast<size_t>(input)])
         add(held.results.front().shape, held.results.front());
+    }
   }
   if (gradients.empty()) refuse("the graph has no parameters, so there are no gradients to send");
   gradients.back().backward_s += seconds;

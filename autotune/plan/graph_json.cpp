@@ -60,9 +60,10 @@ void check_version(const Reader& meta) {
   if (!meta.has("version")) return;
   const int64_t version = meta["version"].integer(1, 1 << 20);
   if (version > kGraphVersion)
-    meta["version"].refuse(fmt::format("version {} of the format is newer than this program, which reads 1 to {}; update "
-                                       "it, or export the graph with its own tools/python/export_graph.py",
-                                       version, kGraphVersion));
+    meta["version"].refuse(
+        fmt::format("version {} of the format is newer than this program, which reads 1 to {}; update it, or export the "
+                    "graph with its own tools/python/export_graph.py",
+                    version, kGraphVersion));
 }
 
 Role read_role(const Reader& json) {

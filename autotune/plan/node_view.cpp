@@ -37,7 +37,8 @@ int UnknownOperators::count() const {
 std::string UnknownOperators::text() const {
   std::string text;
   for (const One& one : all) {
-    const std::string others = one.count == 1 ? "" : fmt::format(" and {} other{}", one.count - 1, one.count > 2 ? "s" : "");
+    const std::string others =
+        one.count == 1 ? "" : fmt::format(" and {} other{}", one.count - 1, one.count > 2 ? "s" : "");
     text += fmt::format("{}{} (node {}{})", text.empty() ? "" : ", ", one.name, one.node, others);
   }
   return text;
@@ -56,10 +57,11 @@ std::string operator_name(const Node& node) {
 
 bool is_view(const Node& node) {
   constexpr std::string_view kViews[] = {
-      "view",     "_unsafe_view", "reshape", "Flatten", "flatten", "Unflatten", "unflatten",    "unsqueeze", "squeeze",
-      "view_as",  "reshape_as",   "permute", "transpose", "t",     "swapaxes",  "swapdims",     "numpy_T",   "mT",
-      "split",    "split_with_sizes", "chunk", "tensor_split", "getitem", "slice",   "narrow",    "select",
-      "unbind",   "expand",       "expand_as", "broadcast_to", "alias", "detach", "lift_fresh_copy"};
+      "view",         "_unsafe_view", "reshape", "Flatten",    "flatten",        "Unflatten",        "unflatten",
+      "unsqueeze",    "squeeze",      "view_as", "reshape_as", "permute",        "transpose",        "t",
+      "swapaxes",     "swapdims",     "numpy_T", "mT",         "split",          "split_with_sizes", "chunk",
+      "tensor_split", "getitem",      "slice",   "narrow",     "select",         "unbind",           "expand",
+      "expand_as",    "broadcast_to", "alias",   "detach",     "lift_fresh_copy"};
   return !node.inputs.empty() && std::ranges::find(kViews, operator_name(node)) != std::end(kViews);
 }
 

@@ -138,7 +138,7 @@ bool has_tensors(const NodeView& node);
 // what the operator has where it is known.
 bool rule_linears(std::vector<RuleView>& siblings);  ///< of one input: one kernel, priced at the first
 bool rule_conv(RuleView& node);
-bool rule_matmul(RuleView& node);   ///< behind a bias where there is one
+bool rule_matmul(RuleView& node);  ///< behind a bias where there is one
 bool rule_einsum(RuleView& node);
 bool rule_experts(RuleView& node);     ///< rows times the weight of the expert whose they are
 bool rule_recurrence(RuleView& node);  ///< LSTM, GRU, RNN

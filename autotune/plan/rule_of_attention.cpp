@@ -50,9 +50,9 @@ void add_mask(const RuleView& node, Dims dims, Rule& rule) {
   const Shape& q = node.input_shape(0);
   const int batch = dim_of_mask(node, 0, q[0]), heads = dim_of_mask(node, 1, size(q, dims.heads)),
             queries = dim_of_mask(node, 2, size(q, dims.length));
-  for (const auto& [factor, dim] : {std::pair(kBatch, batch), std::pair(kHeads, heads), std::pair(kQueries, queries),
-                                    std::pair(kHeadsOfQueries, heads), std::pair(kGathered, queries),
-                                    std::pair(kExchanged, kNoDim)})
+  for (const auto& [factor, dim] :
+       {std::pair(kBatch, batch), std::pair(kHeads, heads), std::pair(kQueries, queries),
+        std::pair(kHeadsOfQueries, heads), std::pair(kGathered, queries), std::pair(kExchanged, kNoDim)})
     rule.factors[factor].operands.push_back(dim);
 }
 

@@ -83,7 +83,8 @@ bool rule_einsum(RuleView& node) {
   static constexpr const char* kNames[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m",
                                            "n", "o", "p", "q", "r", "s", "t", "u", "v", "w", "x", "y", "z"};
   Equation equation;
-  if (!node.has_inputs(node.node().inputs.size()) || !read_equation(node, equation) || !fits(node, equation)) return false;
+  if (!node.has_inputs(node.node().inputs.size()) || !read_equation(node, equation) || !fits(node, equation))
+    return false;
   Rule rule;
   double flops = 2;
   for (const char letter : equation.letters) {
@@ -101,8 +102,8 @@ bool rule_einsum(RuleView& node) {
   return true;
 }
 
-/// x[rows, k] sorted by expert, w[experts, k, n], ends[experts] of their rows; y[rows, n]. Where experts are cut the rows
-/// of the others add nothing to a device's sums.
+/// x[rows, k] sorted by expert, w[experts, k, n], ends[experts] of their rows; y[rows, n]. Where experts are cut the
+/// rows of the others add nothing to a device's sums.
 bool rule_experts(RuleView& node) {
   if (!node.has_inputs(3)) return false;
   const Shape &x = node.input_shape(0), &weight = node.input_shape(1), &y = node.shape();

@@ -37,8 +37,8 @@ bool is_convolution(const RuleView& node, Convolution& conv) {
   const int64_t of_x = weight[conv.is_transposed ? 0 : 1], of_y = weight[conv.is_transposed ? 1 : 0];
   if (conv.is_transposed ? of_x != x[1] || y[1] % of_y : of_y != y[1] || x[1] % of_x) return false;
   conv.groups = conv.is_transposed ? y[1] / of_y : x[1] / of_x;
-  return !conv.has_bias || (conv.is_input ? inputs == 3 && node.input_shape(2) == Shape{y[1]}
-                                          : *node.parameter("bias") == Shape{y[1]});
+  return !conv.has_bias ||
+         (conv.is_input ? inputs == 3 && node.input_shape(2) == Shape{y[1]} : *node.parameter("bias") == Shape{y[1]});
 }
 
 /// In groups all of a group's channels are on one device: both sides are cut alike.
@@ -48,17 +48,15 @@ Rule conv_rule(const Convolution& conv) {
   else rule.factors.insert(rule.factors.end(), {Factor{"n", {kNoDim}, 1}, Factor{"k", {1}, kNoDim}});
   for (Factor& factor : rule.factors) {
     const bool is_batch = factor.operands[0] == 0, is_columns = !is_batch && factor.result == 1;
-    const int of_weight = is_batch                            ? kNoDim
-                          : conv.groups > 1                   ? 0
-                          : is_columns == conv.is_transposed ? 1
-                                                              : 0;
+    const int of_weight = is_batch ? kNoDim : conv.groups > 1 ? 0 : is_columns == conv.is_transposed ? 1 : 0;
     std::vector<int>& dims = conv.is_input ? factor.operands : factor.parameters;
     dims.push_back(of_weight);
     if (conv.has_bias) dims.push_back(is_columns ? 0 : is_batch ? kNoDim : kUntouched);
   }
   if (conv.is_input) return rule;
   rule.parameters = {conv.weight};
-  if (conv.has_bias) rule.parameters.push_back({conv.weight[conv.is_transposed ? 1 : 0] * (conv.is_transposed ? conv.groups : 1)});
+  if (conv.has_bias)
+    rule.parameters.push_back({conv.weight[conv.is_transposed ? 1 : 0] * (conv.is_transposed ? conv.groups : 1)});
   return rule;
 }
 

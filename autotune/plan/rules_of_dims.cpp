@@ -42,8 +42,7 @@ std::vector<int> kept_dims(const RuleView& node) {
   const bool is_all = reduced.empty() && y.empty();
   for (int dim = 0, result = 0; dim < static_cast<int>(x.size()); ++dim) {
     const bool is_named = std::ranges::find(reduced, dim) != reduced.end();
-    const bool is_reduced =
-        is_all || (reduced.empty() ? size_of(y, dim) == 1 && size_of(x, dim) != 1 : is_named);
+    const bool is_reduced = is_all || (reduced.empty() ? size_of(y, dim) == 1 && size_of(x, dim) != 1 : is_named);
     kept.push_back(is_reduced ? kNoDim : result);
     result += !is_reduced || keeps_rank;
     if (!is_reduced && (kept.back() >= static_cast<int>(y.size()) || size_of(y, kept.back()) != size_of(x, dim)))
@@ -97,7 +96,8 @@ bool rule_counted(RuleView& node) {
   return add_streaming(node, rule, kElementwise);
 }
 
-/// logits[rows, classes, ...] and labels[rows, ...] or as the logits; one number, a sum or a mean, or one for each label.
+/// logits[rows, classes, ...] and labels[rows, ...] or as the logits; one number, a sum or a mean, or one for each
+/// label.
 bool rule_loss(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.size() < 2) return false;
   const Shape &x = node.input_shape(0), &labels = node.input_shape(1), &y = node.shape();

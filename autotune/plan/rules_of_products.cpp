@@ -113,8 +113,8 @@ bool rule_linears(std::vector<RuleView>& siblings) {
   return true;
 }
 
-/// a[..., i, k] and b[..., k, j], whose leading dimensions are aligned from behind; with three inputs behind a bias that
-/// is added, of which one device adds it where sums are partial.
+/// a[..., i, k] and b[..., k, j], whose leading dimensions are aligned from behind; of three inputs the first one is a
+/// bias. Where sums are partial one device adds it.
 bool rule_matmul(RuleView& node) {
   const bool has_bias = node.has_inputs(3);
   if (!has_bias && !node.has_inputs(2)) return false;
@@ -132,9 +132,8 @@ bool rule_matmul(RuleView& node) {
   };
   const auto add = [&](const char* name, int of_a, int of_b, int of_y) {
     Factor factor{name, {of_a, of_b}, of_y};
-    if (has_bias)
-      factor.operands.insert(factor.operands.begin(), of_y == kNoDim ? kUntouched
-                                                                     : aligned(node.input_shape(0), static_cast<size_t>(of_y)));
+    const auto of_bias = [&] { return aligned(node.input_shape(0), static_cast<size_t>(of_y)); };
+    if (has_bias) factor.operands.insert(factor.operands.begin(), of_y == kNoDim ? kUntouched : of_bias());
     rule.factors.push_back(std::move(factor));
   };
   const auto at = [](size_t dim) { return static_cast<int>(dim); };

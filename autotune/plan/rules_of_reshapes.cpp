@@ -94,7 +94,8 @@ bool rule_without(RuleView& node) {
     if (dim == dims.front()) continue;
     const int result = dim - (dim > dims.front());
     if (from[static_cast<size_t>(dim)] != to[static_cast<size_t>(result)]) return false;
-    if (from[static_cast<size_t>(dim)] > 1) rule.factors.push_back({dim_name(static_cast<size_t>(result)), {dim}, result});
+    if (from[static_cast<size_t>(dim)] > 1)
+      rule.factors.push_back({dim_name(static_cast<size_t>(result)), {dim}, result});
   }
   return add_free(node, rule);
 }

@@ -56,7 +56,8 @@ bool rule_created(RuleView& node) {
 }
 
 bool rule_gated(RuleView& node) {
-  const auto kernel = std::ranges::find(kGated, operator_name(node.node()), [](const StreamKernel& k) { return k.forward; });
+  const auto kernel =
+      std::ranges::find(kGated, operator_name(node.node()), [](const StreamKernel& k) { return k.forward; });
   if (kernel == std::end(kGated) || !node.has_inputs(1)) return false;
   const Shape &x = node.input_shape(0), &y = node.shape();
   if (x.size() != y.size() || y.empty() || x.back() != 2 * y.back()) return false;
@@ -67,8 +68,8 @@ bool rule_gated(RuleView& node) {
   return add_streaming(node, rule, *kernel);
 }
 
-/// indices[...] and w[rows, columns], a parameter or an input, which PyTorch's dispatcher has first. Where rows are cut,
-/// those that a device lacks add nothing to its sums.
+/// indices[...] and w[rows, columns], a parameter or an input, which PyTorch's dispatcher has first. Where rows are
+/// cut, those that a device lacks add nothing to its sums.
 bool rule_embedding(RuleView& node) {
   const bool is_input = node.has_inputs(2);
   if (!is_input && !(node.has_inputs(1) && node.parameter("weight"))) return false;

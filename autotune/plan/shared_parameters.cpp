@@ -55,8 +55,8 @@ void share_parameters(Graph& graph) {
   std::set<std::string> taken;
   for (const Node& node : graph.nodes) taken.insert(node.name);
   std::vector<Node> nodes;
-  std::vector<int> places;                  // of the old nodes
-  std::map<std::string, int> parameters;    // by "target.name"
+  std::vector<int> places;                // of the old nodes
+  std::map<std::string, int> parameters;  // by "target.name"
   for (Node& node : graph.nodes) {
     for (int& input : node.inputs) input = places[static_cast<size_t>(input)];
     if (has_own(node) && shared.contains(node.target)) {

@@ -10,9 +10,9 @@
 
 namespace seqtile::plan {
 
-/// Makes get_attr nodes, "layer.weight", of the parameters of modules that are called more than once (nodes with the same
-/// `target`), in front of the first call; the calls have them as inputs, weight before bias. Errors: invalid_argument
-/// where two calls of a module have different parameters.
+/// Makes get_attr nodes, "layer.weight", of the parameters of modules that are called more than once (nodes with the
+/// same `target`), in front of the first call; the calls have them as inputs, weight before bias. Errors:
+/// invalid_argument where two calls of a module have different parameters.
 void share_parameters(Graph& graph);
 
 /// Elements of all parameters, buffers excepted: each parameter once.

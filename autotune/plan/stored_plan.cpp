@@ -86,7 +86,8 @@ Ordered operator_json(const Planned& plan, size_t i) {
 
 Ordered unknown_json(const UnknownOperators& unknown) {
   Ordered rows = Ordered::array();
-  for (const auto& one : unknown.all) rows.push_back({{"operator", one.name}, {"node", one.node}, {"count", one.count}});
+  for (const auto& one : unknown.all)
+    rows.push_back({{"operator", one.name}, {"node", one.node}, {"count", one.count}});
   return rows;
 }
 

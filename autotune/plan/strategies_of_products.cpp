@@ -110,9 +110,10 @@ bool add_conv(StrategyList& list) {
   return true;
 }
 
-/// x[..., k], weight[n, k], an input or a parameter. Each of x's leading dimensions may be the one that m cuts.
+/// x[..., k], weight[n, k], an input or a parameter, and where there is one bias[n]. Each of x's leading dimensions may
+/// be the one that m cuts.
 bool add_linear(StrategyList& list) {
-  const bool is_input = list.has_inputs(2);
+  const bool is_input = list.has_inputs(2) || list.has_inputs(3);
   if (!is_input && !(list.has_inputs(1) && list.parameter("weight"))) return false;
   const Shape &weight = is_input ? list.input_shape(1) : *list.parameter("weight"), &input = list.input_shape(0),
               &shape = list.shape();
@@ -128,7 +129,7 @@ bool add_linear(StrategyList& list) {
       const Layout x = rows.with(last, cut.k), y = rows.with(last, cut.n);
       if (!list.fits(weight, w)) continue;
       list.add(
-          product_name(cut) + (cut.m ? "_" + std::to_string(row) : ""), {x, w}, y,
+          product_name(cut) + (cut.m ? "_" + std::to_string(row) : ""), {x, w, Layout().with(0, cut.n)}, y,
           product_cost(list.mesh(), cut, products, list.local(input, x), list.local(weight, w), list.local(shape, y)));
     }
   return true;

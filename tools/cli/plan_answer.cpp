@@ -52,8 +52,8 @@ Json graph_json(const Priced& priced) {
 
 std::string graph_line(const Priced& priced) {
   const int operators = plan::count_operators(priced.graph), unknown = priced.unknown.count();
-  return fmt::format("graph: {:.0f} parameters; {} of {} unknown ({:.3g} %)", plan::count_parameters(priced.graph), unknown,
-                     format_counted(operators, "operator"), operators ? 100.0 * unknown / operators : 0);
+  return fmt::format("graph: {:.0f} parameters; {} of {} unknown ({:.3g} %)", plan::count_parameters(priced.graph),
+                     unknown, format_counted(operators, "operator"), operators ? 100.0 * unknown / operators : 0);
 }
 
 void print_parts(const CostParts& parts) {

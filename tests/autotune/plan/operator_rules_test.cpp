@@ -26,7 +26,8 @@ struct Operator {
 Graph graph_of(const Operator& op, const Mesh& mesh) {
   GraphMaker maker(mesh, "f32", 4);
   std::vector<int> inputs;
-  for (size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(maker.placeholder("x" + std::to_string(i), op.inputs[i]));
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    inputs.push_back(maker.placeholder("x" + std::to_string(i), op.inputs[i]));
   const int y = maker.function("y", std::string("aten.") + op.target, inputs, op.result);
   Graph graph = maker.output(y);
   graph.nodes[static_cast<size_t>(y)].arguments = op.arguments;
@@ -174,26 +175,52 @@ Tensor stacked(const Tensors& of, const PlanShape& shape) {
 }  // namespace
 
 TEST_CASE("plan rules: sums, parts and copies of tensors have the parts that they say", "[plan]") {
-  for (const Operator& op : std::vector<Operator>{
-           {"sum", {{5, 6, 8}}, {5, 8}, {"x0", "1", "dim=1"}, summed, 4},
-           {"cumsum", {{5, 6, 8}}, {5, 6, 8}, {"x0", "1", "dim=1"}, cumulated, 3},
-           {"cat", {{5, 6, 8}, {5, 2, 8}}, {5, 8, 8}, {"x0", "x1", "1", "dim=1"}, joined, 3},
-           {"stack", {{5, 8}, {5, 8}}, {5, 2, 8}, {"x0", "x1", "1", "dim=1"}, stacked, 3},
-           {"select", {{5, 6, 8}}, {5, 8}, {"x0", "1", "3", "dim=1"}, moved([](const PlanShape& at) { return PlanShape{at[0], 3, at[1]}; }), 3},
-           {"slice", {{5, 6, 8}}, {5, 3, 8}, {"x0", "1", "0", "3", "dim=1"}, moved([](const PlanShape& at) { return at; }), 3},
-           {"expand", {{5, 1, 8}}, {5, 6, 8}, {"x0", "-1", "6", "-1"}, moved([](const PlanShape& at) { return PlanShape{at[0], 0, at[2]}; }), 4},
-           {"flip", {{5, 6, 8}}, {5, 6, 8}, {"x0", "1", "dim=1"}, moved([](const PlanShape& at) { return PlanShape{at[0], 5 - at[1], at[2]}; }), 3}})
+  for (const Operator& op :
+       std::vector<Operator>{{"sum", {{5, 6, 8}}, {5, 8}, {"x0", "1", "dim=1"}, summed, 4},
+                             {"cumsum", {{5, 6, 8}}, {5, 6, 8}, {"x0", "1", "dim=1"}, cumulated, 3},
+                             {"cat", {{5, 6, 8}, {5, 2, 8}}, {5, 8, 8}, {"x0", "x1", "1", "dim=1"}, joined, 3},
+                             {"stack", {{5, 8}, {5, 8}}, {5, 2, 8}, {"x0", "x1", "1", "dim=1"}, stacked, 3},
+                             {"select",
+                              {{5, 6, 8}},
+                              {5, 8},
+                              {"x0", "1", "3", "dim=1"},
+                              moved([](const PlanShape& at) {
+                                return PlanShape{at[0], 3, at[1]};
+                              }),
+                              3},
+                             {"slice",
+                              {{5, 6, 8}},
+                              {5, 3, 8},
+                              {"x0", "1", "0", "3", "dim=1"},
+                              moved([](const PlanShape& at) { return at; }),
+                              3},
+                             {"expand",
+                              {{5, 1, 8}},
+                              {5, 6, 8},
+                              {"x0", "-1", "6", "-1"},
+                              moved([](const PlanShape& at) {
+                                return PlanShape{at[0], 0, at[2]};
+                              }),
+                              4},
+                             {"flip",
+                              {{5, 6, 8}},
+                              {5, 6, 8},
+                              {"x0", "1", "dim=1"},
+                              moved([](const PlanShape& at) {
+                                return PlanShape{at[0], 5 - at[1], at[2]};
+                              }),
+                              3}})
     check_with_numbers(op);
 }
 
 TEST_CASE("plan rules: products with biases, groups and experts have the parts that they say", "[plan]") {
-  for (const Operator& op : std::vector<Operator>{
-           {"addmm", {{6}, {8, 12}, {12, 6}}, {8, 6}, {"x0", "x1", "x2"}, addmm, 4, 0},
-           {"einsum", {{4, 6, 8}, {4, 8, 5}}, {4, 6}, {"bij,bjk->bi", "x0", "x1"}, contracted, 4},
-           {"conv1d", {{5, 6, 2}, {8, 6, 1}, {8}}, {5, 8, 2}, {}, conv, 4, 2},
-           {"conv1d", {{5, 12, 2}, {24, 1, 1}, {24}}, {5, 24, 2}, {}, conv, 3, 2},
-           {"conv_transpose1d", {{5, 6, 2}, {6, 8, 1}}, {5, 8, 2}, {}, conv_transposed, 4},
-           {"grouped_mm", {{6, 8}, {2, 8, 5}, {2}}, {6, 5}, {}, experts, 3}})
+  for (const Operator& op :
+       std::vector<Operator>{{"addmm", {{6}, {8, 12}, {12, 6}}, {8, 6}, {"x0", "x1", "x2"}, addmm, 4, 0},
+                             {"einsum", {{4, 6, 8}, {4, 8, 5}}, {4, 6}, {"bij,bjk->bi", "x0", "x1"}, contracted, 4},
+                             {"conv1d", {{5, 6, 2}, {8, 6, 1}, {8}}, {5, 8, 2}, {}, conv, 4, 2},
+                             {"conv1d", {{5, 12, 2}, {24, 1, 1}, {24}}, {5, 24, 2}, {}, conv, 3, 2},
+                             {"conv_transpose1d", {{5, 6, 2}, {6, 8, 1}}, {5, 8, 2}, {}, conv_transposed, 4},
+                             {"grouped_mm", {{6, 8}, {2, 8, 5}, {2}}, {6, 5}, {}, experts, 3}})
     check_with_numbers(op);
 }
 
@@ -208,12 +235,14 @@ TEST_CASE("plan rules: norms with weights as inputs and attention with a mask ha
 }
 
 TEST_CASE("plan rules: what the arguments do not say is not guessed", "[plan]") {
-  for (const Operator& op : std::vector<Operator>{
-           {"sum", {{6, 6, 6}}, {6, 6}, {"x0"}, {}}, {"cumsum", {{6, 6}}, {6, 6}, {"x0"}, {}},
-           {"stack", {{6, 6}, {6, 6}}, {6, 2, 6}, {"x0", "x1"}, {}}, {"select", {{6, 6}}, {6}, {"x0"}, {}},
-           {"einsum", {{4, 6}, {6, 5}}, {4, 5}, {"ab,bc", "x0", "x1"}, {}},
-           {"einsum", {{4, 4}, {4, 5}}, {4, 5}, {"aa,ab->ab", "x0", "x1"}, {}},
-           {"conv1d", {{5, 6, 2}, {8, 4, 1}, {8}}, {5, 8, 2}, {}, {}}, {"index", {{6, 6}}, {6, 6}, {"x0", "None"}, {}}}) {
+  for (const Operator& op : std::vector<Operator>{{"sum", {{6, 6, 6}}, {6, 6}, {"x0"}, {}},
+                                                  {"cumsum", {{6, 6}}, {6, 6}, {"x0"}, {}},
+                                                  {"stack", {{6, 6}, {6, 6}}, {6, 2, 6}, {"x0", "x1"}, {}},
+                                                  {"select", {{6, 6}}, {6}, {"x0"}, {}},
+                                                  {"einsum", {{4, 6}, {6, 5}}, {4, 5}, {"ab,bc", "x0", "x1"}, {}},
+                                                  {"einsum", {{4, 4}, {4, 5}}, {4, 5}, {"aa,ab->ab", "x0", "x1"}, {}},
+                                                  {"conv1d", {{5, 6, 2}, {8, 4, 1}, {8}}, {5, 8, 2}, {}, {}},
+                                                  {"index", {{6, 6}}, {6, 6}, {"x0", "None"}, {}}}) {
     INFO(op.target);
     const Planned planned = make_plan(graph_of(op, kMeshes[0]), {});
     CHECK(planned.strategies.unknown.text() == std::string(op.target) + " (node y)");

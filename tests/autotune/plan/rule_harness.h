@@ -118,8 +118,8 @@ inline Tensor random_tensor(const PlanShape& shape, std::mt19937& random) {
 }
 
 /// Strategies of the graph's node whose parts do not make up the whole; `tried` counts all but fused ones.
-inline std::vector<std::string> wrong_strategies(Graph graph, int node, const Forward& forward, const Backward& backward,
-                                          int& tried) {
+inline std::vector<std::string> wrong_strategies(Graph graph, int node, const Forward& forward,
+                                                 const Backward& backward, int& tried) {
   ReshardTables paths(graph.mesh);
   generate_calibrated_strategies(graph, {}, paths);
   const Node& op = graph.nodes[static_cast<size_t>(node)];
@@ -159,14 +159,13 @@ inline Tensors gradients_by_differences(const Forward& forward, const Tensors& o
   Tensors result;
   for (size_t i = 0; i < operands.size(); ++i) {
     Tensor of_operand(operands[i].shape);
-    for (size_t at = 0; at < of_operand.data.size(); ++at)
-      for (const double sign : {1.0, -1.0}) {
-        Tensors moved = operands;
-        moved[i].data[at] += sign * kStep;
-        const Tensor y = forward(moved, gradient.shape);
-        for (size_t e = 0; e < y.data.size(); ++e)
-          of_operand.data[at] += sign * y.data[e] * gradient.data[e] / (2 * kStep);
-      }
+    for (size_t at = 0; at < of_operand.data.size(); ++at) {
+      Tensors up = operands, down = operands;
+      up[i].data[at] += kStep, down[i].data[at] -= kStep;
+      const Tensor above = forward(up, gradient.shape), below = forward(down, gradient.shape);
+      for (size_t e = 0; e < above.data.size(); ++e)
+        of_operand.data[at] += (above.data[e] - below.data[e]) / (2 * kStep) * gradient.data[e];
+    }
     result.push_back(std::move(of_operand));
   }
   return result;
