@@ -118,15 +118,19 @@ void CallLayout::check_overlaps(std::span<const Tensor> tensors) const {
   std::array<Extent, kMaxArgs> extents;  // NOLINT: the first are set
   const size_t count = tensors.size();
   for (size_t i = 0; i < count; ++i) extents[i] = extent_of(tensors[i]);
+  Extent all_outputs{UINTPTR_MAX, 0};
   for (const size_t output : outputs_) {
     if (overlaps_itself(tensors[output])) [[unlikely]]
       refuse(output, "two of its elements have one address; give strides that keep them apart");
-    const Extent own = extents[output];
-    uint64_t met = 0;  // a bit an argument, without a branch for each
-    for (size_t i = 0; i < count; ++i) met |= uint64_t{own.meets(extents[i])} << i;
-    met &= ~(size_only_ | uint64_t{1} << output);
-    for (; met != 0; met &= met - 1) check_pair(output, static_cast<size_t>(std::countr_zero(met)), tensors);
+    if (extents[output].end == 0) continue;
+    all_outputs = {std::min(all_outputs.begin, extents[output].begin), std::max(all_outputs.end, extents[output].end)};
   }
+  // Most inputs lie elsewhere; only those among the outputs are compared with each.
+  for (size_t i = 0; i < count; ++i)
+    if (all_outputs.meets(extents[i]) && !(size_only_ >> i & 1))
+      for (const size_t output : outputs_)
+        if (output != i && extents[output].meets(extents[i])) [[unlikely]]
+          check_pair(output, i, tensors);
 }
 
 void CallLayout::check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const {
