@@ -65,14 +65,10 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu)
   for (const ArgSpec& spec : schema.args) {
     const int rank = static_cast<int>(spec.dims.size());
     if (rank > kMaxRank) fail(fmt::format("argument '{}' has rank {}, the limit is {}", spec.name, rank, kMaxRank));
-    ArgRule rule{spec.dtype,
-                 static_cast<int8_t>(rank),
-                 spec.role == ArgRole::output,
-                 alignment_of(spec, for_gpu),
-                 spec.dense,
-                 spec.is_size_only,
-                 {},
-                 in_place_of(spec, schema)};
+    ArgRule rule{
+        spec.dtype, static_cast<int8_t>(rank), spec.role == ArgRole::output, alignment_of(spec, for_gpu), spec.dense,
+        {},         in_place_of(spec, schema)};
+    if (spec.is_size_only) size_only_ |= uint64_t{1} << args_.size();
     if (rule.is_output) outputs_.push_back(static_cast<uint8_t>(args_.size()));
     if (!std::has_single_bit(static_cast<uint64_t>(rule.alignment))) {
       fail(fmt::format("argument '{}' asks for alignment {}, which is not a power of two", spec.name, rule.alignment));
@@ -120,14 +116,21 @@ void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span
 
 void CallLayout::check_overlaps(std::span<const Tensor> tensors) const {
   std::array<Extent, kMaxArgs> extents;  // NOLINT: the first are set
-  for (size_t i = 0; i < args_.size(); ++i) extents[i] = args_[i].is_size_only ? Extent{} : extent_of(tensors[i]);
+  const size_t count = tensors.size();
+  for (size_t i = 0; i < count; ++i) extents[i] = extent_of(tensors[i]);
+  Extent all_outputs{UINTPTR_MAX, 0};
   for (const size_t output : outputs_) {
-    if (overlaps_itself(tensors[output]))
+    if (overlaps_itself(tensors[output])) [[unlikely]]
       refuse(output, "two of its elements have one address; give strides that keep them apart");
-    for (size_t i = 0; i < args_.size(); ++i)
-      if (extents[output].meets(extents[i]) && i != output) [[unlikely]]
-        check_pair(output, i, tensors);
+    if (extents[output].end == 0) continue;
+    all_outputs = {std::min(all_outputs.begin, extents[output].begin), std::max(all_outputs.end, extents[output].end)};
   }
+  // Most inputs lie elsewhere; only those among the outputs are compared with each.
+  for (size_t i = 0; i < count; ++i)
+    if (all_outputs.meets(extents[i]) && !(size_only_ >> i & 1))
+      for (const size_t output : outputs_)
+        if (output != i && extents[output].meets(extents[i])) [[unlikely]]
+          check_pair(output, i, tensors);
 }
 
 void CallLayout::check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const {

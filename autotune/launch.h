@@ -81,7 +81,6 @@ class CallLayout {
     bool is_output = false;
     int64_t alignment = 1;  ///< bytes
     bool dense = false;
-    bool is_size_only = false;
     std::array<DimRule, kMaxRank> dims;
     uint64_t in_place = 0;  ///< a bit for each argument that may be the same tensor
   };
@@ -95,6 +94,7 @@ class CallLayout {
 
   std::vector<ArgRule> args_;
   std::vector<uint8_t> outputs_;  ///< indices of args_
+  uint64_t size_only_ = 0;        ///< a bit for each argument whose elements nothing reads
   IndexCheck indices_;
   std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
   int64_t least_length_ = 1;

@@ -14,6 +14,7 @@ struct Term {
   int64_t stride = 0, lo = 0, hi = 0;
 };
 
+/// Largest strides first, so that few factors of each can lead to a small sum.
 class Terms {
  public:
   /// index * stride, `sign` times: +1 for the one tensor, -1 for the other.
@@ -21,21 +22,20 @@ class Terms {
     if (size <= 1 || stride == 0) return;
     const int64_t last = (size - 1) * (stride > 0 ? sign : -sign);
     const Term term{std::abs(stride), std::min<int64_t>(last, 0), std::max<int64_t>(last, 0)};
-    const auto same = std::find_if(terms_.begin(), terms_.begin() + count_,
-                                   [&](const Term& other) { return other.stride == term.stride; });
-    if (same != terms_.begin() + count_) same->lo += term.lo, same->hi += term.hi;
-    else terms_[count_++] = term;
+    size_t at = 0;
+    while (at < count_ && terms_[at].stride > term.stride) ++at;
+    if (at < count_ && terms_[at].stride == term.stride) {
+      terms_[at].lo += term.lo, terms_[at].hi += term.hi;
+      return;
+    }
+    for (size_t i = count_++; i > at; --i) terms_[i] = terms_[i - 1];
+    terms_[at] = term;
   }
-  /// Largest strides first, so that few factors of each can lead to a small sum.
-  std::span<Term> sorted() {
-    std::sort(terms_.begin(), terms_.begin() + count_,
-              [](const Term& a, const Term& b) { return a.stride > b.stride; });
-    return {terms_.data(), static_cast<size_t>(count_)};
-  }
+  std::span<Term> all() { return {terms_.data(), count_}; }
 
  private:
   std::array<Term, 2 * kMaxRank> terms_{};
-  int count_ = 0;
+  size_t count_ = 0;
 };
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
@@ -74,19 +74,6 @@ bool is_nested(const Tensor& tensor) {
 
 }  // namespace
 
-Extent extent_of(const Tensor& tensor) {
-  if (tensor.num_elements() <= 0) return {};
-  int64_t before = 0, behind = 0;
-  for (int d = 0; d + 1 < tensor.rank; ++d) {
-    const int64_t reach = (tensor.sizes[d] - 1) * tensor.strides[d];
-    (reach < 0 ? before : behind) += reach;
-  }
-  const auto base = reinterpret_cast<uintptr_t>(tensor.data);
-  const int64_t bytes = dtype_bytes(tensor.dtype);
-  return {base + static_cast<uintptr_t>(before * bytes),
-          base + static_cast<uintptr_t>(behind * bytes + run_bytes(tensor))};
-}
-
 bool overlaps_itself(const Tensor& tensor) {
   if (is_nested(tensor) || tensor.num_elements() <= 1) return false;
   const int64_t bytes = dtype_bytes(tensor.dtype), run = run_bytes(tensor);
@@ -99,7 +86,7 @@ bool overlaps_itself(const Tensor& tensor) {
     for (const int sign : {1, -1}) terms.add(tensor.strides[d] * bytes, tensor.sizes[d], sign);
   }
   // Two different elements: their indices differ in some dimension, say by 1 or more in the first where they do.
-  const std::span<Term> all = terms.sorted();
+  const std::span<Term> all = terms.all();
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].lo = 1;
     if (reaches(all.subspan(i), 0, 1 - run, run - 1)) return true;
@@ -113,7 +100,7 @@ bool overlap(const Tensor& a, const Tensor& b) {
   for (int d = 0; d + 1 < a.rank; ++d) terms.add(a.strides[d] * dtype_bytes(a.dtype), a.sizes[d], 1);
   for (int d = 0; d + 1 < b.rank; ++d) terms.add(b.strides[d] * dtype_bytes(b.dtype), b.sizes[d], -1);
   const int64_t apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(a.data) - reinterpret_cast<uintptr_t>(b.data));
-  return reaches(terms.sorted(), apart, 1 - run_bytes(a), run_bytes(b) - 1);
+  return reaches(terms.all(), apart, 1 - run_bytes(a), run_bytes(b) - 1);
 }
 
 bool is_rows_of(const Tensor& part, const Tensor& whole) {

@@ -6,6 +6,7 @@
 // packed projection are, lie between each other without sharing a byte: comparing first and last bytes is not enough.
 // Tensors here have an innermost stride of 1, as CallLayout asks for.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "jit/tensor.h"
@@ -15,9 +16,22 @@ namespace seqtile::autotune {
 /// First byte and the one behind the last; of a tensor without elements both are 0, which meets nothing.
 struct Extent {
   uintptr_t begin, end;
-  bool meets(const Extent& other) const { return begin < other.end && other.begin < end; }
+  bool meets(const Extent& other) const { return (begin < other.end) & (other.begin < end); }
 };
-Extent extent_of(const Tensor& tensor);
+inline Extent extent_of(const Tensor& tensor) {
+  int64_t before = 0, behind = 0;
+  bool is_empty = false;
+  for (int d = 0; d < tensor.rank; ++d) {
+    const int64_t last = tensor.sizes[d] - 1, reach = last * tensor.strides[d];
+    is_empty |= last < 0;
+    before += std::min<int64_t>(reach, 0);
+    behind += std::max<int64_t>(reach, 0);
+  }
+  if (is_empty) return {0, 0};
+  const auto base = reinterpret_cast<uintptr_t>(tensor.data);
+  const int64_t bytes = dtype_bytes(tensor.dtype);
+  return {base + static_cast<uintptr_t>(before * bytes), base + static_cast<uintptr_t>((behind + 1) * bytes)};
+}
 
 /// Whether two elements of the tensor share a byte.
 bool overlaps_itself(const Tensor& tensor);

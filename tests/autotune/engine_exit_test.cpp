@@ -8,7 +8,9 @@
 
 #include <fstream>
 #include <iterator>
+#include <utility>
 
+#include "autotune/engine.h"
 #include "cache/tuning_store.h"
 #include "tests/support/temp_folder.h"
 
@@ -37,6 +39,14 @@ std::string outcome_of(const test::TempFolder& folder, const std::string& how) {
   return text + (WIFEXITED(status) ? "exit " + std::to_string(WEXITSTATUS(status))
                                    : "signal " + std::to_string(WTERMSIG(status)));
 }
+
+template <class Registry>
+concept Opens = requires(Registry&& registry) {
+  Engine::open(EngineOptions{}, std::forward<Registry>(registry));
+};
+static_assert(Opens<const autotune::Registry&>);
+static_assert(Opens<autotune::Registry>, "a registry that is given away is kept");
+static_assert(!Opens<const autotune::Registry>, "one that is not, and dies with the line, does not compile");
 
 }  // namespace
 
