@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <list>
 #include <limits>
 #include <stdexcept>
@@ -31,6 +32,8 @@ std::string one_line(const std::string& text) {
 
 std::string excerpt(const Json& json) {
   constexpr size_t kMost = 40;
+  if (json.is_number_float() && !std::isfinite(json.get<double>()))
+    return std::isnan(json.get<double>()) ? "NaN" : json.get<double>() > 0 ? "Infinity" : "-Infinity";
   return json.is_structured() ? std::string("an ") + json.type_name() : json.dump().substr(0, kMost);
 }
 

@@ -41,6 +41,7 @@ constexpr Magic kMagics[] = {
     {"%PDF-", "a PDF; give a file of text"},
     {"version https://git-lfs.github.com/spec/",
      "a pointer of git-lfs, not the file itself; run `git lfs pull` where it was cloned"},
+    {"../", "a link that was copied as text; give the file that it names"},
     {"/annex/objects/", "a pointer of git-annex, not the file itself; run `git annex get` where it was cloned"},
 };
 

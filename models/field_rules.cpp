@@ -32,7 +32,8 @@ constexpr Rule kRules[] = {
     {" transformers_version architectures auto_map use_cache cache_implementation torchscript output_attentions "
      "output_hidden_states return_dict use_return_dict use_bfloat16 tf_legacy_loss chunk_size_feed_forward "
      "attn_implementation use_flash_attn use_flash_attention_2 flash_attention tokenizer_class name_or_path "
-     "gradient_checkpointing model_max_length max_sequence_length seq_length onnx vocab_file ",
+     "gradient_checkpointing model_max_length max_sequence_length seq_length onnx vocab_file transformers.js_config "
+     "is_llama_config ",
      Neutral::any, "of the program that loads the model"},
     {" id2label label2id num_labels finetuning_task problem_type task_specific_params ", Neutral::any,
      "of heads for classes"},
@@ -90,6 +91,7 @@ constexpr Rule kRules[] = {
     {" rope_scaling_factor rope_scaling_type rope_factor rope_ratio rope_type rotary_dim rope_dim rotary_emb_base "
      "rope_base rope_local_base_freq rope_freq_base ",
      Neutral::off, "rope that the type does not have"},
+    {" use_mrope mrope_section ", Neutral::off, "rotations by three axes of position"},
     {" use_rope ", Neutral::yes, "layers without rope"},
     {" no_rope_layers ", Neutral::one, "layers without rope"},
     {" position_embedding_type ", Neutral::plain, "rope|positions that are not rotations"},
@@ -167,7 +169,8 @@ std::string reason_of(const Rule& rule) {
 /// Ids of tokens and rates of training have many names; what begins with _ is the library's own.
 std::string reason_by_shape(const std::string& name) {
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-  if (ends("_token_id") || ends("_token_index") || ends("_token_ids") || ends("_tokens")) return "numbers of tokens";
+  if (ends("_token_id") || ends("_token_index") || ends("_token_ids") || ends("_token") || ends("_tokens"))
+    return "numbers of tokens";
   if (name.find("dropout") != std::string::npos || ends("_pdrop") || ends("_loss_coef") || ends("_init"))
     return "of training";
   if (name.starts_with("_") || name.starts_with("unsloth_")) return "of the program that loads the model";

@@ -37,6 +37,7 @@ const ModelType& type_of(const ConfigReader& config, std::string_view fallback) 
     config.refuse("model_type", fmt::format("is missing; it must be one of {}", type_names()));
   const std::string name = config.text("model_type", std::string(fallback));
   if (const ModelType* type = find_model_type(name)) return *type;
+  if (!text_type_of(name).empty()) config.refuse("model_type", "whose text model is in text_config, which is missing");
   if (const std::string_view missing = missing_for_type(name); !missing.empty())
     config.fail(ErrorCode::unsupported, "model_type", fmt::format("which needs {}", missing));
   config.fail(ErrorCode::unsupported, "model_type", fmt::format("must be one of {}", type_names()));

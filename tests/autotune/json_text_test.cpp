@@ -108,6 +108,7 @@ TEST_CASE("json text: what is no text in UTF-8 is told by its first bytes", "[au
            {"<?xml version=\"1.0\"?><a/>", "XML"},
            {"version https://git-lfs.github.com/spec/v1\noid sha256:0",
             "a pointer of git-lfs, not the file itself; run"},
+           {"../../blobs/0f1e2d", "a link that was copied as text"},
            {"/annex/objects/MD5-s1--0", "a pointer of git-annex"},
            {"\xFF\xFE" + wide("{}", 0, 1), "text in UTF-16LE; convert it: iconv -f UTF-16LE -t UTF-8"},
            {"\xFE\xFF" + wide("{}", 1, 0), "text in UTF-16BE"},

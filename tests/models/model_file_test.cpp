@@ -255,6 +255,7 @@ TEST_CASE("model files: types that are not read are refused with what they need"
   check_refused({{"model_type", "nemotron"}}, ErrorCode::unsupported, "squared ReLU");
   check_refused({{"model_type", "bert"}}, ErrorCode::unsupported, "an encoder");
   check_refused({{"model_type", "unheard_of"}}, ErrorCode::unsupported, "must be one of llama, mistral");
+  check_refused({{"model_type", "gemma3"}}, ErrorCode::invalid_argument, "in text_config, which is missing");
   check_refused({{"model_type", 7}}, ErrorCode::invalid_argument, "must be a text");
   Json without = small("llama", {{"architectures", {"LlamaForCausalLM"}}});
   without.erase("model_type");
@@ -278,6 +279,10 @@ TEST_CASE("model files: values of a wrong kind get one line with name, value and
   refused({{"num_key_value_heads", 3}}, "3, gives 3 KV heads, must divide num_attention_heads = 8");
   refused({{"rms_norm_eps", "small"}}, "\"small\", must be a number of 0 to 1");
   refused({{"rms_norm_eps", -1}}, "-1, must be");
+  CHECK_THROWS_WITH(models::parse_model(R"({"model_type": "llama", "rms_norm_eps": NaN})", "model.json"),
+                    Contains("field rms_norm_eps is NaN, must be a number of 0 to 1"));
+  CHECK_THROWS_WITH(models::parse_model(R"({"model_type": "llama", "vocab_size": Infinity})", "model.json"),
+                    Contains("field vocab_size is Infinity, must be a whole number"));
   refused({{"tie_word_embeddings", 1}}, "1, must be true or false");
   refused({{"torch_dtype", "float64"}}, "\"float64\", must be float32, bfloat16 or float16");
   refused({{"rope_theta", 0}}, "0, must be");
