@@ -400,8 +400,8 @@ class Json(Cli):
         run = self.seqtile("explain", "--model", "model.json", "--length", "8", "--threads", "1", *self.stores, "--json")
         self.assertEqual(run.code, 0, run.err)
         self.assertEqual([row["label"] for row in run.json()["operations"]],
-                         ["embedding", "input_norm", "residual_norm", "qkv_proj", "rope", "attention_prefill",
-                          "attention_extend", "attention_decode", "o_proj", "gate_up_proj", "down_proj", "lm_head"])
+                         ["embedding", "input_norm", "qkv_proj", "rope", "attention_prefill", "attention_extend",
+                          "attention_decode", "o_proj", "residual_norm", "gate_up_proj", "down_proj", "lm_head"])
         for row in run.json()["operations"]:
             self.assert_fields(row, {"operation": str, "length": int, "bucket": list, "origin": str, "reason": str})
         self.assert_line(self.seqtile("explain", "linear", "--model", "model.json"), 2, "excludes")
