@@ -111,7 +111,9 @@ kernels::Linear product_of(const Workload& w) {
           .activation = kernels::parse_activation(f.get_string("activation")),
           .gated = f.get_int("gated") != 0,
           .dtype = w.dtype,
-          .threads = w.threads};
+          .threads = w.threads,
+          .scale = f.get_double("scale", 1),
+          .soft_cap = f.get_double("soft_cap", 0)};
 }
 
 Workload normalized(const autotune::Registry& registry, const kernels::Linear& op) {
