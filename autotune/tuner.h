@@ -1,8 +1,8 @@
 // autotune/tuner.h -- chooses a configuration for every bucket of a workload, by measurement.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Order of work: coverage first (every bucket gets a verified binary), then times of the defaults, then tuning where the
-// expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search
+// Order of work: coverage first (every bucket gets a verified binary), then times of the defaults, then tuning where
+// the expected gain is largest, until the budget ends. A neighbour's winner is taken over without a search
 // (origin merged) when the upper confidence bound of its paired regret at the bucket's probes is at most 3 %. The best
 // configurations of an operation that communicates are at last timed by all of its ranks together. Every
 // trial is a row in the store before the next round starts, so that a killed run goes on where it stopped.

@@ -17,8 +17,8 @@
 namespace seqtile::autotune {
 namespace {
 
-/// Buckets to either side in whose spaces a configuration may be: a merged record holds the winner of a neighbour, whose
-/// space may differ. Three octaves.
+/// Buckets to either side in whose spaces a configuration may be: a merged record holds the winner of a neighbour,
+/// whose space may differ. Three octaves.
 constexpr int64_t kReach = 24;
 
 std::string refusal_of_bucket(const cache::Record& record) {
@@ -106,8 +106,8 @@ Usability::Known& Usability::known(const Config& config) {
     return about;
   }
   if (num_slots(about) > kMaxSlots)
-    about.refusal = fmt::format("its configuration needs {} argument slots, the limit is {}", num_slots(about),
-                                kMaxSlots);
+    about.refusal =
+        fmt::format("its configuration needs {} argument slots, the limit is {}", num_slots(about), kMaxSlots);
   return about;
 }
 
@@ -159,8 +159,8 @@ std::string Usability::find_lack(const Config& config, Device& device, ArtifactS
 }
 
 std::string Usability::misfit(const Config& config, const KernelBinary& binary) {
-  if (!is_made_for(binary, target_)) return fmt::format("is {} for {}, not for {}", binary.stage, binary.target,
-                                                        target_.name);
+  if (!is_made_for(binary, target_))
+    return fmt::format("is {} for {}, not for {}", binary.stage, binary.target, target_.name);
   const std::string name = kernel_name(op_, workload_, config, target_);
   if (binary.symbol != name) return fmt::format("is that of {}, not of {}", binary.symbol, name);
   const Known& about = known(config);

@@ -298,8 +298,8 @@ SqliteTuningStore::KeyIds SqliteTuningStore::ensure_key(Connection& connection, 
   return ids;
 }
 
-bool SqliteTuningStore::put_record(Connection& connection, const KeyIds& ids, const Record& record,
-                                   bool keeps_measured, const std::optional<std::string>& unfit_config) {
+bool SqliteTuningStore::put_record(Connection& connection, const KeyIds& ids, const Record& record, bool keeps_measured,
+                                   const std::optional<std::string>& unfit_config) {
   {
     Statement statement = connection.prepare(kSelectRecord);
     for (const int64_t value : {ids.env, ids.workload, record.bucket_version, record.lo, record.hi})

@@ -55,9 +55,9 @@ bool read_dense(const Tensor& tensor, int axis, int64_t offset, std::vector<doub
   for (int d = axis; d < tensor.rank; ++d) count *= tensor.sizes[d];
   values.resize(static_cast<size_t>(count));
   if (is_f32) convert<float>(tensor, offset, values, [](float value) { return static_cast<double>(value); });
-  else convert<uint16_t>(tensor, offset, values, [](uint16_t bits) {
-      return static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16));
-    });
+  else
+    convert<uint16_t>(tensor, offset, values,
+                      [](uint16_t bits) { return static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16)); });
   return true;
 }
 

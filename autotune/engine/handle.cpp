@@ -212,14 +212,14 @@ Explanation Handle::State::explain(int64_t length) {
     const bool is_nearest = found.answer != Answer::hit;
     result.origin = (is_nearest ? "nearest " : "") + std::string(cache::origin_name(record.origin));
     result.median_us = record.median_us;
-    const std::string times = record.samples == 0 && record.median_us == 0
-                                  ? "not measured"
-                                  : fmt::format("{:.2f} us, default {:.2f} us, at length {} ({} samples)",
-                                                record.median_us, record.default_us, record.measured_length,
-                                                record.samples);
-    result.reason += fmt::format("{}{} {}: {} in {}", is_nearest ? "; bucket " : "bucket ",
-                                 bucket_text({record.lo, record.hi}), cache::origin_name(record.origin), times,
-                                 found.record->source);
+    const std::string times =
+        record.samples == 0 && record.median_us == 0
+            ? "not measured"
+            : fmt::format("{:.2f} us, default {:.2f} us, at length {} ({} samples)", record.median_us,
+                          record.default_us, record.measured_length, record.samples);
+    result.reason +=
+        fmt::format("{}{} {}: {} in {}", is_nearest ? "; bucket " : "bucket ", bucket_text({record.lo, record.hi}),
+                    cache::origin_name(record.origin), times, found.record->source);
   }
   // On a GPU that could do more, why its own instructions are not used.
   if (found.plan && core_->parts.device->target().has_wgmma) {

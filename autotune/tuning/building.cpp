@@ -62,7 +62,8 @@ void TuningSession::build_lacking() {
     for (size_t i = 0; i < lacking.size(); ++i) {
       BucketState& state = *lacking[i];
       if (verdicts[i].ok()) keep(item, configs[i]);
-      else if (verdicts[i].outcome == "compile_error" || verdicts[i].outcome == "crash") refuse(item, state, verdicts[i]);
+      else if (verdicts[i].outcome == "compile_error" || verdicts[i].outcome == "crash")
+        refuse(item, state, verdicts[i]);
       else continue;  // it took too long or too much memory, and may not the next time
       state.lacks_binary = false;
     }

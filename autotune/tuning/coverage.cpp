@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Some 20 ms a bucket. Operations with the most work come first, so that a budget that ends here has measured what
-// takes the most time. All binaries that an operation needs are compiled at once, in parallel, before anything is timed.
+// takes the most time. All binaries that an operation needs are compiled at once, in parallel, before anything is
+// timed.
 #include <algorithm>
 
 #include "autotune/tuning/session.h"

@@ -161,7 +161,8 @@ void TuningSession::publish(Item& item, BucketState& state, cache::Record record
 void TuningSession::remove_misplaced() {
   flush();
   for (Item& item : items_) {
-    const bool is_covered = std::ranges::all_of(item.buckets, [](const BucketState& state) { return state.record.has_value(); });
+    const bool is_covered =
+        std::ranges::all_of(item.buckets, [](const BucketState& state) { return state.record.has_value(); });
     if (is_covered && store_.remove(item.key, item.misplaced)) item.misplaced.clear();
   }
 }

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The session decides and records; all work on candidates goes through a Runner, so that tests drive it with a fake one
-// on a fake clock. Order: building.cpp (a binary everywhere), coverage.cpp (times of the defaults), then schedule.cpp picks buckets for search.cpp (a
-// search among candidates) and merge.cpp (a neighbour's winner on probation); of operations that communicate all ranks
-// then time the best ones together (rank_finals.cpp). For a GPU that is not here modelling.cpp takes the place of all
-// of these. docs/tuning.md has the rules.
+// on a fake clock. Order: building.cpp (a binary everywhere), coverage.cpp (times of the defaults), then schedule.cpp
+// picks buckets for search.cpp (a search among candidates) and merge.cpp (a neighbour's winner on probation); of
+// operations that communicate all ranks then time the best ones together (rank_finals.cpp). For a GPU that is not here
+// modelling.cpp takes the place of all of these. docs/tuning.md has the rules.
 #pragma once
 #include <map>
 #include <optional>
@@ -44,7 +44,7 @@ struct BucketState {
   bool failed = false;    ///< no candidate works
   bool outdated = false;  ///< the record is not the last word: untuned, of another space, modelled and now measurable
   bool is_raced = false;  ///< all ranks have decided, where the item has ranks
-  bool lacks_binary = false;  ///< of its record
+  bool lacks_binary = false;                     ///< of its record
   std::optional<std::string> unfit_config = {};  ///< of a stored record that may not serve: the next one replaces it
 
   bool is_resolved() const { return failed || (record && !outdated); }

@@ -232,7 +232,8 @@ TEST_CASE("session: every bucket is built before one is measured, with a binary 
     checks = runner.bucket_checks;
   };
   world.options.budget_s = 1;  // of the fake clock: measuring begins and does not end
-  const TuneReport report = world.tune(runner, {{"one", test::toy_add(forms), 1, 512}, {"two", test::toy_add(forms), 1, 512}});
+  const TuneReport report =
+      world.tune(runner, {{"one", test::toy_add(forms), 1, 512}, {"two", test::toy_add(forms), 1, 512}});
   const auto num_buckets = static_cast<int64_t>(buckets(1, 512).size());
   REQUIRE(static_cast<int64_t>(built.size()) == num_buckets);
   std::set<std::string> configs;

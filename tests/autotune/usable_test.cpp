@@ -104,7 +104,7 @@ TEST_CASE("usable: what is in the space of a far bucket alone does not serve", "
   autotune::Usability usable(op, scale_rows(), FakeDevice().target());
   const auto serves = [&](Bucket bucket) { return usable.judge(record_of(bucket, R"({"block":12})")).is_usable(); };
   if (is_far_first) CHECK(serves({961, 1024}));
-  CHECK(serves({225, 240}));       // 17 buckets below
+  CHECK(serves({225, 240}));        // 17 buckets below
   CHECK_FALSE(serves({113, 120}));  // 25
   CHECK(serves({961, 1024}));
   CHECK_FALSE(serves({113, 120}));
@@ -243,9 +243,9 @@ TEST_CASE("usable: a refused record of a first layer hides no good one behind it
 TEST_CASE("usable: damaged rows of a key cost its records until the tuner writes it anew", "[autotune][usable]") {
   FakeWorld world;
   for (const int64_t length : {18, 20}) world.record(length, 8);
-  const char* damage = GENERATE("UPDATE env SET manifest = replace(manifest, 'cold', 'hot')",
-                                "UPDATE workload SET workload = workload || ' '",
-                                "UPDATE env SET row_sum = zeroblob(16)");
+  const char* damage =
+      GENERATE("UPDATE env SET manifest = replace(manifest, 'cold', 'hot')",
+               "UPDATE workload SET workload = workload || ' '", "UPDATE env SET row_sum = zeroblob(16)");
   run_sql(world.cache, damage);
   CHECK_FALSE(world.open(MissPolicy::strict)->prepare(world.workload).lookup(20));
   std::vector<cache::BadRecord> bad;

@@ -156,7 +156,13 @@ autotune::EngineParts FakeWorld::parts() {
     ++compilations;
     if (compiler_fails) throw Error(ErrorCode::compile_failed, "the fake compiler was told to fail");
     const std::string json = config.json();
-    KernelBinary binary{autotune::kernel_name(op, w, config, target), target.name, "blob", std::vector<std::byte>(json.size()), 0, 0, 14};
+    KernelBinary binary{autotune::kernel_name(op, w, config, target),
+                        target.name,
+                        "blob",
+                        std::vector<std::byte>(json.size()),
+                        0,
+                        0,
+                        14};
     std::memcpy(binary.code.data(), json.data(), json.size());
     return binary;
   };

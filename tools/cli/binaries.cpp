@@ -29,8 +29,8 @@ std::optional<std::pair<const autotune::OpDef*, autotune::Workload>> owner_of(co
   try {
     const autotune::OpDef& op = registry.find(key.operation);
     const autotune::Fields all = autotune::Fields::parse(key.workload_json);
-    autotune::Workload workload{key.operation, parse_dtype_flag(all.get_string("dtype")),
-                                static_cast<int>(all.get_int("threads")), {}};
+    autotune::Workload workload{
+        key.operation, parse_dtype_flag(all.get_string("dtype")), static_cast<int>(all.get_int("threads")), {}};
     for (const auto& [name, value] : all.values())
       if (name != "dtype" && name != "threads") workload.fields.set(name, value);
     workload = op.normalize(workload);

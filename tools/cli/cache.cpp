@@ -165,8 +165,7 @@ int run_show(const Session&, const Options& options) {
     Table table({"  bucket", "origin", "median", "default", "config"});
     for (const cache::Record& record : group.records) {
       table.add({"  " + format_bucket(record.lo, record.hi), std::string(cache::origin_name(record.origin)),
-                 format_us(record.median_us), format_us(record.default_us),
-                 format_config(record.config_json)});
+                 format_us(record.median_us), format_us(record.default_us), format_config(record.config_json)});
       Json row = record_json(record);
       row["operation"] = group.key.operation;
       row["workload"] = json_or_text(group.key.workload_json);
@@ -237,8 +236,7 @@ void list_refused(const std::vector<RefusedRecord>& refused) {
 Json refused_json(const std::vector<RefusedRecord>& refused) {
   Json list = Json::array();
   for (const RefusedRecord& record : refused)
-    list.push_back(
-        {{"operation", record.operation}, {"lo", record.lo}, {"hi", record.hi}, {"reason", record.reason}});
+    list.push_back({{"operation", record.operation}, {"lo", record.lo}, {"hi", record.hi}, {"reason", record.reason}});
   return list;
 }
 

@@ -26,12 +26,12 @@ void add_gap(Coverage& coverage, const std::string& operation, const Bucket& par
 
 }  // namespace
 
-Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request,
-                     autotune::Grade wanted, const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts) {
+Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, autotune::Grade wanted,
+                     const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts) {
   const autotune::OpDef& op = registry.find(request.workload.operation);
   const cache::TuningKey key = autotune::make_key(op, request.workload, device.info(), autotune::TuneOptions{}.policy);
   const std::string replaced = "; " + next_step("prewarm", options) + " replaces it";
-  std::map<int64_t, std::string> problems;  // of buckets with a record, by lo; empty: it serves
+  std::map<int64_t, std::string> problems;    // of buckets with a record, by lo; empty: it serves
   std::map<int64_t, autotune::Grade> grades;  // of those that serve
   std::vector<cache::BadRecord> bad;
   autotune::Usability usable(op, request.workload, device.target());
@@ -41,8 +41,9 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
     const autotune::Judgement judgement = usable.judge(record, device, artifacts);
     if (judgement.is_ready()) problems[record.lo] = "", grades[record.lo] = autotune::grade_of(record);
     else
-      problems.try_emplace(record.lo, judgement.is_usable() ? judgement.lack + "; run " + next_build(options)
-                                                            : "the record does not serve: " + judgement.refusal + replaced);
+      problems.try_emplace(record.lo, judgement.is_usable()
+                                          ? judgement.lack + "; run " + next_build(options)
+                                          : "the record does not serve: " + judgement.refusal + replaced);
   }
   std::string no_record = "no record; run " + next_step("prewarm", options);
   if (records.empty()) {

@@ -22,14 +22,15 @@ struct Gap {
 
 struct Coverage {
   int64_t lengths = 0;
-  int64_t covered = 0;                             ///< of the grade that was asked for, or a better one
+  int64_t covered = 0;                            ///< of the grade that was asked for, or a better one
   int64_t built = 0, measured = 0, searched = 0;  ///< of this grade or a better one
-  std::map<std::string, int64_t> stages;  ///< distinct binaries by what they are: blob, ptx, cubin
-  std::vector<Gap> gaps;                  ///< neighbours with one reason are one gap
+  std::map<std::string, int64_t> stages;          ///< distinct binaries by what they are: blob, ptx, cubin
+  std::vector<Gap> gaps;                          ///< neighbours with one reason are one gap
 };
 
-/// Looks at every bucket of the request; what is less than `wanted` is a gap. Reads, never measures or compiles. `options` are those of the model's command.
-Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request,
-                     autotune::Grade wanted, const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts);
+/// Looks at every bucket of the request; what is less than `wanted` is a gap. Reads, never measures or compiles.
+/// `options` are those of the model's command.
+Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, autotune::Grade wanted,
+                     const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts);
 
 }  // namespace seqtile::cli

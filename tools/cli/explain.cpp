@@ -98,7 +98,7 @@ Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload
             autotune::Config::parse(near->config_json)};
   }
   const auto difference = refusal.empty() ? autotune::key_difference(store, key) : std::vector<std::string>{};
-  answer.reason = !refused.empty()      ? refused
+  answer.reason = !refused.empty()     ? refused
                   : difference.empty() ? "the file has no record"
                                        : "no record of this key; nearest differs in ";
   for (size_t i = 0; i < difference.size(); ++i) answer.reason += (i ? "; " : "") + difference[i];
@@ -183,9 +183,9 @@ Explained explain_workload(const Session& session, const Options& options, const
   std::string lack;
   const Found found = find_record(usable, bucket, key, *store, *device, *artifacts, lack);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
-  const Answer answer = found.record ? answer_of(*found.record, trials, lack, options)
-                                     : answer_without_record(op, workload, bucket, device->target(), key, *store,
-                                                             options, found.refusal);
+  const Answer answer =
+      found.record ? answer_of(*found.record, trials, lack, options)
+                   : answer_without_record(op, workload, bucket, device->target(), key, *store, options, found.refusal);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
   print_line("  bucket  " + format_bucket(bucket.lo, bucket.hi));

@@ -32,10 +32,10 @@ bool prove_ranks(const Session& session, const Options& options, const World& wo
     sum.counters.tunings += proof.counters.tunings;
     sum.counters.compiles += proof.counters.compiles + proof.counters.compiles_at_load;
   }
-  print_line(fmt::format("{} on {}: {} lookups at both ends of each bucket and {} random lengths, {} misses, {} tunings, {} compiles",
-                         format_counted(world.size, "rank"), world.fabric, format_count(sum.lookups),
-                         format_count(kRandomLengths), format_count(sum.misses), sum.counters.tunings,
-                         sum.counters.compiles));
+  print_line(fmt::format(
+      "{} on {}: {} lookups at both ends of each bucket and {} random lengths, {} misses, {} tunings, {} compiles",
+      format_counted(world.size, "rank"), world.fabric, format_count(sum.lookups), format_count(kRandomLengths),
+      format_count(sum.misses), sum.counters.tunings, sum.counters.compiles));
   json["ranks"] = {{"world_size", world.size}, {"fabric", world.fabric},          {"lookups", sum.lookups},
                    {"misses", sum.misses},     {"tunings", sum.counters.tunings}, {"compiles", sum.counters.compiles}};
   return sum.misses + sum.counters.tunings + sum.counters.compiles == 0;
