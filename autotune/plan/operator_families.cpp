@@ -82,9 +82,9 @@ constexpr Names kBatchNorms = {"BatchNorm1d",
                                "_native_batch_norm_legit_functional",
                                "_native_batch_norm_legit_no_training",
                                "_batch_norm_with_update_functional"};
-constexpr Names kConvolutions = {"Conv1d",          "Conv2d",           "Conv3d",           "ConvTranspose1d",
-                                 "ConvTranspose2d", "ConvTranspose3d",  "conv1d",           "conv2d",
-                                 "conv3d",          "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
+constexpr Names kConvolutions = {
+    "Conv1d",      "Conv2d", "Conv3d", "ConvTranspose1d",  "ConvTranspose2d",  "ConvTranspose3d", "conv1d",
+    "convolution", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
 constexpr Names kViews = {"view",      "_unsafe_view", "reshape", "Flatten", "flatten",   "Unflatten",
                           "unflatten", "unsqueeze",    "squeeze", "view_as", "reshape_as"};
 constexpr Names kReductions = {"sum",
@@ -145,7 +145,7 @@ const std::map<std::string, Family>& families() {
     give(rule_gated, {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
     give(rule_softmax,
          {"Softmax", "softmax", "_softmax", "LogSoftmax", "log_softmax", "_log_softmax", "_safe_softmax"});
-    give(rule_norm, {"LayerNorm", "RMSNorm", "layer_norm", "rms_norm"});
+    give(rule_norm, {"LayerNorm", "RMSNorm", "layer_norm", "rms_norm", "native_layer_norm"});
     give(rule_group_norm, {"GroupNorm", "group_norm"});
     give(rule_instance_norm, {"InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "instance_norm"});
     give(rule_batch_norm, kBatchNorms);

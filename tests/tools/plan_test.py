@@ -79,6 +79,17 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertNotIn("objective", done.stdout)
 
+    def with_unknown(self, count):
+        """A graph file in which so many operators have a name that no rule has."""
+        self.good("model", *FLAGS, "-o", "graph.json")
+        with open(self.path("graph.json"), encoding="utf-8") as file:
+            graph = json.load(file)
+        gates = [node for node in graph["nodes"] if node["target"] == "silu_and_mul"][:count]
+        for node in gates:
+            node["target"] = "mystery_and_mul"
+        self.write("unknown.json", json.dumps(graph))
+        return gates
+
 
 class Model(Plan):
     def test_a_graph_that_is_written_has_the_plan_of_its_model(self):
@@ -93,12 +104,17 @@ class Model(Plan):
                 with open(self.path("graph.json"), encoding="utf-8") as plain:
                     self.assertEqual(file.read(), plain.read())
 
-    def test_operators_without_strategies_are_named(self):
-        names = ["RMSNorm (node model_layers_0_input_layernorm)", "rotary (node model_layers_0_self_attn_q_proj_rotary)",
-                 "attention (node model_layers_0_self_attn_attention)", "silu_and_mul (node model_layers_0_mlp_gate)"]
-        self.assertIn("no way to cut them is known: " + ", ".join(names) + "; --costs calibrated has ways",
-                      self.good("model", *FLAGS))
-        self.assertNotIn("warning", self.good("model", *FLAGS, *CALIBRATED))
+    def test_operators_without_strategies_are_named_and_counted(self):
+        for pricing in [], CALIBRATED:
+            self.assertNotIn("warning", self.good("model", *FLAGS, *pricing))
+            self.assertEqual(self.answer("model", *FLAGS, *pricing)["graph"]["unknown"], 0)
+            first = self.with_unknown(2)[0]["name"]
+            text = self.good("graph", "unknown.json", *pricing)
+            self.assertIn(f"no way to cut them is known: mystery_and_mul (node {first} and 1 other)", text)
+            graph = self.answer("graph", "unknown.json", *pricing)["graph"]
+            self.assertEqual((graph["unknown"], graph["unknown_operators"]), (2, {"mystery_and_mul": 2}))
+            self.assertEqual(graph["unknown_share"], 2 / graph["operators"])
+            self.assertIn(f"graph: {graph['parameters']:.0f} parameters; 2 of {graph['operators']} operators unknown (", text)
 
     def test_prices_that_are_not_of_the_phase_are_told(self):
         prefill = [*FLAGS, "--phase", "prefill"]
@@ -664,7 +680,8 @@ class Forms(Plan):
         self.assertIn('<b>"x\\&', self.python_plan("graph", "names.json")["activations"])
 
     def test_warnings_and_refusals_are_not_in_the_plan(self):
-        done = self.plan("model", *FLAGS, "--format", "dot")
+        self.with_unknown(1)
+        done = self.plan("graph", "unknown.json", "--format", "dot")
         self.assertEqual(done.returncode, 0)
         self.assertIn("no way to cut them is known", done.stderr)
         self.assertTrue(done.stdout.startswith("digraph") and done.stdout.endswith("}\n"))

@@ -27,5 +27,7 @@ seqtile_script_test("plan: models, forms of a plan, bad input" "fast" ${CMAKE_SO
                     ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
 seqtile_script_test("export_graph: a model of PyTorch, where there is one" "fast"
                     ${CMAKE_SOURCE_DIR}/tests/tools/export_graph_test.py ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
+seqtile_script_test("field models: exported and planned in their full sizes, where their packages are" "slow"
+                    ${CMAKE_SOURCE_DIR}/tests/tools/field_models_test.py ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
 seqtile_script_test("gpu_check: sections, exit codes, no GPU" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/gpu_check_test.py
                     ${CMAKE_SOURCE_DIR})

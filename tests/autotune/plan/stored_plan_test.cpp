@@ -26,7 +26,7 @@ plan::Planned calibrated(const plan::Graph& graph, bool saves_memory = false) {
     const double least = plan::solve(made.problem, {.memory_budget = 0}).smallest_budget;
     made.solution = plan::solve(made.problem, {.memory_budget = 1.1 * least});
   }
-  return {std::move(made.graph), std::move(made.problem), {"what", "not \"this\""}, std::move(made.solution)};
+  return {std::move(made.graph), std::move(made.problem), {{{"what", "x", 1}, {"not \"this\"", "y", 2}}}, std::move(made.solution)};
 }
 
 plan::Planned compat(plan::Graph graph) {
