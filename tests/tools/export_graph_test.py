@@ -61,13 +61,17 @@ class ExportGraph(unittest.TestCase):
             sys.argv = ["export_graph.py", *arguments]
             sys.path[0] = self.root + "/tools/python"
             import export_graph
+
             export_graph.main()
+
         return captured(run)
 
     @classmethod
     def setUpClass(cls):
         if torch is not None:  # all that is imported at a first trace is imported before the forks
-            torch.export.export(torch.nn.Linear(1, 1, device="meta"), (torch.empty(1, 1, device="meta"),), strict=False).run_decompositions({})
+            torch.export.export(
+                torch.nn.Linear(1, 1, device="meta"), (torch.empty(1, 1, device="meta"),), strict=False
+            ).run_decompositions({})
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="seqtile_export_")
@@ -91,7 +95,9 @@ class ExportGraph(unittest.TestCase):
         done = self.export(*arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         graph = json.loads(done.stdout)
-        held = sum(math.prod(node["out"]["shape"]) for node in graph["nodes"] if node.get("role") in ("parameter", "frozen"))
+        held = sum(
+            math.prod(node["out"]["shape"]) for node in graph["nodes"] if node.get("role") in ("parameter", "frozen")
+        )
         of_modules = sum(math.prod(shape) for node in graph["nodes"] for shape in node.get("params", {}).values())
         return graph, held + of_modules
 
@@ -99,42 +105,75 @@ class ExportGraph(unittest.TestCase):
         path = self.folder + "/graph.json"
         with open(path, "w", encoding="utf-8") as file:
             json.dump(graph, file)
-        plan = subprocess.run([self.program, "plan", "graph", path, "--json", *arguments], capture_output=True, text=True)
+        plan = subprocess.run(
+            [self.program, "plan", "graph", path, "--json", *arguments], capture_output=True, text=True
+        )
         self.assertEqual(plan.returncode, 0, plan.stdout + plan.stderr)
         return json.loads(plan.stdout.splitlines()[-1])
 
     def test_bad_arguments_are_told_before_anything_is_loaded(self):
-        for shape in "0x32", "", "8x", "x8", "-1", "8x-1", "8.5", "2*2", "1x1x1x1x1x1x1x1x1", "2000000x2000000", "9" * 5000:
-            self.assert_refused(["model:tiny", "--input", "x=" + shape], f"--input x={shape}: {shape or 'nothing'} is no shape")
+        for shape in (
+            "0x32",
+            "",
+            "8x",
+            "x8",
+            "-1",
+            "8x-1",
+            "8.5",
+            "2*2",
+            "1x1x1x1x1x1x1x1x1",
+            "2000000x2000000",
+            "9" * 5000,
+        ):
+            self.assert_refused(
+                ["model:tiny", "--input", "x=" + shape], f"--input x={shape}: {shape or 'nothing'} is no shape"
+            )
         for mesh in "0x2", "", "2x", "2x2x2x2", "1048577", "two":
             self.assert_refused(["model:tiny", "--input", "x=1", "--mesh", mesh], f"--mesh {mesh}: 1 to 3 sizes from 1")
-        for arguments, text in [(["--input", "x"], "--input x: NAME=VALUE is wanted"),
-                                (["--input", "x=1", "--input", "x=2"], "--input x=2: x is given twice"),
-                                (["--input", "x=1", "--value", "y"], "--value y: NAME=VALUE is wanted"),
-                                (["--input", "x y=1"], "x y is no name of an argument"),
-                                (["--input", "x=1", "--arg", "width"], "--arg width: NAME=VALUE is wanted")]:
+        for arguments, text in [
+            (["--input", "x"], "--input x: NAME=VALUE is wanted"),
+            (["--input", "x=1", "--input", "x=2"], "--input x=2: x is given twice"),
+            (["--input", "x=1", "--value", "y"], "--value y: NAME=VALUE is wanted"),
+            (["--input", "x y=1"], "x y is no name of an argument"),
+            (["--input", "x=1", "--arg", "width"], "--arg width: NAME=VALUE is wanted"),
+        ]:
             self.assert_refused(["model:tiny", *arguments], text)
 
     def test_a_file_that_cannot_be_written_is_told_before_anything_is_loaded(self):
-        for path, why in ("none/g.json", "there is no folder none"), (".", "is a folder"), ("model.py/g", "there is no folder model.py"):
-            self.assert_refused(["broken:none", "--input", "x=1", "-o", path], f"--output {path}: cannot be written: {why}; check the folder", 3)
+        for path, why in (
+            ("none/g.json", "there is no folder none"),
+            (".", "is a folder"),
+            ("model.py/g", "there is no folder model.py"),
+        ):
+            self.assert_refused(
+                ["broken:none", "--input", "x=1", "-o", path],
+                f"--output {path}: cannot be written: {why}; check the folder",
+                3,
+            )
         self.assertFalse(os.path.exists(self.folder + "/none"))
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_what_is_no_model_is_one_line(self):
         for arguments, text in [
-                (["model"], "model: MODULE:FUNCTION is wanted"), ([":tiny"], "MODULE:FUNCTION"), (["model:"], "MODULE:FUNCTION"),
-                (["absent:tiny"], "module absent cannot be imported: ModuleNotFoundError"),
-                (["broken:tiny"], "module broken cannot be imported at broken.py:1, `raise"),
-                (["needs:tiny"], "package no_such_package is missing"),
-                (["model:none"], "module model has no function none"), (["model:constant"], "no function constant"),
-                (["model:tiny"], "no model comes of it: TypeError"), (["model:fails"], "no model comes of it at model.py:"),
-                (["model:wants_package"], "no model comes of it: package no_such_package is missing"),
-                (["model:lazy"], "parameter weight has no size before the first call"),
-                (["model:nothing"], "gives int, an nn.Module is wanted")]:
+            (["model"], "model: MODULE:FUNCTION is wanted"),
+            ([":tiny"], "MODULE:FUNCTION"),
+            (["model:"], "MODULE:FUNCTION"),
+            (["absent:tiny"], "module absent cannot be imported: ModuleNotFoundError"),
+            (["broken:tiny"], "module broken cannot be imported at broken.py:1, `raise"),
+            (["needs:tiny"], "package no_such_package is missing"),
+            (["model:none"], "module model has no function none"),
+            (["model:constant"], "no function constant"),
+            (["model:tiny"], "no model comes of it: TypeError"),
+            (["model:fails"], "no model comes of it at model.py:"),
+            (["model:wants_package"], "no model comes of it: package no_such_package is missing"),
+            (["model:lazy"], "parameter weight has no size before the first call"),
+            (["model:nothing"], "gives int, an nn.Module is wanted"),
+        ]:
             self.assert_refused([*arguments, "--input", "x=16x3x8x8"], text)
         for dtype in "float31", "nn", "Tensor":
-            self.assert_refused(["model:tiny", "--input", "x=1:" + dtype], f"--input x=1:{dtype}: {dtype} is no dtype of torch")
+            self.assert_refused(
+                ["model:tiny", "--input", "x=1:" + dtype], f"--input x=1:{dtype}: {dtype} is no dtype of torch"
+            )
 
     @unittest.skipIf(torch, "PyTorch is there")
     def test_no_pytorch_is_one_line(self):
@@ -144,25 +183,46 @@ class ExportGraph(unittest.TestCase):
     def test_a_refusal_names_the_cause_and_the_line_of_the_model(self):
         x = ["--input", "x=4x8"]
         for arguments, text in [
-                (["model:Branches", *x], "control flow depends on values of tensors at model.py:{branch}, `return x if x.sum() > 0"),
-                (["model:Branches", *x, "--tracer", "fx"], "control flow depends on values of tensors at model.py:{branch}, `"),
-                (["model:Sized", *x], "depends on values of tensors; a plan needs sizes that are known"),
-                (["model:Elsewhere", *x], "made on another device than the model's, \"meta\" at model.py:{device}, `"),
-                (["model:Needs", *x], "package no_such_package is missing"),
-                (["model:optional", "--input", "x=4x9"], "torch.export cannot trace it at model.py:{linear}, `y = self.l(x) * scale"),
-                (["model:optional", "--input", "x=4x8", "--input", "y=3"],
-                 "the model takes x, mask (optional), scale (optional); --input gives x, y; y is none of them"),
-                (["model:optional", "--input", "mask=3"], "--input gives mask; x is missing: --input x=SIZES[:DTYPE]"),
-                (["model:optional", *x, "--value", "x=3"], "x is given by --input and by --value")]:
+            (
+                ["model:Branches", *x],
+                "control flow depends on values of tensors at model.py:{branch}, `return x if x.sum() > 0",
+            ),
+            (
+                ["model:Branches", *x, "--tracer", "fx"],
+                "control flow depends on values of tensors at model.py:{branch}, `",
+            ),
+            (["model:Sized", *x], "depends on values of tensors; a plan needs sizes that are known"),
+            (["model:Elsewhere", *x], 'made on another device than the model\'s, "meta" at model.py:{device}, `'),
+            (["model:Needs", *x], "package no_such_package is missing"),
+            (
+                ["model:optional", "--input", "x=4x9"],
+                "torch.export cannot trace it at model.py:{linear}, `y = self.l(x) * scale",
+            ),
+            (
+                ["model:optional", "--input", "x=4x8", "--input", "y=3"],
+                "the model takes x, mask (optional), scale (optional); --input gives x, y; y is none of them",
+            ),
+            (["model:optional", "--input", "mask=3"], "--input gives mask; x is missing: --input x=SIZES[:DTYPE]"),
+            (["model:optional", *x, "--value", "x=3"], "x is given by --input and by --value"),
+        ]:
             with open(MODELS, encoding="utf-8") as file:
-                lines = {mark: number for number, line in enumerate(file, 1) for mark in ("branch", "device", "linear")
-                         if line.rstrip().endswith("# " + mark)}
+                lines = {
+                    mark: number
+                    for number, line in enumerate(file, 1)
+                    for mark in ("branch", "device", "linear")
+                    if line.rstrip().endswith("# " + mark)
+                }
             self.assert_refused(arguments, text.format(**lines))
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_results_of_any_form_are_carried_with_the_parameters_behind_them(self):
-        for model, inputs in [("attention", "x=2x8x32"), ("recurrent", "x=4x6x16"), ("nested", "x=4x16"), ("structured", "x=4x16"),
-                              ("optional", "x=4x8")]:
+        for model, inputs in [
+            ("attention", "x=2x8x32"),
+            ("recurrent", "x=4x6x16"),
+            ("nested", "x=4x16"),
+            ("structured", "x=4x16"),
+            ("optional", "x=4x8"),
+        ]:
             for tracer in "export", "fx":
                 with self.subTest(model=model, tracer=tracer):
                     graph, parameters = self.exported(f"model:{model}", "--input", inputs, "--tracer", tracer)
@@ -178,6 +238,7 @@ class ExportGraph(unittest.TestCase):
         def run():
             sys.path.insert(0, self.folder)
             print(sum(p.numel() for p in getattr(importlib.import_module("model"), model)().parameters()))
+
         return int(captured(run).stdout)
 
     @unittest.skipUnless(torch, "no PyTorch")
@@ -186,17 +247,29 @@ class ExportGraph(unittest.TestCase):
         by_name = {node["name"]: node for node in graph["nodes"]}
         self.assertEqual([out["shape"] for out in by_name["r"]["out"]], [[4, 6, 16], [2, 4, 16], [2, 4, 16]])
         members = {name: node["args"] for name, node in by_name.items() if node["target"] == "_operator.getitem"}
-        self.assertEqual(members, {"getitem": ["r", "0"], "getitem_1": ["r", "1", "2"], "getitem_2": ["getitem_1", "0"],
-                                   "getitem_3": ["getitem_1", "1"]})
+        self.assertEqual(
+            members,
+            {
+                "getitem": ["r", "0"],
+                "getitem_1": ["r", "1", "2"],
+                "getitem_2": ["getitem_1", "0"],
+                "getitem_3": ["getitem_1", "1"],
+            },
+        )
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_arguments_with_defaults_and_others_are_given_by_name(self):
-        for arguments, operators in [([], ["linear", "mul"]), (["--input", "mask=4x8"], ["linear", "mul", "add"]),
-                                     (["--value", "scale=2.0"], ["linear", "mul"])]:
+        for arguments, operators in [
+            ([], ["linear", "mul"]),
+            (["--input", "mask=4x8"], ["linear", "mul", "add"]),
+            (["--value", "scale=2.0"], ["linear", "mul"]),
+        ]:
             graph, parameters = self.exported("model:optional", "--input", "x=4x8", *arguments)
             self.assertEqual(parameters, 72)
-            self.assertEqual([node["target"] for node in graph["nodes"] if node["op"].startswith("call")],
-                             ["aten." + name for name in operators])
+            self.assertEqual(
+                [node["target"] for node in graph["nodes"] if node["op"].startswith("call")],
+                ["aten." + name for name in operators],
+            )
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_a_parameter_that_is_used_twice_is_one_row_counted_once(self):
@@ -219,17 +292,25 @@ class ExportGraph(unittest.TestCase):
         done = self.export("model:unread", "--input", "x=4x8")
         self.assertEqual(done.returncode, 0)
         self.assertIn("2 parameters are read by no operator, spare.weight the first of them", done.stderr)
-        self.assert_refused(["model:unread", "--input", "x=4x8", "--tracer", "fx"],
-                            "the graph lacks 72 parameters of the model, those of module spare first (spare.weight)")
+        self.assert_refused(
+            ["model:unread", "--input", "x=4x8", "--tracer", "fx"],
+            "the graph lacks 72 parameters of the model, those of module spare first (spare.weight)",
+        )
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_an_exported_model_is_planned(self):
         for tracer, row in ("export", r"(?m)^fc_weight "), ("fx", r"(?m)^fc_weight "):
-            done = self.export("model:tiny", "--input", "x=16x8x8x8", "--arg", "width=8", "-o", "tiny.json.gz", "--tracer", tracer)
+            done = self.export(
+                "model:tiny", "--input", "x=16x8x8x8", "--arg", "width=8", "-o", "tiny.json.gz", "--tracer", tracer
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             for costs in "compat", "calibrated":
-                plan = subprocess.run([self.program, "plan", "graph", "tiny.json.gz", "--costs", costs], cwd=self.folder,
-                                      capture_output=True, text=True)
+                plan = subprocess.run(
+                    [self.program, "plan", "graph", "tiny.json.gz", "--costs", costs],
+                    cwd=self.folder,
+                    capture_output=True,
+                    text=True,
+                )
                 self.assertEqual(plan.returncode, 0, plan.stdout + plan.stderr)
                 self.assertRegex(plan.stdout, row)
                 self.assertRegex(plan.stdout, r"(?m)^graph: 636 parameters; 0 of \d+ operators unknown \(0 %\)$")

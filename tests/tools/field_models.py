@@ -8,26 +8,31 @@ from torch import nn
 
 def bert():
     from transformers import BertConfig, BertForMaskedLM
+
     return BertForMaskedLM(BertConfig())
 
 
 def gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
+
     return GPT2LMHeadModel(GPT2Config())
 
 
 def t5():
     from transformers import T5Config, T5ForConditionalGeneration
+
     return T5ForConditionalGeneration(T5Config(d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12))
 
 
 def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
+
     return LlamaForCausalLM(LlamaConfig())
 
 
 def mixtral():
     from transformers import MixtralConfig, MixtralForCausalLM
+
     return MixtralForCausalLM(MixtralConfig())
 
 
@@ -48,8 +53,14 @@ def lstm():
 
 
 def twice(inputs, outputs):
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True),
-                         nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )
 
 
 class UNet(nn.Module):

@@ -26,6 +26,7 @@ def check(is_right, text):
 def parameters_of(factory):
     """Elements of the module's own parameters."""
     import torch
+
     module, _, function = factory.partition(":")
     with torch.device("meta"):
         model = getattr(importlib.import_module(module), function)()
@@ -37,9 +38,18 @@ def export(root, name, case, folder):
     factory, inputs, values = case
     path = os.path.join(folder, "graph.json.gz")
     command = [sys.executable, root + "/tools/python/export_graph.py", factory, "-o", path]
-    command += [word for text in inputs for word in ("--input", text)] + [word for text in values for word in ("--value", text)]
+    command += [word for text in inputs for word in ("--input", text)] + [
+        word for text in values for word in ("--value", text)
+    ]
     start = time.monotonic()
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    done = subprocess.run(
+        command,
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
     check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
     return path, time.monotonic() - start
 
@@ -52,7 +62,9 @@ def plan(program, name, path, mesh):
         json.dump(graph, file)
     answers = []
     for costs in "compat", "calibrated":
-        done = subprocess.run([program, "plan", "graph", path, "--costs", costs, "--json"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, "plan", "graph", path, "--costs", costs, "--json"], capture_output=True, text=True, check=False
+        )
         check(done.returncode == 0, f"{name} on {mesh}: {done.stdout[-500:]}{done.stderr}")
         answers.append(json.loads(done.stdout.splitlines()[-1]))
     return answers
@@ -72,8 +84,11 @@ def run(root, program, name, case):
                 graph = answer["graph"]
                 check(graph["parameters"] == wanted, f"{name}: the plan counts {graph['parameters']} parameters")
                 times.append(f"{answer['ms'] / 1e3:.2f}")
-        print(f"| {name} | {wanted} | {held} | {len(nodes)} | {graph['unknown']} of {graph['operators']} | {seconds:.1f} | "
-              f"{' | '.join(times)} |", flush=True)
+        print(
+            f"| {name} | {wanted} | {held} | {len(nodes)} | {graph['unknown']} of {graph['operators']} | {seconds:.1f} | "
+            f"{' | '.join(times)} |",
+            flush=True,
+        )
 
 
 def main():
@@ -83,11 +98,16 @@ def main():
     if missing and python and not os.environ.get("SEQTILE_FIELD_AGAIN"):
         os.execve(python, [python, *sys.argv], {**os.environ, "SEQTILE_FIELD_AGAIN": "1"})
     if missing:
-        print(f"field_models_test: no {', '.join(missing)}; name a Python that has them in SEQTILE_TORCH_PYTHON; nothing is tested")
+        print(
+            f"field_models_test: no {', '.join(missing)}; name a Python that has them in SEQTILE_TORCH_PYTHON; nothing is tested"
+        )
         return
     sys.path.insert(0, FOLDER)
     from field_models import MODELS
-    print("| model | parameters of the module | of the graph | nodes | unknown operators | export (s) | plan, 2x2: compat (s) | calibrated | 8: compat | calibrated |")
+
+    print(
+        "| model | parameters of the module | of the graph | nodes | unknown operators | export (s) | plan, 2x2: compat (s) | calibrated | 8: compat | calibrated |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name in sys.argv[3:] or MODELS:
         run(root, program, name, MODELS[name])

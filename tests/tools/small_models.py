@@ -9,7 +9,12 @@ from torch import nn
 class Tiny(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.conv, self.norm, self.act, self.fc = nn.Conv2d(8, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Linear(width, 4)
+        self.conv, self.norm, self.act, self.fc = (
+            nn.Conv2d(8, width, 3),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Linear(width, 4),
+        )
 
     def forward(self, x):
         return self.fc(self.act(self.norm(self.conv(x))).mean((2, 3)))
@@ -165,11 +170,13 @@ class Elsewhere(nn.Module):
 class Needs(nn.Module):
     def forward(self, x):
         import no_such_package
+
         return no_such_package.double(x)
 
 
 def wants_package():
     import no_such_package
+
     return no_such_package
 
 

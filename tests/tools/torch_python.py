@@ -8,7 +8,18 @@ import os
 import subprocess
 import sys
 
-PACKAGES = ["torch", "filelock", "fsspec", "Jinja2", "MarkupSafe", "mpmath", "networkx", "numpy", "sympy", "typing_extensions"]
+PACKAGES = [
+    "torch",
+    "filelock",
+    "fsspec",
+    "Jinja2",
+    "MarkupSafe",
+    "mpmath",
+    "networkx",
+    "numpy",
+    "sympy",
+    "typing_extensions",
+]
 # Libraries that PyTorch's own ones name, however it is used.
 LIBRARIES = ["nvidia-cufile", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"]
 MOST_SECONDS = 600
@@ -21,8 +32,23 @@ def can_import(python):
 
 def install(folder):
     """Why it cannot be done, "" where it is."""
-    steps = [[sys.executable, "-m", "venv", folder],
-             [folder + "/bin/python", "-m", "pip", "install", "-q", "--no-deps", "--retries", "1", "--timeout", "15", *PACKAGES, *LIBRARIES]]
+    steps = [
+        [sys.executable, "-m", "venv", folder],
+        [
+            folder + "/bin/python",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--retries",
+            "1",
+            "--timeout",
+            "15",
+            *PACKAGES,
+            *LIBRARIES,
+        ],
+    ]
     for step in steps:
         try:
             done = subprocess.run(step, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)

@@ -10,6 +10,7 @@ torch.fx, on PyTorch's "meta" device: no weight is made and nothing is computed.
 export_graph.py torchvision.models:resnet152 --input x=128x3x32x32 --arg num_classes=10
 Exit codes: 0 done; 2 bad input, a model that cannot be traced among it; 3 the machine (no PyTorch, no place for the file).
 """
+
 import argparse
 import gzip
 import io
@@ -40,13 +41,22 @@ def write(path, text):
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("factory", metavar="MODULE:FUNCTION")
-    parser.add_argument("--input", action="append", required=True, metavar="NAME=SIZES[:DTYPE]", help="a tensor of the forward pass")
-    parser.add_argument("--value", action="append", default=[], metavar="NAME=VALUE", help="another argument of the forward pass")
+    parser.add_argument(
+        "--input", action="append", required=True, metavar="NAME=SIZES[:DTYPE]", help="a tensor of the forward pass"
+    )
+    parser.add_argument(
+        "--value", action="append", default=[], metavar="NAME=VALUE", help="another argument of the forward pass"
+    )
     parser.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument of FUNCTION")
     parser.add_argument("--mesh", default="2x2", help="devices of each axis, as in 2x4 (default: 2x2)")
-    parser.add_argument("--tracer", choices=["export", "fx"],
-                        help="export: operators, attention one of them; fx: modules (default: export, fx where it cannot)")
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="ends in .gz: compressed; -: standard output")
+    parser.add_argument(
+        "--tracer",
+        choices=["export", "fx"],
+        help="export: operators, attention one of them; fx: modules (default: export, fx where it cannot)",
+    )
+    parser.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="ends in .gz: compressed; -: standard output"
+    )
     return parser.parse_args()
 
 
@@ -70,14 +80,24 @@ def main():
         given.check_can_write(options.output)
     torch = import_torch()
     from graph_export import rows, trace  # they need PyTorch
+
     tensors = {name: given.tensor_of(torch, name, inputs[name], shape) for name, shape in shapes.items()}
     module = model.load_model(torch, options.factory, arguments)
     by_place = model.check_arguments(options.factory, module, tensors, values)
     call = model.call_of(torch, module, list(tensors), values, by_place)
     traced = trace.trace(torch, options.factory, call, tensors, options.tracer)
-    graph = {"meta": {"version": FORMAT_VERSION, "mesh": mesh, "alpha": [1] * len(mesh), "beta": [1] * len(mesh),
-                      "model": options.factory, "torch": torch.__version__, "tracer": traced.tracer},
-             "nodes": rows.Rows(torch, options.factory, traced, module).all_rows()}
+    graph = {
+        "meta": {
+            "version": FORMAT_VERSION,
+            "mesh": mesh,
+            "alpha": [1] * len(mesh),
+            "beta": [1] * len(mesh),
+            "model": options.factory,
+            "torch": torch.__version__,
+            "tracer": traced.tracer,
+        },
+        "nodes": rows.Rows(torch, options.factory, traced, module).all_rows(),
+    }
     write(options.output, json.dumps(graph, separators=(",", ":")) + "\n")
 
 

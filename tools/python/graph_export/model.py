@@ -20,10 +20,16 @@ def load_factory(factory):
         with quiet():
             make = getattr(importlib.import_module(module), function, None)
     except ImportError as error:
-        why = missing_package(error) if error.name and error.name != module else reason(error) + "; give one of this folder or an installed one"
+        why = (
+            missing_package(error)
+            if error.name and error.name != module
+            else reason(error) + "; give one of this folder or an installed one"
+        )
         stop(f"{factory}: module {module} cannot be imported: {why}")
     except (Exception, SystemExit) as error:  # whatever the module does  # pylint: disable=broad-except
-        stop(f"{factory}: module {module} cannot be imported{place_of(error)}: {reason(error)}; give one of this folder or an installed one")
+        stop(
+            f"{factory}: module {module} cannot be imported{place_of(error)}: {reason(error)}; give one of this folder or an installed one"
+        )
     if not callable(make):
         stop(f"{factory}: module {module} has no function {function}; give one that returns the nn.Module")
     return make
@@ -74,14 +80,20 @@ def load_model(torch, factory, values):
     except ImportError as error:
         stop(f"{factory}: no model comes of it: {missing_package(error)}")
     except TypeError as error:
-        stop(f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; give its arguments with --arg NAME=VALUE")
+        stop(
+            f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; give its arguments with --arg NAME=VALUE"
+        )
     except (Exception, SystemExit) as error:  # pylint: disable=broad-except
-        stop(f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; check the arguments that --arg gives it")
+        stop(
+            f"{factory}: no model comes of it{place_of(error)}: {reason(error)}; check the arguments that --arg gives it"
+        )
     if not isinstance(model, torch.nn.Module):
         stop(f"{factory}: gives {type(model).__name__}, an nn.Module is wanted")
     for name, parameter in model.named_parameters():
         if torch.nn.parameter.is_lazy(parameter):
-            stop(f"{factory}: parameter {name} has no size before the first call; give its module the size, not a lazy one")
+            stop(
+                f"{factory}: parameter {name} has no size before the first call; give its module the size, not a lazy one"
+            )
     return model
 
 
@@ -121,7 +133,11 @@ def check_arguments(factory, model, inputs, values):
     """Whether the forward pass takes what is given, by position where it has no names. Returns the names to pass so."""
     kinds = inspect.Parameter
     parameters = inspect.signature(model.forward).parameters.values()
-    names = {p.name: p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)}
+    names = {
+        p.name: p
+        for p in parameters
+        if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    }
     takes_more = {p.kind for p in parameters}
     given = [*inputs, *values]
     twice = [name for name in inputs if name in values]
@@ -129,11 +145,22 @@ def check_arguments(factory, model, inputs, values):
         stop(f"{twice[0]} is given by --input and by --value; give each argument once")
     needed = [name for name, p in names.items() if p.default is kinds.empty]
     unknown = [name for name in given if name not in names]
-    if unknown and kinds.VAR_KEYWORD not in takes_more and kinds.VAR_POSITIONAL not in takes_more or any(n not in given for n in needed):
+    if (
+        unknown
+        and kinds.VAR_KEYWORD not in takes_more
+        and kinds.VAR_POSITIONAL not in takes_more
+        or any(n not in given for n in needed)
+    ):
         optional = [name + " (optional)" if name not in needed else name for name in names]
         missing = [name for name in needed if name not in given]
-        stop(f"{factory}: the model takes {', '.join(optional) or 'nothing'}; --input gives {', '.join(given) or 'nothing'}"
-             + (f"; {missing[0]} is missing: --input {missing[0]}=SIZES[:DTYPE]" if missing else f"; {unknown[0]} is none of them"))
+        stop(
+            f"{factory}: the model takes {', '.join(optional) or 'nothing'}; --input gives {', '.join(given) or 'nothing'}"
+            + (
+                f"; {missing[0]} is missing: --input {missing[0]}=SIZES[:DTYPE]"
+                if missing
+                else f"; {unknown[0]} is none of them"
+            )
+        )
     by_place = [name for name, p in names.items() if p.kind == kinds.POSITIONAL_ONLY and name in given]
     return by_place + ([] if kinds.VAR_KEYWORD in takes_more else unknown)
 
@@ -148,13 +175,17 @@ def call_of(torch, model, inputs, values, by_place):
 
         def run(self, tensors):
             arguments = {**tensors, **values}
-            result = self.model(*[arguments[name] for name in by_place],
-                                **{name: value for name, value in arguments.items() if name not in by_place})
+            result = self.model(
+                *[arguments[name] for name in by_place],
+                **{name: value for name, value in arguments.items() if name not in by_place},
+            )
             return tuple(tensors_of(torch, result))
 
     scope = {}
     pairs = ", ".join(f"{name!r}: {name}" for name in inputs)
     # Tracers name their inputs by the signature.
-    exec(f"def forward(self, {', '.join(inputs)}):\n    return self.run({{{pairs}}})", scope)  # pylint: disable=exec-used
+    exec(
+        f"def forward(self, {', '.join(inputs)}):\n    return self.run({{{pairs}}})", scope
+    )  # pylint: disable=exec-used
     Call.forward = scope["forward"]
     return Call()

@@ -50,17 +50,21 @@ def shapes_of(inputs):
         if not name.isidentifier():
             stop(f"--input {name}={text}: {name} is no name of an argument; give one of the forward pass")
         if shapes[name] is None:
-            stop(f"--input {name}={text}: {shape or 'nothing'} is no shape; 1 to {MOST_RANK} sizes from 1 are wanted with x between "
-                 "them, at most 2^40 elements in all, then : and a dtype of torch, as in 8x1024:int64; numbers and texts are "
-                 f"given by --value {name}=...")
+            stop(
+                f"--input {name}={text}: {shape or 'nothing'} is no shape; 1 to {MOST_RANK} sizes from 1 are wanted with x between "
+                "them, at most 2^40 elements in all, then : and a dtype of torch, as in 8x1024:int64; numbers and texts are "
+                f"given by --value {name}=..."
+            )
     return shapes
 
 
 def mesh_of(text):
     mesh = sizes_of(text, MOST_AXES, MOST_DEVICES)
     if mesh is None:
-        stop(f"--mesh {text}: 1 to {MOST_AXES} sizes from 1 are wanted with x between them, as in 2x4, and at most "
-             f"{MOST_DEVICES} devices in all")
+        stop(
+            f"--mesh {text}: 1 to {MOST_AXES} sizes from 1 are wanted with x between them, as in 2x4, and at most "
+            f"{MOST_DEVICES} devices in all"
+        )
     return mesh
 
 
@@ -74,13 +78,26 @@ def tensor_of(torch, name, text, shape):
 def check_can_write(path):
     """Before a model is loaded, which may take long."""
     folder = os.path.dirname(path) or "."
-    why = ("is a folder" if os.path.isdir(path) else "" if os.path.exists(path) and os.access(path, os.W_OK) else
-           f"there is no folder {folder}" if not os.path.isdir(folder) else
-           "no permission" if os.path.exists(path) or not os.access(folder, os.W_OK | os.X_OK) else "")
+    why = (
+        "is a folder"
+        if os.path.isdir(path)
+        else (
+            ""
+            if os.path.exists(path) and os.access(path, os.W_OK)
+            else (
+                f"there is no folder {folder}"
+                if not os.path.isdir(folder)
+                else "no permission" if os.path.exists(path) or not os.access(folder, os.W_OK | os.X_OK) else ""
+            )
+        )
+    )
     if why:
         refuse_output(path, why)
 
 
 def refuse_output(path, why):
-    stop(f"--output {path}: cannot be written: {why}; check the folder, its permissions and the free space, or name "
-         "another file", MACHINE)
+    stop(
+        f"--output {path}: cannot be written: {why}; check the folder, its permissions and the free space, or name "
+        "another file",
+        MACHINE,
+    )

@@ -66,8 +66,10 @@ def is_models(path):
 
 
 def place(path, line, code):
-    """ at model.py:12, `if x.sum() > 0:`"""
-    inside = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path.rsplit("site-packages" + os.sep, 1)[-1]
+    """at model.py:12, `if x.sum() > 0:`"""
+    inside = (
+        os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path.rsplit("site-packages" + os.sep, 1)[-1]
+    )
     return f" at {inside}:{line}" + (f", `{code.strip()}`" if code else "")
 
 
@@ -79,7 +81,11 @@ def place_of(error):
 
 def place_of_text(trace):
     """The same of a node's stack trace, a text."""
-    frames = [found for found in re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)', trace or "") if is_models(found[0])]
+    frames = [
+        found
+        for found in re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)', trace or "")
+        if is_models(found[0])
+    ]
     return place(*frames[-1]) if frames else ""
 
 
@@ -91,15 +97,22 @@ def cause(error, tracer):
     if name in SIZE_ERRORS:
         return f"a tensor's size depends on values{where}: {reason(error)}; a plan needs sizes that are known: pad, or mask"
     if name in VALUE_ERRORS or any(text in str(error) for text in VALUE_TEXTS):
-        return (f"its control flow depends on values of tensors{where}: {reason(error)}; use torch.where there, or leave that "
-                "path out by an argument (--value)")
+        return (
+            f"its control flow depends on values of tensors{where}: {reason(error)}; use torch.where there, or leave that "
+            "path out by an argument (--value)"
+        )
     if name == "FakeTensorDeviceMismatchError" or "on the same device" in str(error):
-        return (f"a tensor is made on another device than the model's, \"meta\"{where}: {reason(error)}; make it with "
-                "device=x.device, or register it as a buffer")
+        return (
+            f'a tensor is made on another device than the model\'s, "meta"{where}: {reason(error)}; make it with '
+            "device=x.device, or register it as a buffer"
+        )
     return f"{tracer} cannot trace it{where}: {reason(error)}; check --input and --value against its forward pass"
 
 
 def missing_package(error):
     package = (error.name or "").partition(".")[0]
-    return f"package {package} is missing: {reason(error)}; install it: pip install {package}" if package else (
-        f"an import fails: {reason(error)}; install or repair that package")
+    return (
+        f"package {package} is missing: {reason(error)}; install it: pip install {package}"
+        if package
+        else (f"an import fails: {reason(error)}; install or repair that package")
+    )

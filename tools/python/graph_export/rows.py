@@ -12,9 +12,30 @@ from .trace import PREFIX
 
 # Cheap enough to take the layout that their first input leaves.
 MERGED_MODULES = {"ReLU", "Flatten"}
-MERGED_TARGETS = {"flatten", "view", "_unsafe_view", "reshape", "permute", "transpose", "split", "split_with_sizes", "chunk",
-                  "unbind", "getitem", "softmax", "type", "to", "_to_copy", "contiguous", "clone", "alias", "detach", "relu",
-                  "unsqueeze", "squeeze"}
+MERGED_TARGETS = {
+    "flatten",
+    "view",
+    "_unsafe_view",
+    "reshape",
+    "permute",
+    "transpose",
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "unbind",
+    "getitem",
+    "softmax",
+    "type",
+    "to",
+    "_to_copy",
+    "contiguous",
+    "clone",
+    "alias",
+    "detach",
+    "relu",
+    "unsqueeze",
+    "squeeze",
+}
 MEMBERS = (operator.getitem, getattr)  # functions that take a member of a result
 
 
@@ -39,8 +60,10 @@ class Rows:
     def module_parameters(self, node):
         """Of a module that is called: owners by name within it."""
         path = path_of(node)
-        return {name: self.owner_of(f"{path}.{name}" if path else name)
-                for name, _ in self.traced.modules[node.target].named_parameters(remove_duplicate=False)}
+        return {
+            name: self.owner_of(f"{path}.{name}" if path else name)
+            for name, _ in self.traced.modules[node.target].named_parameters(remove_duplicate=False)
+        }
 
     def read_by_several(self):
         """Owners that more than one node reads, modules that are called among these."""
@@ -58,8 +81,18 @@ class Rows:
             parameter = self.parameters.get(owner)
             role = "buffer" if parameter is None else "parameter" if parameter.requires_grad else "frozen"
             self.held_rows[owner] = self.new_name(owner.replace(".", "_"))
-            self.rows.append({"name": self.held_rows[owner], "op": "get_attr", "target": owner, "role": role, "inputs": [],
-                              "out": self.type_of(value), "merge": False, "args": []})
+            self.rows.append(
+                {
+                    "name": self.held_rows[owner],
+                    "op": "get_attr",
+                    "target": owner,
+                    "role": role,
+                    "inputs": [],
+                    "out": self.type_of(value),
+                    "merge": False,
+                    "args": [],
+                }
+            )
         return self.held_rows[owner]
 
     # Values.
@@ -74,8 +107,10 @@ class Rows:
     def check_sizes(self, node, tensors):
         for tensor in tensors:
             if any(not isinstance(size, int) for size in tensor.shape):
-                stop(f"{self.factory}: the size of node {node.name}{place_of_text(node.meta.get('stack_trace'))} depends on values of "
-                     "tensors; a plan needs sizes that are known: pad, or mask")
+                stop(
+                    f"{self.factory}: the size of node {node.name}{place_of_text(node.meta.get('stack_trace'))} depends on values of "
+                    "tensors; a plan needs sizes that are known: pad, or mask"
+                )
             if len(tensor.shape) > 8:
                 stop(f"{self.factory}: node {node.name} has {len(tensor.shape)} dimensions; at most 8 are planned")
 
@@ -124,13 +159,22 @@ class Rows:
         texts = []
         for place, argument in enumerate(node.target._schema.arguments):
             if argument.name in ("dim", "dims"):
-                value = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+                value = (
+                    node.args[place]
+                    if place < len(node.args)
+                    else node.kwargs.get(argument.name, argument.default_value)
+                )
                 texts += [f"dim={text}" for text in self.text_of(value) if text != "None"]
         return texts
 
     def member_arguments(self, node, members):
         """Of a node that takes members of a tuple: which, all counted from 0, those of tuples within it too. None of others."""
-        if node.op == "call_module" or not node.all_input_nodes or node.target not in MEMBERS and node.op != "call_method":
+        if (
+            node.op == "call_module"
+            or not node.all_input_nodes
+            or node.target not in MEMBERS
+            and node.op != "call_method"
+        ):
             return None
         producer = node.all_input_nodes[0]
         value = self.traced.values.get(producer)
@@ -151,27 +195,42 @@ class Rows:
         if not tensors:
             self.check_nothing_is_lost(node)
             return
-        inputs = [] if reads_no_value(node) else list(dict.fromkeys(row for row in map(self.row_of, node.all_input_nodes) if row))
+        inputs = (
+            []
+            if reads_no_value(node)
+            else list(dict.fromkeys(row for row in map(self.row_of, node.all_input_nodes) if row))
+        )
         members = self.member_arguments(node, tensors)
-        row = {"name": None, "op": node.op, "target": "_operator.getitem" if members else target_of(node),
-               "inputs": inputs,
-               "out": self.type_of(value) if self.is_tensor(value) else [self.type_of(tensor) for tensor in tensors],
-               "merge": False, "args": members or self.arguments(node)}
+        row = {
+            "name": None,
+            "op": node.op,
+            "target": "_operator.getitem" if members else target_of(node),
+            "inputs": inputs,
+            "out": self.type_of(value) if self.is_tensor(value) else [self.type_of(tensor) for tensor in tensors],
+            "merge": False,
+            "args": members or self.arguments(node),
+        }
         if node.op == "call_module":
             self.describe_module(node, row)
-        row["name"] = self.names[node] = self.new_name(node.name.removeprefix("model_") if self.traced.modules else node.name)
+        row["name"] = self.names[node] = self.new_name(
+            node.name.removeprefix("model_") if self.traced.modules else node.name
+        )
         name = row.get("module") or row["target"].rsplit(".", 1)[-1]
         row["merge"] = bool(row["inputs"]) and name in (MERGED_MODULES if "module" in row else MERGED_TARGETS)
         self.rows.append(row)
 
     def check_nothing_is_lost(self, node):
         if node.op == "call_module" and self.module_parameters(node):
-            stop(f"{self.factory}: module {path_of(node)} gives {type(self.traced.values.get(node)).__name__}, in "
-                 "which no tensor is found; return tensors, tuples, dictionaries or dataclasses of them")
+            stop(
+                f"{self.factory}: module {path_of(node)} gives {type(self.traced.values.get(node)).__name__}, in "
+                "which no tensor is found; return tensors, tuples, dictionaries or dataclasses of them"
+            )
 
     def describe_module(self, node, row):
         module, owners = self.traced.modules[node.target], self.module_parameters(node)
-        row.update(module=type(module).__name__, target=path_of(node) or type(module).__name__, repr=repr(module), params={})
+        row.update(
+            module=type(module).__name__, target=path_of(node) or type(module).__name__, repr=repr(module), params={}
+        )
         if any(owner in self.shared for owner in owners.values()):  # then they are inputs
             row["inputs"] += [self.hold(owner, self.parameters[owner]) for owner in owners.values()]
         else:
@@ -186,8 +245,17 @@ class Rows:
         if self.traced.tracer == "torch.export":
             self.hold_unread()
         inputs = list(dict.fromkeys(row for row in map(self.row_of, self.outputs()) if row))
-        self.rows.append({"name": self.new_name("output"), "op": "output", "target": "output", "inputs": inputs, "out": None,
-                          "merge": False, "args": inputs})
+        self.rows.append(
+            {
+                "name": self.new_name("output"),
+                "op": "output",
+                "target": "output",
+                "inputs": inputs,
+                "out": None,
+                "merge": False,
+                "args": inputs,
+            }
+        )
         self.check_parameters()
         return self.rows
 
@@ -196,8 +264,11 @@ class Rows:
 
     def hold_unread(self):
         """Parameters without a reader have memory all the same. torch.export has them among its inputs."""
-        unread = [node for node, name in self.traced.held.items()
-                  if name in self.parameters and self.owner_of(name) not in self.held_rows]
+        unread = [
+            node
+            for node, name in self.traced.held.items()
+            if name in self.parameters and self.owner_of(name) not in self.held_rows
+        ]
         for node in unread:
             self.hold(self.owner_of(self.traced.held[node]), self.traced.values[node])
         if unread:
@@ -205,13 +276,18 @@ class Rows:
 
     def check_parameters(self):
         """Each of the model's parameters once, with all of its elements."""
-        missing = [owner for owner in dict.fromkeys(self.owners.values())
-                   if owner not in self.held_rows and self.parameters[owner].numel()]
+        missing = [
+            owner
+            for owner in dict.fromkeys(self.owners.values())
+            if owner not in self.held_rows and self.parameters[owner].numel()
+        ]
         if missing:
             module = missing[0].rpartition(".")[0] or type(self.model).__name__
             count = sum(self.parameters[owner].numel() for owner in missing)
-            stop(f"{self.factory}: the graph lacks {count} parameters of the model, those of module {module} first ({missing[0]}): "
-                 f"{self.traced.tracer} finds no operator that reads them; leave that module out, or use --tracer export")
+            stop(
+                f"{self.factory}: the graph lacks {count} parameters of the model, those of module {module} first ({missing[0]}): "
+                f"{self.traced.tracer} finds no operator that reads them; leave that module out, or use --tracer export"
+            )
 
 
 def path_of(node):
@@ -230,7 +306,7 @@ def reads_no_value(node):
 
 
 def target_of(node):
-    """"aten.add" of whichever overload, "_operator.add" of a function."""
+    """ "aten.add" of whichever overload, "_operator.add" of a function."""
     if isinstance(node.target, str):
         return node.target
     schema = getattr(node.target, "_schema", None)

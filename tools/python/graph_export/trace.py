@@ -17,10 +17,10 @@ PREFIX = "model."  # of names within the call (model.call_of)
 @dataclasses.dataclass
 class Traced:
     nodes: list
-    values: dict    # by node: what it gives, tensors on "meta" among it
-    held: dict      # by node that is a parameter or a buffer: its name in the model, None for a constant
-    modules: dict   # by target: modules that are called
-    outputs: list   # nodes that the output reads
+    values: dict  # by node: what it gives, tensors on "meta" among it
+    held: dict  # by node that is a parameter or a buffer: its name in the model, None for a constant
+    modules: dict  # by target: modules that are called
+    outputs: list  # nodes that the output reads
     tracer: str
 
 
