@@ -43,11 +43,30 @@ class GraphMaker {
       last().arguments.emplace_back("(slice(None, None, None), slice(-1, None, None))");
       last().merges = true;
     }
-    x = scaled("scaled_logits", linear("lm_head", x, model_.vocab_size, model_.head_bias), model_.logits_scale);
+    x = scaled("scaled_logits",
+               model_.is_tied ? tied_head(x) : linear("lm_head", x, model_.vocab_size, model_.head_bias),
+               model_.logits_scale);
     if (model_.logits_soft_cap == 0) return x;
     x = scaled("logits_over_cap", x, 1 / model_.logits_soft_cap);
     x = function("torch.tanh", "logits_tanh", {x}, shape_of(x));
     return scaled("capped_logits", x, model_.logits_soft_cap);
+  }
+
+  /// The embedding's weight is a node of its own, which both read: one place, one memory, one gradient.
+  int tied_head(int x) {
+    Shape shape = shape_of(x);
+    shape.back() = model_.vocab_size;
+    std::vector<int> inputs{x, words_};
+    if (model_.head_bias) inputs.push_back(parameter("lm_head.bias", {model_.vocab_size}));
+    const int node = add("lm_head", "call_module", "lm_head", std::move(inputs), std::move(shape));
+    last().module = "Linear";
+    return node;
+  }
+
+  int parameter(const std::string& path, Shape shape) {
+    std::string name = path;
+    std::ranges::replace(name, '.', '_');
+    return add(std::move(name), "get_attr", path, {}, std::move(shape));
   }
 
   plan::Node& last() { return graph_.nodes.back(); }
@@ -112,8 +131,14 @@ class GraphMaker {
     const int ids = add("input_ids", "placeholder", "input_ids", {}, {batch_, length_});
     last().results.front().dtype = "i64";
     last().results.front().element_bytes = 8;
-    const int rows = module("Embedding", "model.embed_tokens", ids, {batch_, length_, model_.hidden_size},
-                            {model_.vocab_size, model_.hidden_size});
+    const Shape weight{model_.vocab_size, model_.hidden_size};
+    if (model_.is_tied) words_ = parameter("model.embed_tokens.weight", weight);
+    const int rows = module("Embedding", "model.embed_tokens", ids, {batch_, length_, model_.hidden_size}, weight);
+    if (model_.is_tied) {
+      last().parameters.clear();
+      last().inputs.push_back(words_);
+      last().arguments.push_back(graph_.nodes[static_cast<size_t>(words_)].name);
+    }
     return scaled("scaled_embedding", rows, model_.embedding_scale);
   }
 
@@ -191,6 +216,7 @@ class GraphMaker {
   const int64_t batch_, length_;
   int input_ = 0;  ///< of the attention that is being made
   plan::Graph graph_;
+  int words_ = -1;  ///< a tied embedding's weight
 };
 
 }  // namespace

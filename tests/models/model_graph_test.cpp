@@ -8,9 +8,11 @@
 #include <functional>
 #include <numeric>
 
+#include "autotune/plan/calibrated_strategies.h"
 #include "autotune/plan/compat_problem.h"
 #include "autotune/plan/compat_strategies.h"
 #include "autotune/plan/graph_json.h"
+#include "autotune/plan/shared_parameters.h"
 #include "models/model_file.h"
 
 namespace seqtile::testing {
@@ -59,6 +61,25 @@ TEST_CASE("model graph: it has as many parameters as the model's card says", "[k
   CHECK(num_parameters(graph_of(example("llama-3-8b"))) == 8'030'261'248);
   CHECK(num_parameters(graph_of(example("llama-3-70b"))) == 70'553'706'496);
   CHECK(num_parameters(graph_of(example("tinyllama-1.1b"))) == 1'100'048'384);
+}
+
+TEST_CASE("model graph: a tied embedding is one parameter, which both of its readers have", "[kernels][plan]") {
+  for (const auto& [name, count] : {std::pair{"llama-3.2-1b", 1'235'814'400.0}, {"smollm2-135m", 134'515'008.0}}) {
+    INFO(name);
+    const Graph graph = graph_of(example(name));
+    CHECK(plan::count_parameters(graph) == count);
+    const Node &words = find(graph, "model_embed_tokens_weight"), &head = find(graph, "lm_head");
+    CHECK(words.target == "model.embed_tokens.weight");
+    CHECK(std::ranges::count_if(graph.nodes, [&](const Node& node) {
+            return std::ranges::any_of(node.inputs,
+                                       [&](int i) { return &graph.nodes[static_cast<size_t>(i)] == &words; });
+          }) == 2);
+    CHECK(head.parameters.empty());
+    Graph planned = graph;
+    CHECK(plan::generate_compat_strategies(planned).empty());
+    plan::ReshardTables paths(planned.mesh);
+    CHECK(plan::generate_calibrated_strategies(planned, {}, paths).unknown.empty());
+  }
 }
 
 TEST_CASE("model graph: shapes of a layer, and what training and prefill end with", "[kernels][plan]") {
