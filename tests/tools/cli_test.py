@@ -107,7 +107,14 @@ AGAIN:
   cvta.local.u64 %rd2, %rd1;
   mov.u64 %rd3, format;
   setp.eq.u32 %p1, %r1, 0;
-  @%p1 call (%r2), vprintf, (%rd3, %rd2);
+  {
+  .param .b64 param0;
+  .param .b64 param1;
+  .param .b32 result;
+  st.param.b64 [param0], %rd3;
+  st.param.b64 [param1], %rd2;
+  @%p1 call (result), vprintf, (param0, param1);
+  }
   ret;
 }
 .visible .entry unknown() { tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; }

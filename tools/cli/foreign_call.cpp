@@ -15,7 +15,7 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{4} << 30;  ///< of all buffers
+constexpr int64_t kMaxBytesOfAll = int64_t{4} << 30;  ///< of all buffers
 
 bool is_float_parameter(sim::PtxType type) { return type == sim::PtxType::f32 || type == sim::PtxType::f64; }
 bool is_integer_parameter(sim::PtxType type) { return type >= sim::PtxType::u8 && type <= sim::PtxType::s64; }
@@ -37,9 +37,9 @@ ForeignCall::ForeignCall(const sim::Program& program, const sim::LaunchShape& sh
     check_fit(i);
     if (arguments_[i].form == KernelArgument::Form::buffer) bytes += static_cast<int64_t>(arguments_[i].bytes.size());
   }
-  if (bytes > kMaxBytes)
+  if (bytes > kMaxBytesOfAll)
     bad_input(fmt::format("the buffers of all --arg have {} bytes, at most {} are simulated; make them smaller", bytes,
-                          kMaxBytes));
+                          kMaxBytesOfAll));
   for (const std::string& text : options.dumps) dumps_.push_back(parse_file_of("--dump", text));
   for (const std::string& text : options.expectations) expectations_.push_back(parse_file_of("--expect", text));
   for (const FileOf& file : dumps_) check_can_write("--dump", file.path);
@@ -169,7 +169,8 @@ std::vector<std::string> ForeignCall::describe_buffers() const {
       changed += std::memcmp(buffer.data + at, &buffer.before[at], width) != 0;
     std::string values;
     for (int64_t i = 0; i < std::min(argument.elements, kShown); ++i)
-      values += (i == 0 ? "" : " ") + format_element(argument.type, buffer.data + static_cast<size_t>(i) * width);
+      values += fmt::format("{}{}", values.empty() ? "" : " ",
+                            format_element(argument.type, buffer.data + static_cast<size_t>(i) * width));
     lines.push_back(fmt::format("arg {} {}: {} of {} changed; {}{}", buffer.argument, argument.text,
                                 format_count(changed), format_counted(argument.elements, "element"), values,
                                 argument.elements > kShown ? " ..." : ""));
