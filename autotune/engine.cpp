@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 
 #include <fmt/core.h>
 
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
+#include "jit/base/process_exit.h"
 #include "jit/compiler.h"
 #include "jit/error.h"
 
@@ -24,6 +26,13 @@ class EngineImpl final : public Engine {
   explicit EngineImpl(std::shared_ptr<EngineCore> core) : core_(std::move(core)) {
     if (core_->options.policy != MissPolicy::background) return;
     background_ = std::make_unique<autotune::BackgroundTuner>([this] { return states(); });
+  }
+
+  /// Leaves all of it alone when the process exits: the thread that tunes may be inside, and would not end.
+  static void operator delete(EngineImpl* engine, std::destroying_delete_t) {
+    if (is_exiting()) return;
+    engine->~EngineImpl();
+    ::operator delete(engine);
   }
 
   Handle prepare(const autotune::Workload& workload) override {

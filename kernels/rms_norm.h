@@ -1,5 +1,5 @@
-// kernels/rms_norm.h -- y = x / sqrt(mean(x^2) + eps) * (weight_offset + weight), with a residual added before or
-// behind. SPDX-License-Identifier: Apache-2.0
+// kernels/rms_norm.h -- y = x / sqrt(mean(x^2) + eps) * (weight_offset + weight), also of and before a sum.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "autotune/op_def.h"
 #include "kernels/call.h"

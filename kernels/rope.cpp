@@ -91,7 +91,7 @@ struct Rotation {
 Rotation rotation_of(KernelBuilder& b, const Shape& s, Var positions, Var table, Var row, int64_t rows) {
   const int64_t pairs = s.pairs();
   const auto repeated = [&](int64_t i) {
-    return down(b, b.reshape(b.load(table, {i, 0}, {1, pairs}), {pairs}), rows, pairs);
+    return down(b, b.load(b.at(table, 0, i), {0}, {pairs}), rows, pairs);
   };
   Var position = across(b, b.load(positions, {row}, {rows}), rows, pairs);
   Var turns = repeated(0), left_out = b.bitcast(repeated(1), DType::f32), factor = b.bitcast(repeated(2), DType::f32);

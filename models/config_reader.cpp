@@ -39,6 +39,7 @@ double ConfigReader::real(const std::string& name, double lo, double hi) const {
 }
 
 int64_t ConfigReader::size(const std::string& name, int64_t hi, int64_t fallback) const {
+  use(name);
   if (contains(name)) return whole(name, 1, hi);
   note_default(name, fmt::format("{}", fallback));
   return fallback;
@@ -54,6 +55,7 @@ std::optional<int64_t> ConfigReader::optional_size(const std::string& name, int6
 }
 
 double ConfigReader::number(const std::string& name, double lo, double hi, double fallback) const {
+  use(name);
   if (contains(name)) return real(name, lo, hi);
   note_default(name, fmt::format("{}", fallback));
   return fallback;

@@ -33,7 +33,7 @@ constexpr Rule kRules[] = {
      "output_hidden_states return_dict use_return_dict use_bfloat16 tf_legacy_loss chunk_size_feed_forward "
      "attn_implementation use_flash_attn use_flash_attention_2 flash_attention tokenizer_class name_or_path "
      "gradient_checkpointing model_max_length max_sequence_length seq_length onnx vocab_file transformers.js_config "
-     "is_llama_config ",
+     "is_llama_config add_bos_token add_eos_token ",
      Neutral::any, "of the program that loads the model"},
     {" id2label label2id num_labels finetuning_task problem_type task_specific_params ", Neutral::any,
      "of heads for classes"},
@@ -66,6 +66,8 @@ constexpr Rule kRules[] = {
     {" clip_qkv ", Neutral::off, "queries, keys and values that are cut off"},
     {" attention_chunk_size attn_temperature_tuning attention_sinks num_sink_tokens sink_tokens llama_4_scaling_beta ",
      Neutral::off, "attention in chunks, with sinks or scaled by position"},
+    {" num_meta_tokens num_memory_tokens num_mem_tokens num_virtual_tokens ", Neutral::off,
+     "tokens that the model puts before the text"},
     {" qk_layernorm use_qk_norm qk_norm use_qk_layernorm ", Neutral::off, "norms of queries and keys"},
     {" use_bidirectional_attention bidirectional ", Neutral::off, "attention that sees what comes later"},
     {" is_causal causal ", Neutral::yes, "attention that sees what comes later"},
@@ -166,20 +168,25 @@ std::string reason_of(const Rule& rule) {
   return rule.neutral == Neutral::any ? std::string(rule.reason) : "this value changes nothing";
 }
 
-/// Ids of tokens and rates of training have many names; what begins with _ is the library's own.
-std::string reason_by_shape(const std::string& name) {
+/// Ids of tokens and rates of training have many names; one that begins with _ is the library's own.
+std::string reason_by_shape(const std::string& name, const Json& value) {
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-  if (ends("_token_id") || ends("_token_index") || ends("_token_ids") || ends("_token") || ends("_tokens"))
-    return "numbers of tokens";
+  if (ends("_token_id") || ends("_token_index") || ends("_token_ids")) return "numbers of tokens";
+  // A number of tokens may be of those that the model puts before the text.
+  if ((ends("_token") || ends("_tokens")) && (value.is_null() || value.is_string() || value.is_array()))
+    return "names of tokens";
   if (name.find("dropout") != std::string::npos || ends("_pdrop") || ends("_loss_coef") || ends("_init"))
     return "of training";
   if (name.starts_with("_") || name.starts_with("unsloth_")) return "of the program that loads the model";
   return {};
 }
 
+/// The name by which a field may be known: without the _ of the library's own.
+std::string known_name(const std::string& name) { return name.substr(name.starts_with('_') ? 1 : 0); }
+
 template <size_t n>
 bool sorted(const ConfigReader& config, const std::string& name, const Rule (&rules)[n]) {
-  const auto rule = std::ranges::find_if(rules, [&](const Rule& r) { return has_word(r.names, name); });
+  const auto rule = std::ranges::find_if(rules, [&](const Rule& r) { return has_word(r.names, known_name(name)); });
   if (rule == std::end(rules)) return false;
   if (!changes_nothing(config.json()[name], *rule)) {
     const size_t what = rule->neutral == Neutral::plain ? rule->reason.find('|') + 1 : 0;
@@ -231,8 +238,8 @@ void refuse_other_models(const ConfigReader& config) {
 void sort_fields(const ConfigReader& config) {
   for (const auto& [name, value] : config.json().items()) {
     if (config.is_used(name) || sorted(config, name, kRules)) continue;
-    if (const std::string reason = reason_by_shape(name); !reason.empty())
-      config.notes().ignored.push_back({config.path(name), reason});
+    const std::string reason = config.is_used(known_name(name)) ? "" : reason_by_shape(name, value);
+    if (!reason.empty()) config.notes().ignored.push_back({config.path(name), reason});
     else
       config.notes().warnings.push_back(autotune::one_line(fmt::format(
           "{}: field {} is not known and was not read; if it changes what layers compute, results are wrong",

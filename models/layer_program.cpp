@@ -101,7 +101,7 @@ class ProgramMaker {
   }
   std::string path(const std::string& module) const { return fmt::format("model.layers.{}.{}", layer_, module); }
   bool has_input_norm() const { return m_.norm_place != NormPlace::after; }
-  /// Of the first layer that is not there: the model's.
+  /// The model's norm for the first layer that is not there.
   std::string input_norm(int64_t layer) const {
     return layer == m_.layers ? "model.norm" : fmt::format("model.layers.{}.input_layernorm", layer);
   }

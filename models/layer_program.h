@@ -59,13 +59,14 @@ struct Step {
 std::vector<Step> entry_steps(const Model& model);
 std::vector<Step> layer_steps(const Model& model, int64_t layer, Phase phase);
 std::vector<Step> exit_steps(const Model& model);
-/// Of entry, layers of every kind in every phase, and exit: those with different labels, in the order of a layer.
+/// The steps of entry, layers of every kind in every phase, and exit that have different labels, in the order of a
+/// layer.
 std::vector<Step> distinct_steps(const Model& model);
 
 /// The rotation of a kind's queries and keys; its frequencies are in the table, fill_rope_table(kind.rope, ...).
 kernels::Rope rope_of(const Model& model, const LayerKind& kind);
 
-/// Of buffers that a step reads as tables of a kind's rope: one for each kind.
+/// The buffer that a step reads as the table of a kind's rope.
 std::string rope_table_buffer(const LayerKind& kind);
 
 }  // namespace seqtile::models

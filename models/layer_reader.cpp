@@ -68,6 +68,8 @@ class LayerReader {
       config_.refuse("no_rope_layers",
                      fmt::format("has {} numbers, must have one for each of {} layers", list.size(), layers_.size()));
     for (size_t i = 0; i < layers_.size(); ++i) {
+      if (list[i] != 0 && list[i] != 1)
+        config_.refuse("no_rope_layers", fmt::format("gives layer {} {}, must give it 0 or 1", i, list[i]));
       layers_[i].has_rope = list[i] != 0;
       if (interval && layers_[i].has_rope != by_interval(i))
         config_.refuse("no_rope_layers", fmt::format("gives layer {} {}, but no_rope_layer_interval is {}; keep one of "

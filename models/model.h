@@ -14,7 +14,7 @@
 
 namespace seqtile::models {
 
-/// What layers can differ in.
+/// The features that layers of a model can differ in.
 struct LayerKind {
   std::string name;    ///< "" where all layers are alike; else "full" or "window", with "_no_rope" where it has none
   int64_t window = 0;  ///< keys that a query sees, its own included; 0: all before it

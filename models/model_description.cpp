@@ -45,8 +45,7 @@ const char* head_norm_name(HeadNorm norm) {
 
 ModelFact norms_of(const Model& model) {
   static constexpr const char* kPlaces[] = {"before attention and feed-forward part",
-                                            "behind attention and feed-forward "
-                                            "part",
+                                            "behind attention and feed-forward part",
                                             "before and behind attention and feed-forward part"};
   static constexpr const char* kHeads[] = {"", ", of each head of q and k", ", of all heads of q and of k"};
   const char* kind = model.norm == Norm::layer ? "layer_norm" : "rms_norm";

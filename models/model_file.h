@@ -17,7 +17,7 @@ struct FieldNote {
   std::string name, text;  ///< a default's value, or the reason why a field is ignored
 };
 
-/// What reading a file had to decide.
+/// The decisions that a file's reading took.
 struct ModelNotes {
   std::vector<FieldNote> defaults, ignored;
   std::vector<std::string> warnings;  ///< one line each: a field that is not known, a name that stands twice

@@ -29,7 +29,7 @@ struct Part {
   int64_t size() const { return end - begin; }
 };
 
-/// What the floor rule gives rank `rank` of `count` things.
+/// The floor rule's part of `count` things for rank `rank`.
 Part part_of(const char* things, int64_t count, int rank, int world_size) {
   if (count < world_size)
     throw Error(

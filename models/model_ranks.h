@@ -19,7 +19,7 @@ struct ModelRank {
   std::string fabric = "threads";  ///< Fabric::kind(): part of the keys of what communicates
 };
 
-/// What a rank holds of a model; embedding and norms it has whole.
+/// A rank's part of a model; embedding and norms it has whole.
 struct ModelShard {
   int64_t heads = 0, kv_heads = 0;  ///< kv_heads: copies included
   int64_t intermediate_size = 0;

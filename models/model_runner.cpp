@@ -36,11 +36,11 @@ ModelRunner::ModelRunner(Engine& engine, const Model& model, Parameters paramete
 
 void ModelRunner::run(std::span<const int32_t> ids, const Observer& observe) {
   const auto tokens = static_cast<int64_t>(ids.size());
-  if (tokens < 1 || keys_ + tokens > capacity_)
+  if (tokens < 1 || past_ + tokens > capacity_)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} tokens behind {}: the runner was made for 1 to {} in all", tokens, keys_, capacity_));
-  const Phase phase = keys_ == 0 ? Phase::prefill : tokens > 1 ? Phase::extend : Phase::decode;
-  tokens_ = tokens, keys_ += tokens;
+                fmt::format("{} tokens behind {}: the runner was made for 1 to {} in all", tokens, past_, capacity_));
+  const Phase phase = past_ == 0 ? Phase::prefill : tokens > 1 ? Phase::extend : Phase::decode;
+  tokens_ = tokens, keys_ = past_ + tokens;
   buffers_.clear();
   fill_indices(ids);
   for (const Step& step : entry_steps(model_)) run_step(step);
@@ -51,9 +51,10 @@ void ModelRunner::run(std::span<const int32_t> ids, const Observer& observe) {
     if (observe) observe(buffer("result"));
   }
   for (const Step& step : exit_steps(model_)) run_step(step);
+  past_ = keys_;
 }
 
-/// What a layer gives is what the next one starts from.
+/// The next layer starts from the result of this one.
 void ModelRunner::next_layer() {
   for (const auto& [from, to] : {std::pair("result", "hidden"), std::pair("result_normed", "normed")})
     if (buffers_.contains(from)) std::swap(buffers_[to], buffers_[from]);
@@ -65,7 +66,7 @@ void ModelRunner::fill_indices(std::span<const int32_t> ids) {
     std::memcpy(list.tensor().data, values.data(), values.size_bytes());
   };
   std::vector<int32_t> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(keys_ - tokens_));
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(past_));
   fill("ids", ids);
   fill("positions", positions);
   fill("q_start", std::array{0, static_cast<int32_t>(tokens_)});
@@ -122,7 +123,7 @@ void ModelRunner::run_step(const Step& step) {
     ModelTensor& cache = cache_of(name);
     if (!cache.tensor().data) cache = ModelTensor(from.dtype, capacity_, from.strides[0]);
     const int64_t bytes = bytes_of_row(from);
-    std::memcpy(static_cast<std::byte*>(cache.tensor().data) + (keys_ - tokens_) * bytes, from.data,
+    std::memcpy(static_cast<std::byte*>(cache.tensor().data) + past_ * bytes, from.data,
                 static_cast<size_t>(tokens_ * bytes));
   }
   autotune::Workload workload = step.workload;

@@ -30,7 +30,8 @@ class ModelRunner {
   ModelRunner(Engine& engine, const Model& model, Parameters parameters, int64_t capacity);
 
   /// Runs the tokens that follow those of earlier calls. Their logits are in buffer("logits"), the normed states behind
-  /// the last layer in buffer("result_normed"). Errors: invalid_argument for no token and beyond the capacity.
+  /// the last layer in buffer("result_normed"). Errors: invalid_argument for no token and beyond the capacity; a
+  /// call that failed, here or in `observe`, may be made again.
   void run(std::span<const int32_t> ids, const Observer& observe = nullptr);
   /// The rows of the last call.
   Tensor buffer(const std::string& name) const { return buffers_.at(name).tensor(); }
@@ -48,6 +49,7 @@ class ModelRunner {
   const Model& model_;
   Parameters parameters_;
   const int64_t capacity_;
+  int64_t past_ = 0;               ///< tokens of the calls that succeeded
   int64_t tokens_ = 0, keys_ = 0;  ///< of this call; of this call and all before
   int64_t layer_ = 0;
   std::map<std::string, ModelTensor> buffers_;  ///< rows of this call, and numbers

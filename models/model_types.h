@@ -12,7 +12,7 @@
 
 namespace seqtile::models {
 
-/// Which layers see a window of keys only.
+/// The layers that see a window of keys only.
 enum class Windows {
   none,
   all,        ///< all, where sliding_window is not null (mistral)
@@ -45,7 +45,7 @@ struct ModelType {
   double theta = 10000;
   int64_t window = 0;  ///< sliding_window; 0: null
   int64_t pattern = 0;
-  // What the class computes.
+  // The computation of the class.
   std::string_view eps_field = "rms_norm_eps", activation_field = "hidden_act";
   Windows windows = Windows::none;
   Biases biases = Biases::none;
@@ -62,7 +62,7 @@ struct ModelType {
 std::span<const ModelType> model_types();
 /// Null where files of the type are not read.
 const ModelType* find_model_type(std::string_view name);
-/// What the library would need for a type that is known and not read; empty for unknown ones.
+/// The part that the library lacks for a type that is known and not read; empty for unknown ones.
 std::string_view missing_for_type(std::string_view name);
 /// The type of a text model that the outer type has where `text_config` does not say it; empty: it has to.
 std::string_view text_type_of(std::string_view outer_type);

@@ -7,7 +7,7 @@
 
 namespace seqtile::models {
 
-/// What the JSON is, with the next step, where it is known to be no config.json of a model; else empty.
+/// The kind of file that the JSON is and the next step, where it is known to be no model's config.json; else empty.
 std::string other_file(const nlohmann::json& json);
 
 /// Some programs describe quantised weights in a file beside config.json. Errors: unsupported, naming it.

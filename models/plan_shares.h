@@ -11,7 +11,7 @@
 
 namespace seqtile::models {
 
-/// Of a tensor [1, length, ...]; columns are its third dimension: heads, or what they are made of.
+/// A rank's share of a tensor [1, length, ...]; columns are its third dimension: heads, or what they are made of.
 enum class Share { whole, rows, columns, sums };
 const char* share_name(Share share);
 

@@ -56,7 +56,7 @@ Tensor as_heads(const Tensor& tensor, int64_t head_dim) {
 
 Tensor as_list(const Tensor& tensor) { return make_tensor(tensor.data, tensor.dtype, {tensor.sizes[1]}); }
 
-/// Of operations that communicate the length is that of all ranks; of others the tensors say it.
+/// `length`: that of all ranks for operations that communicate; the tensors say it for others.
 template <class Op>
 Call packed(const typename Op::Args& args, int64_t length) {
   using Args = typename Op::Args;
@@ -94,7 +94,7 @@ class PlannedModelMaker : PlanShares {
   }
 
  private:
-  /// What no step below computes, though the graph has nodes for it.
+  /// Refuses what no step below computes, though the graph has nodes for it.
   void check_served() const {
     const auto refuse_model = [&](bool is_so, const char* what) {
       if (is_so)
@@ -134,7 +134,7 @@ class PlannedModelMaker : PlanShares {
     step.length = call.length;
   }
 
-  /// What a consumer reads, in the layout that it wants; each layout of a value is made once.
+  /// An operand in the layout that its consumer wants; each layout of a value is made once.
   Value bring(int consumer, size_t operand) {
     const int producer = node_at(consumer).inputs[operand];
     const Share wanted = operand_share(consumer, operand);

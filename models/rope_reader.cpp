@@ -23,7 +23,7 @@ bool is_nested(const Json& rope) {
   return std::ranges::any_of(kLayerTypes, [&](const char* name) { return rope.contains(name); });
 }
 
-/// Where two places say the same thing. Errors: invalid_argument naming both if they do not.
+/// Requires that two places say the same thing. Errors: invalid_argument naming both if they do not.
 void check_agree(const ConfigReader& config, const std::string& name, const Json& value, const std::string& other_name,
                  const Json& other) {
   if (value != other)
@@ -56,7 +56,8 @@ Source source_of(const ConfigReader& config, const std::string& name) {
   return {name, config.json()[name]};
 }
 
-/// Of one object for all layers, or of the one that `layers` has in it; some classes have a default for that.
+/// The source itself where it is for all layers, or the object that `layers` has in it; some classes have a default
+/// for that.
 Source part_of(const ConfigReader& config, const ModelType& type, const Source& source, const char* layers) {
   if (!is_nested(source.fields)) return source;
   Source part{source.name + "." + layers};
@@ -154,6 +155,10 @@ class FormReader {
     config_.use(field), rope_.use(field);
     if (config_.has(field) && rope_.has(field))
       check_agree(config_, field, config_.json()[field], name_ + "." + field, rope_.json()[field]);
+    if (rope_.has(field) && !config_.has(field) && type_.original_positions &&
+        rope_.size(field, kMostPositions, 0) != type_.original_positions)
+      rope_.refuse(field, fmt::format("but {} takes the field beside {}, {} where it is absent; give it there too",
+                                      type_.config_class, name_, type_.original_positions));
     if (rope_.has(field)) return rope_.size(field, kMostPositions, 0);
     if (config_.has(field)) return config_.size(field, kMostPositions, 0);
     const int64_t fallback = type_.original_positions ? type_.original_positions : model_.max_positions;
@@ -190,7 +195,7 @@ class FormReader {
     } else {
       form_.factor = factor();
     }
-    if (rope_.has("truncate")) form_.truncate = rope_.flag("truncate", true);
+    if (rope_.contains("truncate")) form_.truncate = rope_.flag("truncate", true);
     form_.beta_fast = positive("beta_fast", 32);
     form_.beta_slow = positive("beta_slow", 1);
     if (form_.beta_fast < form_.beta_slow) rope_.refuse("beta_fast", "must be at least beta_slow");
@@ -277,6 +282,17 @@ Source merged_source(const ConfigReader& config, const ModelType& type, const ch
   return found;
 }
 
+/// Versions of Olmo3Config differ: in 4 layers with a window have the rope_theta beside, in 5 the class's own.
+void check_window_theta(const ConfigReader& config, const ModelType& type) {
+  const Source source = merged_source(config, type, "sliding_attention");
+  if (source.fields.contains("rope_theta") && !source.fields["rope_theta"].is_null()) return;
+  if (config.has("rope_theta") && config.number("rope_theta", 1, kMostTheta, 0) != type.theta)
+    config.refuse("rope_theta", fmt::format("but layers with a window take {} where "
+                                            "rope_parameters.sliding_attention.rope_theta is absent; give "
+                                            "rope_parameters with a rope_theta for each kind of layers",
+                                            type.theta));
+}
+
 }  // namespace
 
 RopeForms read_rope(const ConfigReader& config, const ModelType& type, const Model& model, bool has_full,
@@ -288,6 +304,7 @@ RopeForms read_rope(const ConfigReader& config, const ModelType& type, const Mod
   const bool is_local = type.name == "gemma3_text";
   const bool is_nested_file =
       is_nested(source_of(config, "rope_parameters").fields) || is_nested(source_of(config, "rope_scaling").fields);
+  if (type.name == "olmo3" && has_window) check_window_theta(config, type);
   RopeForms forms;
   if (!type.has_two_ropes && !is_nested_file) {
     forms.full = forms.window = read("full_attention", "rope_theta", type.theta);

@@ -10,7 +10,7 @@
 
 namespace seqtile::models {
 
-/// Of layers that see all keys, and of those with a window.
+/// The ropes of layers that see all keys, and of those with a window.
 struct RopeForms {
   RopeForm full, window;
 };

@@ -54,6 +54,12 @@ class Layers(unittest.TestCase):
                 found += problems_of(path, file.read())
         self.assertEqual(found, [])
 
+    def test_the_second_line_is_the_license(self):
+        for path in sources(self.root):
+            with open(os.path.join(self.root, path), encoding="utf-8") as file:
+                head = [file.readline() for _ in range(4)]
+            self.assertIn("// SPDX-License-Identifier: Apache-2.0\n", head, path)
+
     def test_installed_headers_include_installed_headers(self):
         with open(os.path.join(self.root, "cmake/install.cmake"), encoding="utf-8") as file:
             text = file.read()

@@ -15,7 +15,7 @@ usage() {
 # The library and the program; what tests and benchmarks use besides.
 packages=(build-essential cmake ninja-build pkg-config python3 sqlite3 llvm-19-dev zlib1g-dev libzstd-dev
   libsqlite3-dev libsodium-dev libcsv-dev nlohmann-json3-dev libcli11-dev libfmt-dev)
-test_packages=(catch2 libopenblas-dev libdnnl-dev ocl-icd-opencl-dev libopenmpi-dev openmpi-bin
+test_packages=(catch2 python3-venv libopenblas-dev libdnnl-dev ocl-icd-opencl-dev libopenmpi-dev openmpi-bin
   qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross coinor-cbc graphviz)
 
 is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }

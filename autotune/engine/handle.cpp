@@ -88,12 +88,18 @@ void Handle::State::call(std::span<const Tensor> tensors, int64_t length, std::s
                          Stream stream, int64_t plan_length) {
   if (length < schema.least_length || length > max_length_) refuse_length(length);
   if (plan_length != length) check_capacity(plan_length, length);
-  if (!is_exit_watched_.load(std::memory_order_relaxed) && !is_exit_watched_.exchange(true)) [[unlikely]]
-    watch_exit();
+  if (!is_exit_watched_.load(std::memory_order_relaxed)) [[unlikely]]
+    watch_exit_once();
   autotune::KernelCall call;
   layout_.bind(tensors, length, scalars, call);
   autotune::launch(*core_->parts.device, plan_for(std::max<int64_t>(plan_length, 1)), layout_, scalars, call, stream);
   autotune::count(core_->calls.mine().launches);
+}
+
+void Handle::State::watch_exit_once() {
+  if (is_exit_watched_.exchange(true)) return;
+  if (base_) base_->watch_exit_once();
+  else watch_exit();
 }
 
 void Handle::State::check_capacity(int64_t capacity, int64_t length) const {

@@ -57,6 +57,8 @@ struct Handle::State {
   [[noreturn]] void refuse_length(int64_t length) const;
   void check_capacity(int64_t capacity, int64_t length) const;
   [[noreturn]] void refuse_miss(int64_t length) const;
+  /// A fixed state shares the watch of its base: each watch takes memory that the process never gets back.
+  void watch_exit_once();
   void count_miss(const autotune::PlanEntry& entry) const;
   /// The plan that answers `length`, counted.
   const autotune::LaunchPlan& plan_for(int64_t length);

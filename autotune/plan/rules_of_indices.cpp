@@ -37,10 +37,6 @@ bool read_indices(const RuleView& node, size_t inputs, Indexed& indexed) {
   return has_first;
 }
 
-bool is_index(const Indexed& indexed, size_t input) {
-  return std::ranges::find(indexed.inputs, input) != indexed.inputs.end();
-}
-
 /// The places of the indices, aligned from behind.
 void add_places(const RuleView& node, const Indexed& indexed, Rule& rule) {
   for (size_t place = 0; place < indexed.rank; ++place) {

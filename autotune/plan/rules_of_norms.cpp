@@ -1,5 +1,5 @@
-// autotune/plan/rules_of_norms.cpp -- the loops of norms; weights are parameters of the node or inputs behind the
-// first. SPDX-License-Identifier: Apache-2.0
+// autotune/plan/rules_of_norms.cpp -- the loops of norms; weights are parameters of the node or its later inputs.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "autotune/plan/local_shape.h"

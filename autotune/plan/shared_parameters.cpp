@@ -36,7 +36,8 @@ std::set<std::string> shared_targets(const Graph& graph) {
 std::vector<std::string> in_order(const std::map<std::string, std::vector<int64_t>>& parameters) {
   std::vector<std::string> names;
   for (const auto& [name, shape] : parameters) names.push_back(name);
-  std::ranges::stable_partition(names, [](const std::string& name) { return name.find("bias") == std::string::npos; });
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name.find("bias") == std::string::npos; });
   return names;
 }
 

@@ -1,5 +1,5 @@
-// autotune/plan/streaming.h -- operators that read and write each element once, and those that only bring them
-// elsewhere. SPDX-License-Identifier: Apache-2.0
+// autotune/plan/streaming.h -- operators that read and write each element once, and those that only move them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "autotune/plan/operator_rule.h"
 

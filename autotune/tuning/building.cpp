@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The buckets of an octave share one default, that of the octave's end, so that a model needs some dozens of binaries
-// and not hundreds. A binary is verified at short lengths and at both ends of the run of buckets that share it. Times
-// are for coverage.cpp: a record of this pass has none.
+// and not hundreds. A binary is verified at short lengths and at both ends of the run of buckets that share it; where
+// it fails, each bucket's own default is. Times are for coverage.cpp: a record of this pass has none. What no default
+// serves is searched once everything else is built.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -22,7 +23,7 @@ struct Run {
   std::vector<size_t> buckets;
 };
 
-/// The default of the octave's end where the bucket's own space or a near one has it.
+/// The default of the octave's end, or of the item's where that comes first; build_run() sees whether it may serve.
 Config shared_default(const Item& item, const Bucket& bucket, const Target& target) {
   const auto end = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bucket.hi)));
   const int64_t longest = std::max(bucket.hi, std::min(end, item.max_length()));
@@ -62,8 +63,7 @@ void TuningSession::build_lacking() {
     for (size_t i = 0; i < lacking.size(); ++i) {
       BucketState& state = *lacking[i];
       if (verdicts[i].ok()) keep(item, configs[i]);
-      else if (verdicts[i].outcome == "compile_error" || verdicts[i].outcome == "crash")
-        refuse(item, state, verdicts[i]);
+      else if (is_unfit(verdicts[i])) refuse(item, state, verdicts[i]);
       else continue;  // it took too long or too much memory, and may not the next time
       state.lacks_binary = false;
     }
@@ -104,6 +104,7 @@ void TuningSession::build_all() {
     }
     flush();
   }
+  cover_gaps();
 }
 
 /// Verifies the binary at both ends of the run and records it in all of its buckets.
@@ -118,15 +119,42 @@ void TuningSession::build_run(Item& item, const Config& config, const std::vecto
   max_rel_err = std::max(max_rel_err, verdict.max_rel_err);
   for (const size_t i : buckets) {
     BucketState& state = item.buckets[i];
-    if (!verdict.ok()) {
-      cover_bucket(item, state);  // its own default, or a search
-      if (is_over()) return;
+    if (verdict.ok()) {
+      publish_built(item, state, config, max_rel_err);
       continue;
     }
-    auto record = make_record(state.bucket, config, no_space(), cache::Origin::fallback, {}, {});
-    record.max_rel_err = max_rel_err;
-    keep(item, config);
-    publish(item, state, std::move(record));
+    build_bucket(item, state);
+    if (is_over()) return;
+  }
+}
+
+/// The bucket's own default; where that fails too the bucket stays a gap.
+void TuningSession::build_bucket(Item& item, BucketState& state) {
+  const Config config = default_of(item, state.bucket.hi, target_);
+  Verdict verdict = compile_and_check(config);
+  if (verdict.ok()) verdict = runner_.check_bucket(config, state.bucket);
+  if (verdict.ok()) publish_built(item, state, config, verdict.max_rel_err);
+}
+
+void TuningSession::publish_built(Item& item, BucketState& state, const Config& config, double max_rel_err) {
+  auto record = make_record(state.bucket, config, no_space(), cache::Origin::fallback, {}, {});
+  record.max_rel_err = max_rel_err;
+  keep(item, config);
+  publish(item, state, std::move(record));
+}
+
+/// Buckets that no default serves are searched.
+void TuningSession::cover_gaps() {
+  for (Item& item : items_) {
+    bool is_begun = false;
+    for (BucketState& state : item.buckets) {
+      if (state.record || state.failed) continue;
+      if (is_over()) return;
+      if (!std::exchange(is_begun, true)) begin(item);
+      report_progress("search " + describe(item, state.bucket));
+      cover_bucket(item, state);
+    }
+    flush();
   }
 }
 

@@ -1,7 +1,7 @@
 // autotune/tuning/coverage.cpp -- the default of every bucket is timed in it: the second grade of coverage.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Some 20 ms a bucket. Operations with the most work come first, so that a budget that ends here has measured what
+// Operations with the most work come first, so that a budget that ends here has measured what
 // takes the most time. All binaries that an operation needs are compiled at once, in parallel, before anything is
 // timed.
 #include <algorithm>
@@ -16,22 +16,19 @@ namespace {
 constexpr MeasurePlan kBrief{1, 5, 9, 0.03, false};
 constexpr double kFlopsPerByte = 5;  // what moving a byte costs in flops, roughly
 
-bool is_unmeasured(const BucketState& state) {
-  return state.record && state.record->origin == cache::Origin::fallback && state.record->samples == 0;
-}
-
 double work_of(const Item& item) {
   const Schema schema = item.op->schema(item.workload);
   double work = 0;
   for (const BucketState& state : item.buckets) {
     const auto symbols = call_symbols(*item.op, item.workload, schema, state.bucket.hi);
     const Cost cost = item.op->cost(item.workload, symbols);
-    if (is_unmeasured(state)) work += std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
+    if (state.is_unmeasured()) work += std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
   }
   return work;
 }
 
-/// Errors: invalid_argument when it is not in the space.
+}  // namespace
+
 Config default_of(const Item& item, int64_t length, const Target& target) {
   const OpDef& op = *item.op;
   Config config = op.default_config(item.workload, length, target);
@@ -42,12 +39,15 @@ Config default_of(const Item& item, int64_t length, const Target& target) {
   return config;
 }
 
-}  // namespace
+bool is_unfit(const Verdict& verdict) {
+  constexpr const char* kOutcomes[] = {"compile_error", "crash", "wrong_result", "oob_write", "nondeterministic"};
+  return std::ranges::find(kOutcomes, verdict.outcome) != std::end(kOutcomes);
+}
 
 void TuningSession::measure_all() {
   std::vector<Item*> order;
   for (Item& item : items_)
-    if (std::ranges::any_of(item.buckets, is_unmeasured)) order.push_back(&item);
+    if (std::ranges::any_of(item.buckets, &BucketState::is_unmeasured)) order.push_back(&item);
   std::ranges::stable_sort(order, std::greater(), [](const Item* item) { return work_of(*item); });
   for (Item* item : order) {
     if (is_over()) return;
@@ -60,14 +60,14 @@ void TuningSession::measure_item(Item& item) {
   begin(item);
   std::vector<Config> defaults;
   for (const BucketState& state : item.buckets) {
-    if (!is_unmeasured(state)) continue;
+    if (!state.is_unmeasured()) continue;
     const Config config = default_of(item, state.bucket.hi, target_);
     if (std::find(defaults.begin(), defaults.end(), config) == defaults.end()) defaults.push_back(config);
   }
   report_progress("compile " + describe(item, item.buckets[0].bucket));
   runner_.compile(defaults);
   for (BucketState& state : item.buckets) {
-    if (!is_unmeasured(state)) continue;
+    if (!state.is_unmeasured()) continue;
     if (is_over()) return;
     report_progress("measure " + describe(item, state.bucket));
     cover_bucket(item, state);
@@ -78,7 +78,8 @@ void TuningSession::measure_item(Item& item) {
 void TuningSession::cover_bucket(Item& item, BucketState& state) {
   const Config config = default_of(item, state.bucket.hi, target_);
   // A bucket whose trials outlived their record needs the record only; its default is not a new trial.
-  const bool known = measured_trials(item, state.bucket).contains(config.hash());
+  const auto trials = measured_trials(item, state.bucket);
+  const auto known = trials.find(config.hash());
   const bool is_built = state.record && state.record->config_json == config.json();
   double max_rel_err = is_built ? state.record->max_rel_err : 0;
   Verdict verdict = is_built ? runner_.compile({&config, 1})[0] : compile_and_check(config);
@@ -93,8 +94,10 @@ void TuningSession::cover_bucket(Item& item, BucketState& state) {
     series = runner_.measure({&config, 1}, plan)[0];
     verdict = series.verdict;
   }
-  if (!known) note_trial(item, make_trial(state.bucket, config, verdict, series.us));
+  if (known == trials.end() || (known->second.outcome != "ok" && known->second.outcome != verdict.outcome))
+    note_trial(item, make_trial(state.bucket, config, verdict, series.us));
   if (!verdict.ok()) {
+    if (state.record && !is_unfit(verdict)) return;  // what was built serves; the next run times it
     if (is_built) refuse(item, state, verdict);
     search(item, state);  // without a default the bucket is served only if a search finds something
     drop_unfit(item, state);

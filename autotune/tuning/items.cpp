@@ -60,9 +60,7 @@ BucketState* state_of(Item& item, int64_t lo, int64_t hi) {
   return at == item.buckets.end() ? nullptr : &*at;
 }
 
-bool is_of_ladder(int64_t bucket_version, int64_t lo, int64_t hi) {
-  return bucket_version == kBucketVersion && lo >= 1 && lo <= kMaxLength && bucket(lo) == Bucket{lo, hi};
-}
+bool is_of_ladder(int64_t lo, int64_t hi) { return lo >= 1 && lo <= kMaxLength && bucket(lo) == Bucket{lo, hi}; }
 
 /// Takes a record that may serve.
 void take_over(Item& item, BucketState& state, cache::Record record, const Target& target, cache::TuningStore& store,
@@ -78,22 +76,24 @@ void take_over(Item& item, BucketState& state, cache::Record record, const Targe
   state.record = std::move(record);
 }
 
+/// Rows of another bucket_version are another release's, which may use the same file: they are left alone.
 void load_item(Item& item, const Target& target, cache::TuningStore& store, Evidence evidence) {
   item.usable = std::make_shared<Usability>(*item.op, item.workload, target);
   std::vector<cache::BadRecord> bad;
-  for (cache::Record& record : store.records(item.key, &bad)) {
+  std::vector<cache::Record> records = store.records(item.key, &bad);
+  std::erase_if(bad, [](const auto& row) { return row.bucket_version != kBucketVersion; });
+  for (cache::Record& record : records) {
+    if (record.bucket_version != kBucketVersion) continue;
     const Judgement judgement = item.usable->judge(record);
     BucketState* state = state_of(item, record.lo, record.hi);
     if (!judgement.is_usable()) bad.push_back({record.bucket_version, record.lo, record.hi, judgement.refusal});
-    if (!state || record.bucket_version != kBucketVersion) continue;
+    if (!state) continue;
     if (judgement.is_usable()) take_over(item, *state, std::move(record), target, store, evidence);
     else state->unfit_config = record.config_json;
   }
   for (const cache::BadRecord& row : bad)
-    if (!is_of_ladder(row.bucket_version, row.lo, row.hi)) item.misplaced.push_back(row);
-  std::erase_if(bad, [&](const auto& row) {
-    return is_of_ladder(row.bucket_version, row.lo, row.hi) && !state_of(item, row.lo, row.hi);
-  });
+    if (!is_of_ladder(row.lo, row.hi)) item.misplaced.push_back(row);
+  std::erase_if(bad, [&](const auto& row) { return is_of_ladder(row.lo, row.hi) && !state_of(item, row.lo, row.hi); });
   if (bad.empty()) return;
   log_line(LogLevel::warning, fmt::format("{}: {} stored records may not serve and are replaced; that of {}..{}: {}",
                                           describe(item, {item.buckets.front().bucket.lo, item.max_length()}),

@@ -73,6 +73,7 @@ void TuningSession::tune_all() {
 void TuningSession::tune_bucket(Item& item, size_t index, int level) {
   BucketState& state = item.buckets[index];
   if (!state.record || state.is_resolved()) return;
+  if (state.is_unmeasured()) return;  // its timing failed for a passing reason: the next run begins with it
   begin(item);
   report_progress("tune " + describe(item, state.bucket));
   // A search that was begun in an earlier run is finished; otherwise a neighbour's winner may do.

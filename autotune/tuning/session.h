@@ -47,6 +47,8 @@ struct BucketState {
   bool lacks_binary = false;                     ///< of its record
   std::optional<std::string> unfit_config = {};  ///< of a stored record that may not serve: the next one replaces it
 
+  /// The octave's default, or its own, has no times yet.
+  bool is_unmeasured() const { return record && record->origin == cache::Origin::fallback && record->samples == 0; }
   bool is_resolved() const { return failed || (record && !outdated); }
 };
 
@@ -81,6 +83,10 @@ void load_records(std::vector<Item>& items, const Target& target, cache::TuningS
 void find_lacking(std::vector<Item>& items, Device& device, ArtifactStore& artifacts);
 /// Errors: invalid_argument when the default is not in the space.
 RankedSpace rank_space(const Item& item, int64_t length, const Target& target);
+/// The bucket's own default. Errors: invalid_argument when it is not in the space.
+Config default_of(const Item& item, int64_t length, const Target& target);
+/// Whether the candidate itself is at fault; on a busy or full machine any can hang or get no memory.
+bool is_unfit(const Verdict& verdict);
 /// Whether all ranks shall still decide the bucket.
 bool awaits_ranks(const Item& item, const BucketState& state);
 /// Whether the trials of the record's bucket say that all ranks have chosen its configuration.
@@ -112,6 +118,9 @@ class TuningSession {
   void build_lacking();  // building.cpp
   void build_all();
   void build_run(Item& item, const Config& config, const std::vector<size_t>& buckets);
+  void build_bucket(Item& item, BucketState& state);
+  void publish_built(Item& item, BucketState& state, const Config& config, double max_rel_err);
+  void cover_gaps();
   void refuse(const Item& item, BucketState& state, const Verdict& verdict);
   void drop_unfit(const Item& item, BucketState& state);
   void measure_all();  // coverage.cpp
@@ -181,8 +190,8 @@ class TuningSession {
   double start_s_, last_progress_s_ = 0, last_flush_s_ = 0;
 
   int64_t num_published_ = 0;
-  std::set<std::string> kept_;      ///< binaries that the artifact store was given, by workload and configuration
-  Refusals refusals_;  ///< of candidates that did not compile
+  std::set<std::string> kept_;  ///< binaries that the artifact store was given, by workload and configuration
+  Refusals refusals_;           ///< of candidates that did not compile
 
   // Rows that wait for the next transaction.
   std::vector<cache::KeyedRecord> pending_records_;

@@ -195,24 +195,26 @@ Config default_of(const Workload& w, int64_t length, const Target& target) {
 autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
   const int64_t num_sums = is_gather(w) ? 1 : world_size_of(w);
   autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * num_sums);
-  if (Shape(product_of(w)).tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
-  if (is_gather(w)) return result;
-  if (transport_of(w) != DType::f32)  // each partial sum is rounded, those of both factors of a gated pair
+  const Shape s(product_of(w));
+  if (s.tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
+  if (!is_gather(w) && transport_of(w) != DType::f32)  // each partial sum is rounded, as are a gated pair's factors
     result.absolute += 0.5 * storage_epsilon(transport_of(w)) *
                        static_cast<double>(world_size_of(w) * (1 + w.fields.get_int("gated")));
+  result.absolute *= std::max(1.0, std::abs(s.scale));
+  if (is_gather(w)) return result;
   // The norm is that of y as it is stored.
   if (norm_of(w).is_there && w.dtype != DType::f32) result.relative += 0.75 * storage_epsilon(w.dtype);
   return result;
 }
 
-/// What is preset for a call on one process.
+/// The exchange of a call on one process, with its presets.
 ExchangeShape preset_exchange(const Workload& w, int64_t length) {
   ExchangeShape shape = linear_exchange(w);
   shape.presets_joined = is_gather(w) && may_join(w, length);
   return shape;
 }
 
-/// What all three operations have in common.
+/// The parts that all three operations have in common.
 autotune::OpDef base(const char* name, const char* summary) {
   autotune::OpDef op;
   op.version = 8;
@@ -239,7 +241,7 @@ autotune::OpDef base(const char* name, const char* summary) {
   return op;
 }
 
-/// What the operations that sum up have in common.
+/// The parts that the operations that sum up have in common.
 autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.version = 9;

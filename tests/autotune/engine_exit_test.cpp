@@ -3,9 +3,11 @@
 #include <catch2/catch.hpp>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -28,7 +30,7 @@ std::string outcome_of(const test::TempFolder& folder, const std::string& how) {
     setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
     setenv("SEQTILE_CACHE_DIR", folder.path().c_str(), 1);
     unsetenv("SEQTILE_WORKER");
-    alarm(120);  // a process that never ends is ended
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a process that never ends goes with the test, which ctest ends
     execl(SEQTILE_EXIT_HELPER, "exit_helper", folder.path().c_str(), how.c_str(), nullptr);
     _exit(127);
   }
@@ -52,7 +54,8 @@ static_assert(!Opens<const autotune::Registry>, "one that is not, and dies with 
 
 TEST_CASE("engine: a process that exits while its threads are inside calls ends with its own code",
           "[autotune][engine]") {
-  for (const char* how : {"exit", "return", "thread", "statics", "compile", "background", "tune"}) {
+  for (const char* how :
+       {"exit", "return", "thread", "statics", "compile", "background", "tune", "statics_background"}) {
     const test::TempFolder folder;
     cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);  // so that nothing is said of it
     for (int run = 0; run < 8; ++run) {

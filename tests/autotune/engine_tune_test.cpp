@@ -49,7 +49,7 @@ TEST_CASE("engine: policy tune costs one tuning a touched bucket, and none the s
     const auto engine = world.open(MissPolicy::tune);
     const Handle handle = engine->prepare(world.workload);
     world.device->computes = false;
-    std::vector<float> x(4), y(4);
+    std::vector<float> x(size_t{4} << 20), y(size_t{4} << 20);
     for (const int64_t length : lengths) {
       const int64_t factor = 2;
       const std::vector<Tensor> tensors{make_tensor(x.data(), DType::f32, {length, 4}),

@@ -114,7 +114,7 @@ TEST_CASE("overlap: an output that an operation may not write over an input is r
     call.tensors[2] = call.at(84);
     CHECK(call.error(in_place, for_gpu) == "argument 2 'y': overlaps argument 1 'w'; give it memory of its own");
     call.tensors[2] = call.at(316);
-    CHECK(call.error(in_place, for_gpu) == "argument 2 'y': overlaps argument 3 'z'; give it memory of its own");
+    CHECK(call.error(in_place, for_gpu) == "argument 3 'z': overlaps argument 2 'y'; give it memory of its own");
     call.tensors[2] = call.at(200);
   }
 }

@@ -269,6 +269,57 @@ TEST_CASE("session: a built default that crashes when it is timed does not stay"
   }
 }
 
+TEST_CASE("session: a built default whose timing fails for a passing reason stays", "[autotune][tuner]") {
+  const std::string outcome = GENERATE("hang", "compile_timeout", "oom", "slow");
+  INFO(outcome);
+  World world;
+  FakeRunner busy([](const Config&, int64_t) { return 100.0; });
+  busy.measure_failures[config("a", 16).json()] = {outcome, "busy"};
+  const TuneReport report = world.tune(busy, "a/16,b/16", 64, 64);
+  CHECK(report.covered);
+  CHECK_FALSE(report.complete);
+  REQUIRE(world.records("a/16,b/16").size() == 1);
+  CHECK(grade_of(world.records("a/16,b/16")[0]) == Grade::built);
+  REQUIRE(world.trials("a/16,b/16", 64).size() == 1);
+  CHECK(world.trials("a/16,b/16", 64)[0].outcome == outcome);
+
+  FakeRunner idle([](const Config&, int64_t) { return 100.0; });
+  CHECK(world.tune(idle, "a/16,b/16", 64, 64).complete);
+  CHECK(Config::parse(world.records("a/16,b/16")[0].config_json) == config("a", 16));
+  CHECK(world.records("a/16,b/16")[0].median_us == Approx(100));
+  for (const auto& trial : world.trials("a/16,b/16", 64)) CHECK(trial.outcome == "ok");
+}
+
+TEST_CASE("session: where an octave's default fails nothing is timed before everything is built", "[autotune][tuner]") {
+  World world;
+  OpDef op = test::toy_add_op();
+  const auto space_of = op.config_space;
+  op.config_space = [&](const Workload& w, int64_t, const Target& t) { return space_of(w, 1, t); };
+  op.default_config = [](const Workload&, int64_t length, const Target&) {
+    return config(length == 64 ? "bad" : length == 60 ? "worse" : length > 64 ? "late" : "own", 16);
+  };
+  world.registry = Registry();
+  world.registry.add(std::move(op));
+  const std::string forms = "bad/16,worse/16,own/16,late/16";
+  FakeRunner runner([](const Config&, int64_t) { return 100.0; });
+  for (const char* form : {"bad", "worse"}) runner.check_failures[config(form, 16).json()] = {"crash", "signal 11"};
+  std::vector<cache::Record> built;
+  runner.on_measure = [&] {
+    if (built.empty()) built = world.records(forms);
+  };
+  const TuneReport report = world.tune(runner, forms, 128, 33);
+  CHECK(report.complete);
+  const auto ladder = buckets(33, 128);
+  std::set<int64_t> served;
+  for (const auto& record : built) {
+    served.insert(record.hi);
+    CHECK(record.samples == 0);
+    CHECK(Config::parse(record.config_json) == config(record.hi > 64 ? "late" : "own", 16));
+  }
+  for (const Bucket& bucket : ladder) CHECK(served.contains(bucket.hi) == (bucket.hi != 60 && bucket.hi != 64));
+  CHECK(world.records(forms).size() == ladder.size());
+}
+
 TEST_CASE("session: a budget that ends early leaves coverage and the best so far", "[autotune][tuner]") {
   World world;
   FakeRunner runner(crossing);

@@ -194,6 +194,22 @@ TEST_CASE("model files: a field that is not known is a warning that names it", "
   CHECK_FALSE(is_ignored(file, "swirl_factor"));
 }
 
+TEST_CASE("model files: a name's form says what a field is only where its value agrees", "[models]") {
+  const Json plain = {{"boi_token_index", 5},     {"image_token", "<image>"},   {"stop_tokens", {"</s>"}},
+                      {"mask_token", nullptr},    {"add_bos_token", true},      {"_name_or_path", "a/b"},
+                      {"_commit_hash", "c0ffee"}, {"_from_model_config", true}, {"eos_token_ids", {1, 2}}};
+  const ModelFile file = parse(small("llama", plain));
+  CHECK(file.notes.warnings.empty());
+  for (const auto& [name, value] : plain.items()) CHECK(is_ignored(file, name));
+  for (const char* name : {"num_meta_tokens", "num_memory_tokens", "_attn_logit_softcapping"})
+    check_refused(small("llama", {{name, 128}}), ErrorCode::unsupported, fmt::format("field {} is 128", name));
+  for (const char* name : {"num_swirl_tokens", "swirl_token", "_hidden_size", "_rms_norm_eps"}) {
+    const ModelFile other = parse(small("llama", {{name, 128}}));
+    REQUIRE(other.notes.warnings.size() == 1);
+    CHECK_THAT(other.notes.warnings.front(), Contains(fmt::format("field {} is not known", name)));
+  }
+}
+
 TEST_CASE("model files: what changes the mathematics is refused by name", "[models]") {
   const auto refused = [](const Json& changes) {
     check_refused(small("llama", changes), ErrorCode::unsupported,
@@ -377,6 +393,8 @@ TEST_CASE("model files: layers that are said in two ways must be the same", "[mo
                 ErrorCode::invalid_argument, "but max_window_layers gives it all keys");
   check_refused(small("smollm3", {{"no_rope_layers", {1, 1, 0, 1, 1, 1, 0, 1}}, {"no_rope_layer_interval", 4}}),
                 ErrorCode::invalid_argument, "but no_rope_layer_interval is 4; keep one");
+  check_refused(small("smollm3", {{"no_rope_layers", {1, 1, 0.5, 1, 1, 1, 1, 1}}}), ErrorCode::invalid_argument,
+                "gives layer 2 0.5, must give it 0 or 1");
 }
 
 TEST_CASE("model files: a description has every number, for people and for programs", "[models]") {

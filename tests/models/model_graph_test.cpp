@@ -5,8 +5,6 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "autotune/plan/calibrated_strategies.h"
 #include "autotune/plan/compat_problem.h"
@@ -40,14 +38,6 @@ Graph graph_of(const Model& model, models::ModelGraphOptions options = {}) {
   return models::model_graph(model, options);
 }
 
-int64_t num_parameters(const Graph& graph) {
-  int64_t count = 0;
-  for (const Node& node : graph.nodes)
-    for (const auto& [name, shape] : node.parameters)
-      count += std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
-  return count;
-}
-
 const Node& find(const Graph& graph, const std::string& name) {
   const auto found = std::ranges::find(graph.nodes, name, &Node::name);
   INFO(name);
@@ -58,9 +48,9 @@ const Node& find(const Graph& graph, const std::string& name) {
 }  // namespace
 
 TEST_CASE("model graph: it has as many parameters as the model's card says", "[kernels][plan]") {
-  CHECK(num_parameters(graph_of(example("llama-3-8b"))) == 8'030'261'248);
-  CHECK(num_parameters(graph_of(example("llama-3-70b"))) == 70'553'706'496);
-  CHECK(num_parameters(graph_of(example("tinyllama-1.1b"))) == 1'100'048'384);
+  CHECK(plan::count_parameters(graph_of(example("llama-3-8b"))) == 8'030'261'248);
+  CHECK(plan::count_parameters(graph_of(example("llama-3-70b"))) == 70'553'706'496);
+  CHECK(plan::count_parameters(graph_of(example("tinyllama-1.1b"))) == 1'100'048'384);
 }
 
 TEST_CASE("model graph: a tied embedding is one parameter, which both of its readers have", "[kernels][plan]") {
@@ -121,7 +111,7 @@ TEST_CASE("model graph: a block is the layers and the norm behind them", "[kerne
   const Node& last = block.nodes[static_cast<size_t>(block.nodes.back().inputs[0])];
   CHECK(last.name == "model_norm");
   CHECK(last.results[0].shape == Shape{1, 40, 4096});
-  CHECK(num_parameters(block) == 2 * 218'112'000 + 4096);
+  CHECK(plan::count_parameters(block) == 2 * 218'112'000 + 4096);
 }
 
 TEST_CASE("model graph: layers repeat the first ones", "[kernels][plan]") {

@@ -120,6 +120,26 @@ TEST_CASE("rope reader: kinds of layers have ropes of their own", "[models]") {
   check_refused({{"rope_local_base_freq", 1e4}}, "rope_local_base_freq", "llama", ErrorCode::unsupported);
 }
 
+TEST_CASE("rope reader: layers of olmo3 with a window do not have the base beside", "[models]") {
+  const auto kinds = parse("olmo3", {{"rope_theta", 5e5}}).model.kinds;
+  REQUIRE(kinds.size() == 2);
+  for (const auto& kind : kinds) CHECK(kind.rope.theta == 5e5);
+  const Json full = {{"rope_theta", 1e4}}, window = {{"rope_theta", 2e4}};
+  const std::string why = "rope_theta is 10000.0, but layers with a window take 500000";
+  check_refused({{"rope_theta", 1e4}}, why, "olmo3");
+  check_refused({{"rope_theta", 1e4}, {"rope_parameters", {{"full_attention", full}}}}, why, "olmo3");
+  const auto nested = parse("olmo3", {{"rope_theta", 1e4},
+                                      {"rope_parameters", {{"full_attention", full}, {"sliding_attention", window}}}})
+                          .model.kinds;
+  REQUIRE(nested.size() == 2);
+  CHECK(nested[0].rope.theta == 2e4);
+  CHECK(nested[1].rope.theta == 1e4);
+  const auto own = parse("olmo3", {{"rope_parameters", {{"full_attention", full}}}}).model.kinds;
+  REQUIRE(own.size() == 2);
+  CHECK(own[0].rope.theta == 5e5);
+  CHECK(rope({{"rope_theta", 1e4}, {"sliding_window", nullptr}}, "olmo3").theta == 1e4);
+}
+
 TEST_CASE("rope reader: attention factors of yarn and longrope", "[models]") {
   const auto yarn = [](const Json& fields) {
     return rope({{"rope_scaling", with({{"type", "yarn"}, {"factor", 4.0}}, fields)}});
@@ -130,7 +150,9 @@ TEST_CASE("rope reader: attention factors of yarn and longrope", "[models]") {
   CHECK(yarn({{"attention_factor", nullptr}, {"beta_fast", nullptr}}).beta_fast == 32);
   CHECK(yarn({{"mscale", 1.0}, {"mscale_all_dim", 1.0}}).attention_factor == 1);
   CHECK(yarn({{"mscale", 2.0}}).attention_factor == Approx(0.1 * std::log(4) + 1));
-  CHECK(yarn({{"truncate", false}}).truncate == false);
+  CHECK(yarn({}).truncate);
+  CHECK_FALSE(yarn({{"truncate", false}}).truncate);
+  CHECK_FALSE(yarn({{"truncate", nullptr}}).truncate);
   CHECK(yarn({{"factor", nullptr}, {"original_max_position_embeddings", 2048}}).factor == 4);
   const std::vector<double> ones(32, 1.0), twos(32, 2.0);
   const Json lists = {{"short_factor", ones}, {"long_factor", twos}};
@@ -147,6 +169,13 @@ TEST_CASE("rope reader: attention factors of yarn and longrope", "[models]") {
   }
   CHECK(longrope("longrope", {{"factor", 8.0}}, 1024).attention_factor > 1);
   CHECK(longrope("longrope", {}, 8192).attention_factor == 1);
+  const auto inside = [&](int64_t original) {
+    return Json{{"rope_scaling", with(lists, {{"type", "longrope"}, {"original_max_position_embeddings", original}})}};
+  };
+  check_refused(inside(2048), "original_max_position_embeddings is 2048, but Phi3Config takes the field beside",
+                "phi3");
+  CHECK(rope(inside(4096), "phi3").original_max_positions == 4096);
+  CHECK(rope(with(inside(2048), {{"original_max_position_embeddings", 2048}}), "phi3").original_max_positions == 2048);
   check_refused({{"rope_scaling", with(lists, {{"type", "longrope"}, {"factor", 4.0}})},
                  {"original_max_position_embeddings", 1024}},
                 "factor is 4.0, but max_position_embeddings", "phi3");

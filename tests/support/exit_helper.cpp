@@ -6,16 +6,18 @@
 //   statics                as exit; engine and handle are statics of the program, destroyed while they are called
 //   compile                while two threads compile
 //   background, tune       while an operation is tuned, on the engine's thread or inside a call
+//   statics_background     as background; engine and handle are statics, and the tuning goes on once exit has begun
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "autotune/engine.h"
+#include "autotune/engine/engine_parts.h"
 #include "autotune/runner.h"
+#include "jit/base/process_exit.h"
 #include "kernels/registry.h"
 #include "kernels/rms_norm.h"
 
@@ -27,6 +29,7 @@ constexpr int kExitCode = 7;
 constexpr int64_t kRows = 64, kColumns = 256;
 
 std::atomic<int64_t> calls{0};
+std::atomic<bool> is_tuning{false};
 
 struct Operands {
   std::vector<float> x = std::vector<float>(kRows * kColumns, 0.5f), y = x;
@@ -37,7 +40,7 @@ struct Operands {
   }
 };
 
-/// Never returns. The handle is the caller's, which may be destroyed meanwhile.
+/// The handle is the caller's, which may be destroyed meanwhile.
 void call_on_threads(const TypedHandle<kernels::RmsNorm>& handle, bool copies) {
   for (int i = 0; i < 2; ++i) {
     const auto run = [](const TypedHandle<kernels::RmsNorm>& called) {
@@ -58,30 +61,51 @@ void compile_on_threads(Engine& engine) {
   while (calls < 3) std::this_thread::yield();
 }
 
+/// Returns when the tuner has begun. The handle's copy outlives it.
 void tune_on_a_thread(TypedHandle<kernels::RmsNorm> handle) {
   std::thread([handle] {
     Operands operands;
     handle(operands.args());
     ++calls;
   }).detach();
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // wherever the tuner is by then
+  is_tuning.wait(false);
 }
 
 EngineOptions options_in(const std::string& folder, MissPolicy policy) {
   return {.threads = 2, .cache = folder + "/tuning.db", .artifacts = folder + "/artifacts.db", .policy = policy};
 }
 
+/// An engine that says when its tuner begins. If `waits`, the tuner then waits for the exit, and compiles in any case.
+std::unique_ptr<Engine> open(const EngineOptions& options, bool waits) {
+  autotune::EngineParts parts = autotune::make_engine_parts(options);
+  parts.tune = [waits, tune = parts.tune](const auto& registry, const auto& requests, const auto& device, auto& store,
+                                          auto& artifacts, autotune::TuneOptions tuning) {
+    is_tuning = true;
+    is_tuning.notify_all();
+    while (waits && !is_exiting()) std::this_thread::yield();
+    if (waits) tuning.interrupt = nullptr;
+    return tune(registry, requests, device, store, artifacts, tuning);
+  };
+  return autotune::open_engine(options, std::make_shared<const autotune::Registry>(kernels::make_registry()),
+                               std::move(parts));
+}
+
+[[noreturn]] void exit_with_statics(const EngineOptions& options) {
+  const bool tunes = options.policy == MissPolicy::background;
+  static const auto engine = open(options, tunes);
+  static const auto handle = engine->prepare(kernels::RmsNorm{.n = kColumns});
+  call_on_threads(handle, false);
+  if (tunes) is_tuning.wait(false);
+  std::exit(kExitCode);
+}
+
 int run(const std::string& folder, const std::string& how) {
-  const MissPolicy policy = how == "background" ? MissPolicy::background
-                            : how == "tune"     ? MissPolicy::tune
-                                                : MissPolicy::nearest;
-  if (how == "statics") {
-    static const auto engine = Engine::open(options_in(folder, policy), kernels::make_registry());
-    static const auto handle = engine->prepare(kernels::RmsNorm{.n = kColumns});
-    call_on_threads(handle, false);
-    std::exit(kExitCode);
-  }
-  const auto engine = Engine::open(options_in(folder, policy), kernels::make_registry());
+  const MissPolicy policy = how.ends_with("background") ? MissPolicy::background
+                            : how == "tune"             ? MissPolicy::tune
+                                                        : MissPolicy::nearest;
+  const EngineOptions options = options_in(folder, policy);
+  if (how.starts_with("statics")) exit_with_statics(options);
+  const auto engine = open(options, false);
   if (how == "compile") {
     compile_on_threads(*engine);
     std::exit(kExitCode);

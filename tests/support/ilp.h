@@ -1,5 +1,5 @@
-// tests/support/ilp.h -- planning problems as integer programs, for a solver that is not ours: cbc of package
-// coinor-cbc. SPDX-License-Identifier: Apache-2.0
+// tests/support/ilp.h -- planning problems as integer programs, for the solver cbc of package coinor-cbc.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
 #include <string>

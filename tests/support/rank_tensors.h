@@ -1,5 +1,5 @@
-// tests/support/rank_tensors.h -- tensors that an operation has on one of its ranks, with gaps and poison around
-// values. SPDX-License-Identifier: Apache-2.0
+// tests/support/rank_tensors.h -- tensors of an operation on one of its ranks, with gaps and poison around values.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
 #include <span>

@@ -70,7 +70,7 @@ class Mpi(unittest.TestCase):
         run = self.ranks(3, "replay", *ON_MODEL, "--trace", "trace.csv", "--policy", "nearest", "--execute", "1s", "--fabric",
                          "mpi", "--ranks", "3", "--json")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        self.assertEqual(run.stdout.count("requests (lines"), 1)
+        self.assertEqual(run.stdout.count(" of the trace, layout: "), 1)
         found = json.loads(run.stdout.rstrip("\n").split("\n")[-1])
         self.assertGreater(found["executed"], 20)
         self.assertEqual(found["verified"], found["executed"])

@@ -106,7 +106,7 @@ class Model(Plan):
 
     def test_operators_without_strategies_are_named_and_counted(self):
         for pricing in [], CALIBRATED:
-            self.assertNotIn("warning", self.good("model", *FLAGS, *pricing))
+            self.assertNotIn("no way to cut them", self.good("model", *FLAGS, *pricing))
             self.assertEqual(self.answer("model", *FLAGS, *pricing)["graph"]["unknown"], 0)
             first = self.with_unknown(2)[0]["name"]
             text = self.good("graph", "unknown.json", *pricing)

@@ -235,6 +235,28 @@ TEST_CASE("trace: files of another kind are refused by their name", "[tools]") {
   }
 }
 
+TEST_CASE("trace: a row of names that is none is refused, and no other row is taken for it", "[tools]") {
+  for (const auto& [row, said] : std::vector<std::pair<std::string, std::string>>{
+           {"TIME,\"Context\"Tokens,GeneratedTokens\n", "line 1, the first row, text follows a closed quote"},
+           {"\nTIME,Context\0Tokens,GeneratedTokens\n"s, "line 2, the first row, has NUL bytes"},
+           {"TIME,\"ContextTokens,GeneratedTokens\n", "the first row, a quote is not closed"}}) {
+    INFO(row);
+    CHECK_THAT(read(row + "t,1,2\nContextTokens,GeneratedTokens,t\n3,4,t\n").error, Contains(said));
+  }
+}
+
+TEST_CASE("trace: names of JSON lines are never data, even where they are numbers", "[tools]") {
+  TraceOptions options;
+  options.prompt_column = "1", options.output_column = "2";
+  const Read named = read("{\"1\": 374, \"2\": 44}\n{\"1\": 396, \"2\": 109}\n", options);
+  CHECK(named.error == "");
+  CHECK(named.tokens == kTwo);
+  CHECK(named.summary.broken_rows == 0);
+  CHECK(read("{\"2\": 44, \"1\": 374}\n{\"1\": 396, \"2\": 109}\n", options).tokens == kTwo);
+  CHECK_THAT(problem_of("{\n{\"input_length\": 374, \"output_length\": 44}\n"),
+             Contains("line 1: is not a JSON object"));
+}
+
 TEST_CASE("trace: gzip is unpacked, and what is cut off is refused", "[tools]") {
   std::string text = kAzure;
   for (int i = 0; i < 50000; ++i) text += fmt::format("{},{},{}\n", i, 1 + i % 1009, i % 97);

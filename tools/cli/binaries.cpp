@@ -62,7 +62,7 @@ class WantedBinaries {
     std::set<std::string> seen;
     for (const cache::KeyedRecord& keyed : store.all_records()) {
       const Owner* owner = owner_of_key(registry, keyed.key, device);
-      if (!owner) {
+      if (!owner || keyed.record.bucket_version != autotune::kBucketVersion) {
         ++report.other_records;
         continue;
       }

@@ -30,16 +30,14 @@ double tolerance_of(const ScalarType& type) {
 
 ForeignCall::ForeignCall(const sim::Program& program, const sim::LaunchShape& shape, const ForeignOptions& options)
     : program_(program), shape_(shape), options_(options) {
-  for (const std::string& text : options.arguments) arguments_.push_back(parse_kernel_argument("--arg", text));
-  check_count();
-  int64_t bytes = 0;
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    check_fit(i);
-    if (arguments_[i].form == KernelArgument::Form::buffer) bytes += static_cast<int64_t>(arguments_[i].bytes.size());
+  int64_t left = kMaxBytesOfAll;
+  for (const std::string& text : options.arguments) {
+    arguments_.push_back(parse_kernel_argument("--arg", text, left));
+    const KernelArgument& argument = arguments_.back();
+    if (argument.form == KernelArgument::Form::buffer) left -= static_cast<int64_t>(argument.bytes.size());
   }
-  if (bytes > kMaxBytesOfAll)
-    bad_input(fmt::format("the buffers of all --arg have {} bytes, at most {} are simulated; make them smaller", bytes,
-                          kMaxBytesOfAll));
+  check_count();
+  for (size_t i = 0; i < arguments_.size(); ++i) check_fit(i);
   for (const std::string& text : options.dumps) dumps_.push_back(parse_file_of("--dump", text));
   for (const std::string& text : options.expectations) expectations_.push_back(parse_file_of("--expect", text));
   for (const FileOf& file : dumps_) check_can_write("--dump", file.path);

@@ -21,7 +21,6 @@
 namespace seqtile::cli {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{4} << 30;
 constexpr std::string_view kExpected =
     "a buffer such as f32[1024], f32[1024]=zeros, =random:7, =iota, =1.5 or =@FILE, a scalar such as i32=1000, null, "
     "same=0 or raw=HEX";
@@ -47,7 +46,10 @@ constexpr std::array<NamedType, 12> kTypes = {{{"i8", ScalarKind::signed_integer
 /// One argument's text while it is read.
 class Reader {
  public:
-  Reader(const std::string& flag, const std::string& text) : flag_(flag), text_(text) { result_.text = text; }
+  Reader(const std::string& flag, const std::string& text, int64_t most_bytes)
+      : flag_(flag), text_(text), most_bytes_(most_bytes) {
+    result_.text = text;
+  }
 
   KernelArgument read() {
     const size_t equal = std::min(text_.find('='), text_.size());
@@ -145,10 +147,11 @@ class Reader {
     result_.form = KernelArgument::Form::buffer;
     result_.elements = number<int64_t>(name.substr(bracket + 1, name.size() - bracket - 2), "number of elements");
     if (result_.elements < 1) fail("a buffer has at least one element");
-    if (result_.elements > kMaxBytes / result_.type.bytes)
-      throw Error(ErrorCode::out_of_resources, fmt::format("{} {}: a buffer of at most {} bytes can be made; make it "
-                                                           "smaller",
-                                                           flag_, text_, kMaxBytes));
+    if (result_.elements > most_bytes_ / result_.type.bytes)
+      bad_input(
+          fmt::format("{} {}: {} elements of {} bytes, {} bytes of the 4 GiB for all buffers are left; make them "
+                      "smaller",
+                      flag_, text_, result_.elements, result_.type.bytes, most_bytes_));
     // what nothing has written is NaN in every float format
     result_.bytes.assign(static_cast<size_t>(result_.elements * result_.type.bytes), std::byte{0xff});
     result_.is_initialised = has_value;
@@ -197,6 +200,7 @@ class Reader {
 
   const std::string& flag_;
   const std::string& text_;
+  int64_t most_bytes_;
   KernelArgument result_;
 };
 
@@ -217,8 +221,8 @@ int64_t integer_value(const ScalarType& type, const std::byte* at) {
 
 }  // namespace
 
-KernelArgument parse_kernel_argument(const std::string& flag, const std::string& text) {
-  return Reader(flag, text).read();
+KernelArgument parse_kernel_argument(const std::string& flag, const std::string& text, int64_t most_bytes) {
+  return Reader(flag, text, most_bytes).read();
 }
 
 double element_value(const ScalarType& type, const std::byte* at) {

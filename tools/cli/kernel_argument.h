@@ -35,8 +35,9 @@ struct KernelArgument {
   std::vector<std::byte> bytes;  ///< of a buffer, a scalar or raw bytes
 };
 
-/// Errors: invalid_argument with `flag`, the text and what is expected; out_of_resources beyond 4 GiB.
-KernelArgument parse_kernel_argument(const std::string& flag, const std::string& text);
+/// `most_bytes`: of a buffer; a larger one is refused before it is made.
+/// Errors: invalid_argument with `flag`, the text and what is expected.
+KernelArgument parse_kernel_argument(const std::string& flag, const std::string& text, int64_t most_bytes);
 
 /// An element of a buffer as text and as a number.
 std::string format_element(const ScalarType& type, const std::byte* at);

@@ -61,13 +61,13 @@ sim::LaunchShape shape_of(const ForeignOptions& options, const sim::Program& pro
   return shape;
 }
 
-/// The device that --device names, or the first that has what the text's target has.
+/// The device that --device names, or the first that takes the text: sim:sm_80 takes the targets below sm_89.
 std::string device_of(const ForeignOptions& options, const sim::PtxModule& module) {
   const bool is_old = module.target < sim::PtxTarget::sm_89;
   if (options.device.empty()) return is_old ? "sim:sm_80" : "sim:sm_90a";
   if (options.device != "sim:sm_80" && options.device != "sim:sm_90a")
     bad_input(fmt::format("--device {}: is not simulated; use sim:sm_80 or sim:sm_90a", options.device));
-  if (options.device == "sim:sm_80" && module.target > sim::PtxTarget::sm_80)
+  if (options.device == "sim:sm_80" && !is_old)
     bad_input(fmt::format("--device sim:sm_80: the text is for {}; use sim:sm_90a", module.target_name));
   return options.device;
 }

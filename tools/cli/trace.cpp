@@ -31,9 +31,9 @@ class RequestTaker {
       : options_(options), is_json_(is_json), on_request_(on_request) {}
 
   void take(const TraceRow& row) {
-    if (!row.problem.empty()) return leave_out(row, row.problem);
+    if (!row.problem.empty()) return is_named_ || is_json_ ? leave_out(row, row.problem) : refuse_names(row);
     if (is_named_) return take_request(row);
-    columns_ = find_columns(row.cells, row.first_line, options_);
+    columns_ = find_columns(row.cells, row.first_line, is_json_, options_);
     is_named_ = true;
     num_columns_ = row.cells.size();
     summary_.layout = columns_.layout;
@@ -86,6 +86,12 @@ class RequestTaker {
   void leave_out(const TraceRow& row, const std::string& problem) {
     if (++summary_.broken_rows <= static_cast<int64_t>(kProblemsKept))
       summary_.problems.push_back(fmt::format("{}: {}", lines_of(row), problem));
+  }
+
+  /// The next row must not be taken for that of the names.
+  [[noreturn]] void refuse_names(const TraceRow& row) const {
+    bad_input(fmt::format("--trace {}: {}, the first row, {}; mend it, as it has the names of the columns",
+                          options_.path, lines_of(row), row.problem));
   }
 
   [[noreturn]] void refuse_empty() const {

@@ -42,8 +42,8 @@ std::string plain(std::string_view name) {
 
 class ColumnFinder {
  public:
-  ColumnFinder(std::span<const std::string_view> names, int64_t line, const TraceOptions& options)
-      : names_(names), line_(line), options_(options) {
+  ColumnFinder(std::span<const std::string_view> names, int64_t line, bool is_json, const TraceOptions& options)
+      : names_(names), line_(line), is_json_(is_json), options_(options) {
     for (const std::string_view name : names) plain_.push_back(plain(name));
   }
 
@@ -89,6 +89,7 @@ class ColumnFinder {
 
   /// Of a file without names the whole first row can be data.
   bool holds_numbers() const {
+    if (is_json_) return false;
     int64_t tokens = 0;
     return std::ranges::any_of(names_, [&](std::string_view cell) { return read_tokens("", cell, 0, tokens).empty(); });
   }
@@ -147,6 +148,7 @@ class ColumnFinder {
   std::span<const std::string_view> names_;
   std::vector<std::string> plain_;
   int64_t line_;
+  bool is_json_;
   const TraceOptions& options_;
   bool is_by_position_ = false;
 };
@@ -159,8 +161,9 @@ std::vector<std::string> trace_layouts() {
   return names;
 }
 
-TraceColumns find_columns(std::span<const std::string_view> first_row, int64_t line, const TraceOptions& options) {
-  return ColumnFinder(first_row, line, options).find();
+TraceColumns find_columns(std::span<const std::string_view> first_row, int64_t line, bool is_json,
+                          const TraceOptions& options) {
+  return ColumnFinder(first_row, line, is_json, options).find();
 }
 
 }  // namespace seqtile::cli

@@ -25,7 +25,9 @@ std::vector<std::string> trace_layouts();
 
 /// Capitals, spaces, underscores and other signs do not count: "Request tokens" is "request_tokens".
 /// Requires: `first_row` has the names of the columns, or the first cells of a file without names.
+/// `is_json`: the names are those of an object, never data.
 /// Errors: invalid_argument when a column is missing or there twice, or two layouts fit.
-TraceColumns find_columns(std::span<const std::string_view> first_row, int64_t line, const TraceOptions& options);
+TraceColumns find_columns(std::span<const std::string_view> first_row, int64_t line, bool is_json,
+                          const TraceOptions& options);
 
 }  // namespace seqtile::cli

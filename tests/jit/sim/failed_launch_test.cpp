@@ -38,7 +38,7 @@ TEST_CASE("ptx machine: what ends a round of several GPUs is an error on each of
                 endless = decode_text(kernel_text("LOOP:\nst.global.u32 [%rd0], 7;\nbra LOOP;"), "k");
   Launch good{&store, {}, {}}, bad = good, lost{&endless, {}, {}};
   for (Launch* launch : {&good, &bad, &lost}) append_param(launch->params, data.data());
-  bad.shape.threads = 48;
+  bad.shape.threads = 1048;
   Options options;
   options.checks = Checks::none();
   options.instruction_limit = 100'000;
@@ -52,7 +52,7 @@ TEST_CASE("ptx machine: what ends a round of several GPUs is an error on each of
     CHECK(finish_both(world, options) == std::vector<std::string>(2));
     CHECK(data[0] == 7);
   };
-  check([&] { world.add(0, bad); }, "invalid_argument: launch of k: 48 threads");
+  check([&] { world.add(0, bad); }, "invalid_argument: launch of k: a block of 1048,1,1");
   check([&] { world.add(0, lost); }, "timeout: limit: k");
   check([&] { world.add(0, [] { throw Error(ErrorCode::io, "no more disk"); }); }, "io: no more disk");
 }
@@ -63,7 +63,8 @@ TEST_CASE("ptx machine: a launch beyond .maxntid or a block's shared memory is r
   LaunchShape shape;
   shape.threads = 96;
   const Program program = decode_text(replaced(text, "k()\n", "k()\n.maxntid 64, 1, 1\n"), "k");
-  CHECK_THROWS_WITH(machine.launch(program, shape, {}), "launch of k: 96 threads per CTA, the kernel takes at most 64");
+  CHECK_THROWS_WITH(machine.launch(program, shape, {}),
+                    "launch of k: 96 threads per block, the kernel takes at most 64");
   KernelBinary binary;
   binary.symbol = "k", binary.stage = "ptx", binary.target = "sm_80", binary.gpu.threads = 32;
   binary.gpu.shared_bytes = 164 * 1024;
@@ -77,8 +78,8 @@ TEST_CASE("ptx machine: a launch beyond .maxntid or a block's shared memory is r
 }
 
 TEST_CASE("ptx machine: a launch that throws leaves no memory of the module behind", "[jit][sim]") {
-  const Program program = decode_text(
-      kernel_text("st.global.u32 [counter], 7;", 0, ".visible .global .align 4 .u32 counter[4];\n"), "k");
+  const Program program =
+      decode_text(kernel_text("st.global.u32 [counter], 7;", 0, ".visible .global .align 4 .u32 counter[4];\n"), "k");
   Machine machine;
   LaunchShape shape;
   shape.cooperative = true, shape.grid = {4000, 1, 1};  // more than the race check knows

@@ -1,5 +1,5 @@
-// tests/jit/codegen/cpu/out_of_range_test.cpp -- tiles that reach beyond their views, compiled, against the
-// interpreter. SPDX-License-Identifier: Apache-2.0
+// tests/jit/codegen/cpu/out_of_range_test.cpp -- compiled tiles that reach beyond their views.
+// SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
