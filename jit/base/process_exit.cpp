@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/base/process_exit.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,17 +41,6 @@ void close_gate() {
 /// which come in such an order that LLVM's statics go after this.
 [[maybe_unused]] const int watch_from_load = std::atexit(close_gate);
 
-/// What the C++ compiler's code calls for a static that exit() is to destroy, before the C library sees it. LLVM makes
-/// statics in the middle of a pass, which exit() would destroy before any watch, while the pass goes on with them:
-/// those live for ever instead. A dynamic linker that finds the C library first, as for a plugin, does not come here.
-extern "C" __attribute__((visibility("default"))) int exit_hook(void (*destroy)(void*), void* object,
-                                                                void* library) __asm__("__cxa_atexit");
-extern "C" int exit_hook(void (*destroy)(void*), void* object, void* library) {
-  if (own_passes > 0) return 0;
-  static const auto next = reinterpret_cast<decltype(&exit_hook)>(dlsym(RTLD_NEXT, "__cxa_atexit"));
-  return next ? next(destroy, object, library) : -1;
-}
-
 }  // namespace
 
 bool is_exiting() { return exiting.load(std::memory_order_relaxed); }
@@ -72,7 +60,7 @@ ExitPass::~ExitPass() {
   const std::lock_guard lock(g.mutex);
   --own_passes;
   --g.inside;
-  // Where exit_hook is not reached, exit() destroys those statics first that LLVM made after the last watch.
+  // exit() destroys statics first that LLVM made after the last watch.
   const bool is_watched_anew = std::has_single_bit(++g.passes);
   if (is_watched_anew) watch_exit();
   if (is_exiting()) g.changed.notify_all();

@@ -3,7 +3,8 @@
 //
 // exit() runs handlers and destructors of statics, latest first, while other threads run on. Calls keep nothing that
 // has such a destructor (forever.h). LLVM does: exit() waits for compilations that are under way, and later ones sleep
-// until the process is gone; what LLVM makes during one is never destroyed. Statics of the program, as a handle, are
+// until the process is gone. Statics that LLVM makes during the compilation that is under way go before exit() waits: a
+// process that exits in the middle of its first compilation may still crash. Statics of the program, as a handle, are
 // destroyed too: what they own is then left alone.
 #pragma once
 

@@ -1357,7 +1357,7 @@ class BadInput(Cli):
             self.write(name, text)
         for name, pattern in (("absent.ptx", "no such file"), ("empty.ptx", "is not PTX but empty; .seqtile compile"),
                               ("binary.ptx", "is not PTX but an ELF file; .cuobjdump -ptx"), (".", "is a folder"),
-                              ("words.ptx", "PTX line 1: .*'hello'"), ("nothing.ptx", "no kernel .*it has none"),
+                              ("words.ptx", "is not PTX but text without .version"), ("nothing.ptx", "no kernel .*it has none"),
                               ("later.ptx", r"PTX line 2: \.target sm_100 does not run on sim:sm_80")):
             self.assert_line(self.seqtile("simulate", *NORM, "--ptx", name), 2, f"--ptx {name}: .*{pattern}")
         for command in ("compile", "explain"):
