@@ -93,7 +93,7 @@ int32_t wild_number(std::mt19937& random, int64_t near) {
     case 0: return raw;
     case 1: return raw % 1000;
     case 2: return static_cast<int32_t>(near) + raw % 4;
-    default: return std::abs(raw) % static_cast<int32_t>(near + 1);
+    default: return static_cast<int32_t>(static_cast<uint32_t>(raw) % static_cast<uint32_t>(near + 1));
   }
 }
 
