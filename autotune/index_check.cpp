@@ -189,8 +189,9 @@ Complaint problem_of_borders(std::span<const T> numbers, const Bounds& bounds, c
                              const std::string& most_text) {
   const int64_t i = first_wrong_border(numbers, bounds);
   if (i == kNone) return {};
-  const int64_t number = numbers[i], before = i == 0 ? 0 : int64_t{numbers[i - 1]}, rows = number - before;
+  const int64_t number = numbers[i], before = i == 0 ? 0 : int64_t{numbers[i - 1]};
   if (number < 0) return {false, fmt::format("element {} is {}; it must be at least 0", i, number)};
+  const int64_t rows = number - before;
   if (rows < 0)
     return {false,
             fmt::format("element {} is {}; it must be at least {}, which is element {}", i, number, before, i - 1)};
@@ -212,8 +213,8 @@ Complaint problem_of_spans(std::span<const T> starts, std::span<const T> counts,
     return {true, fmt::format("element {} is {}; it must be at least {}", i, count, bounds.least)};
   if (count > bounds.most) return {true, fmt::format("element {} is {}; it must be at most {}", i, count, most_text)};
   if (start < 0) return {false, fmt::format("element {} is {}; it must be at least 0", i, start)};
-  return {false, fmt::format("element {} is {}, which with {} rows ('{}') ends at {}; it must end at {} or before", i,
-                             start, count, counts_name, start + count, limit_text)};
+  return {false, fmt::format("element {} is {}, from where {} rows ('{}') end beyond {}", i, start, count, counts_name,
+                             limit_text)};
 }
 
 template <class T>

@@ -109,15 +109,13 @@ void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span
   call.num_symbols = num_bound_ + num_scalars_;
   call.symbols[0] = length;
   std::copy(scalars.begin(), scalars.end(), call.symbols.begin() + num_bound_);
-  for (size_t i = 0; i < args_.size(); ++i) bind_arg(i, tensors[i], call);
-  check_overlaps(tensors);
+  std::array<Extent, kMaxArgs> extents;  // NOLINT: the first are set
+  for (size_t i = 0; i < args_.size(); ++i) extents[i] = bind_arg(i, tensors[i], call);
+  check_overlaps(tensors, {extents.data(), args_.size()});
   if (!for_gpu_) indices_.check(tensors, call.symbol_values());
 }
 
-void CallLayout::check_overlaps(std::span<const Tensor> tensors) const {
-  std::array<Extent, kMaxArgs> extents;  // NOLINT: the first are set
-  const size_t count = tensors.size();
-  for (size_t i = 0; i < count; ++i) extents[i] = extent_of(tensors[i]);
+void CallLayout::check_overlaps(std::span<const Tensor> tensors, std::span<const Extent> extents) const {
   Extent all_outputs{UINTPTR_MAX, 0};
   for (const size_t output : outputs_) {
     if (overlaps_itself(tensors[output])) [[unlikely]]
@@ -126,7 +124,7 @@ void CallLayout::check_overlaps(std::span<const Tensor> tensors) const {
     all_outputs = {std::min(all_outputs.begin, extents[output].begin), std::max(all_outputs.end, extents[output].end)};
   }
   // Most inputs lie elsewhere; only those among the outputs are compared with each.
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < extents.size(); ++i)
     if (all_outputs.meets(extents[i]) && !(size_only_ >> i & 1))
       for (const size_t output : outputs_)
         if (output != i && extents[output].meets(extents[i])) [[unlikely]]
@@ -141,7 +139,7 @@ void CallLayout::check_pair(size_t output, size_t other, std::span<const Tensor>
                              may_share ? " in part" : "", may_share ? ", or the very same tensor" : ""));
 }
 
-void CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const {
+Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const {
   const ArgRule& rule = args_[index];
   if (tensor.dtype != rule.dtype) {
     refuse(index, fmt::format("dtype is {}, {} expected", dtype_name(tensor.dtype), dtype_name(rule.dtype)));
@@ -158,6 +156,8 @@ void CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) 
   *slot++ = base;
   for (int d = 0; d < rule.rank; ++d) *slot++ = static_cast<uint64_t>(tensor.sizes[d]);
   const int64_t element = dtype_bytes(rule.dtype);
+  bool is_empty = false;
+  int64_t before = 0, behind = element;  // bytes
   for (int d = 0; d < rule.rank; ++d) {
     int64_t stride = tensor.strides[d];
     const bool innermost = d == rule.rank - 1;
@@ -175,8 +175,13 @@ void CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call) 
       refuse(index, fmt::format("stride of dimension {} is 0, so that the output's rows overlap", d));
     }
     *slot++ = static_cast<uint64_t>(stride);
+    const int64_t last = tensor.sizes[d] - 1;
+    is_empty |= last < 0;
+    (stride < 0 ? before : behind) += last * stride * element;
   }
   call.num_slots += 1 + 2 * rule.rank;
+  if (is_empty) return {0, 0};
+  return {base + static_cast<uintptr_t>(before), base + static_cast<uintptr_t>(behind)};
 }
 
 void CallLayout::bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const {

@@ -85,8 +85,8 @@ class CallLayout {
     uint64_t in_place = 0;  ///< a bit for each argument that may be the same tensor
   };
 
-  void bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const;
-  void check_overlaps(std::span<const Tensor> tensors) const;
+  Extent bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const;
+  void check_overlaps(std::span<const Tensor> tensors, std::span<const Extent> extents) const;
   void check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const;
   void bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const;
   [[noreturn]] void refuse_size(size_t index, int dim, const Tensor& tensor, const KernelCall& call) const;

@@ -29,7 +29,6 @@ using std::chrono::milliseconds;
 // Once a reader gave up, the next ones hardly wait until one gets through, so that many lookups cost one wait.
 constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000}, kCourtesy{2};
 
-constexpr size_t kMaxReasonBytes = 200;
 // What the first write of a process may read to look at the structure first: a write could spread damage. Of a larger
 // file only what is read anyway is looked at here; `seqtile cache check` and `cache build` look at all of it.
 constexpr off_t kMaxCheckedBytes = 64 << 20;

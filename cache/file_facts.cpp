@@ -13,7 +13,6 @@
 namespace seqtile::cache {
 namespace {
 
-constexpr size_t kMaxReasonBytes = 200;
 // SQLite takes a file of one byte for an empty one, which it would overwrite; none of its databases is that short.
 constexpr off_t kMinDatabaseBytes = 512;
 

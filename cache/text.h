@@ -9,6 +9,7 @@
 namespace seqtile::cache {
 
 inline constexpr size_t kMaxTextBytes = 16384, kMaxDetailBytes = 2000;
+inline constexpr size_t kMaxReasonBytes = 200;  ///< of another library's message within one of ours
 
 /// Empty when `text` can be stored, else what is wrong with it; `name` begins the sentence.
 std::string why_not_text(std::string_view name, std::string_view text, size_t max_bytes = kMaxTextBytes);

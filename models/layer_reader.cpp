@@ -11,7 +11,6 @@
 namespace seqtile::models {
 namespace {
 
-constexpr int64_t kMostLayers = 1000;
 constexpr const char* kLayerTypes = "layer_types";
 
 struct Layer {

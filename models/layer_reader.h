@@ -6,6 +6,8 @@
 
 namespace seqtile::models {
 
+inline constexpr int64_t kMostLayers = 1000;  ///< the deepest models have some hundred
+
 /// Sets `kinds` and `kind_of_layer`. Requires: layers, head_dim and max_positions of `model`.
 /// Errors: invalid_argument where layer_types, the window's fields and no_rope_layers say different things, naming
 /// both; unsupported for kinds of layers that are not computed; and as read_rope().

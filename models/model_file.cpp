@@ -23,7 +23,6 @@
 namespace seqtile::models {
 namespace {
 
-constexpr int64_t kMostLayers = 1000;  ///< the deepest models have some hundred
 constexpr uintmax_t kMostBytes = 64 << 20;
 
 std::string type_names() {

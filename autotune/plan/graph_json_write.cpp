@@ -12,26 +12,26 @@
 namespace seqtile::plan {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json type_json(const TensorType& type) {
+OrderedJson type_json(const TensorType& type) {
   const auto found = std::ranges::find(kTorchTypes, type.dtype, [](const TorchType& known) { return known.name; });
   SEQTILE_ASSERT(found != kTorchTypes.end());
   return {{"shape", type.shape}, {"dtype", found->torch}};
 }
 
-Json results_json(const Node& node) {
+OrderedJson results_json(const Node& node) {
   if (node.results.empty()) return nullptr;
   if (!node.is_tuple) return type_json(node.results.front());
-  Json members = Json::array();
+  OrderedJson members = OrderedJson::array();
   for (const TensorType& type : node.results) members.push_back(type_json(type));
   return members;
 }
 
-Json node_json(const Graph& graph, const Node& node) {
-  Json inputs = Json::array();
+OrderedJson node_json(const Graph& graph, const Node& node) {
+  OrderedJson inputs = OrderedJson::array();
   for (const int input : node.inputs) inputs.push_back(graph.nodes[static_cast<size_t>(input)].name);
-  Json json{{"name", node.name},         {"op", node.op},        {"target", node.target}, {"inputs", std::move(inputs)},
+  OrderedJson json{{"name", node.name},     {"op", node.op},  {"target", node.target}, {"inputs", std::move(inputs)},
             {"out", results_json(node)}, {"merge", node.merges}, {"args", node.arguments}};
   if (node.op == "get_attr") json["role"] = kRoles[static_cast<size_t>(node.role)];
   if (!node.module.empty()) json["module"] = node.module;
@@ -45,18 +45,18 @@ Json node_json(const Graph& graph, const Node& node) {
 std::string graph_json(const Graph& graph) {
   const Mesh& mesh = graph.mesh;
   const auto of_axes = [&](const auto& values) {
-    return Json(std::vector(values.begin(), values.begin() + mesh.num_axes));
+    return OrderedJson(std::vector(values.begin(), values.begin() + mesh.num_axes));
   };
-  Json nodes = Json::array();
+  OrderedJson nodes = OrderedJson::array();
   for (const Node& node : graph.nodes) nodes.push_back(node_json(graph, node));
-  const Json json{{"meta",
+  const OrderedJson json{{"meta",
                    {{"version", kGraphVersion},
                     {"mesh", of_axes(mesh.shape)},
                     {"alpha", of_axes(mesh.alpha)},
                     {"beta", of_axes(mesh.beta)},
                     {"phase", graph.is_training ? "training" : "prefill"}}},
                   {"nodes", std::move(nodes)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 std::string compressed(const std::string& text) {

@@ -12,15 +12,15 @@
 namespace seqtile::plan {
 namespace {
 
-struct Cut {
+struct ProductCut {
   AxisSet m = 0, n = 0, k = 0;
   AxisSet all() const { return m | n | k; }
 };
 
-using Cuts = std::vector<Cut>;
+using Cuts = std::vector<ProductCut>;
 
 /// The known planner's order of a convolution's, whose batch may be cut by one axis alone.
-constexpr std::array<Cut, 16> kConvCuts{{{1, 2, 0},
+constexpr std::array<ProductCut, 16> kConvCuts{{{1, 2, 0},
                                          {2, 1, 0},
                                          {1, 0, 0},
                                          {2, 0, 0},
@@ -36,7 +36,7 @@ constexpr std::array<Cut, 16> kConvCuts{{{1, 2, 0},
                                          {3, 0, 0},
                                          {0, 0, 3},
                                          {0, 3, 0}}};
-constexpr std::array<Cut, 14> kLinearCuts{{{3, 0, 0},
+constexpr std::array<ProductCut, 14> kLinearCuts{{{3, 0, 0},
                                            {0, 0, 3},
                                            {0, 3, 0},
                                            {0, 2, 1},
@@ -51,14 +51,14 @@ constexpr std::array<Cut, 14> kLinearCuts{{{3, 0, 0},
                                            {2, 0, 1},
                                            {0, 0, 0}}};
 
-Cuts cuts_of(const Mesh& mesh, std::span<const Cut> of_two_axes) {
+Cuts cuts_of(const Mesh& mesh, std::span<const ProductCut> of_two_axes) {
   if (mesh.num_axes == 2) return {of_two_axes.begin(), of_two_axes.end()};
   Cuts cuts{{}};
   for (int axis = 0; axis < mesh.num_axes; ++axis) {
     const size_t count = cuts.size();
-    for (AxisSet Cut::*side : {&Cut::m, &Cut::n, &Cut::k})
+    for (AxisSet ProductCut::*side : {&ProductCut::m, &ProductCut::n, &ProductCut::k})
       for (size_t i = 0; i < count; ++i) {
-        Cut cut = cuts[i];
+        ProductCut cut = cuts[i];
         cut.*side |= 1u << axis;
         cuts.push_back(cut);
       }
@@ -67,13 +67,13 @@ Cuts cuts_of(const Mesh& mesh, std::span<const Cut> of_two_axes) {
 }
 
 /// "S0S1 = S0R x RS1": y[m, n] = x[m, k] w[k, n].
-std::string product_name(const Cut& cut) {
+std::string product_name(const ProductCut& cut) {
   const std::string m = axes_name(cut.m), n = axes_name(cut.n), k = axes_name(cut.k);
   return m + n + " = " + m + k + " x " + k + n;
 }
 
 /// `products` of the whole operator; elements that a device has of x, w and y.
-StrategyCost product_cost(const Mesh& mesh, const Cut& cut, double products, double x, double w, double y) {
+StrategyCost product_cost(const Mesh& mesh, const ProductCut& cut, double products, double x, double w, double y) {
   StrategyCost cost;
   const double forward = products / mesh.devices(cut.all());
   cost.compute = forward + 2 * forward;
@@ -99,7 +99,7 @@ bool add_conv(StrategyList& list) {
   if (weight[1] != input[1] || weight[0] != shape[1] || input[0] != shape[0]) return false;  // groups among others
   double products = elements(shape);
   for (size_t dim = 1; dim < weight.size(); ++dim) products *= static_cast<double>(weight[dim]);
-  for (const Cut& cut : cuts_of(list.mesh(), kConvCuts)) {
+  for (const ProductCut& cut : cuts_of(list.mesh(), kConvCuts)) {
     const Layout x = Layout().with(0, cut.m).with(1, cut.k), w = Layout().with(0, cut.n).with(1, cut.k),
                  y = Layout().with(0, cut.m).with(1, cut.n);
     if (!list.fits(weight, w)) continue;
@@ -123,7 +123,7 @@ bool add_linear(StrategyList& list) {
     return false;
   const int last = static_cast<int>(shape.size()) - 1;
   const double products = elements(shape) * static_cast<double>(weight[1]);
-  for (const Cut& cut : cuts_of(list.mesh(), kLinearCuts))
+  for (const ProductCut& cut : cuts_of(list.mesh(), kLinearCuts))
     for (int row = 0; row < (cut.m ? last : 1); ++row) {
       const Layout rows = Layout().with(row, cut.m), w = Layout().with(0, cut.n).with(1, cut.k);
       const Layout x = rows.with(last, cut.k), y = rows.with(last, cut.n);

@@ -13,7 +13,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kRegret = 0.03, kAlpha = 0.05;
+constexpr double kRegret = 0.03, kRegretAlpha = 0.05;
 constexpr double kHopeless = 0.10;  // median regret at the middle from which lo is not looked at
 constexpr int kRounds = 6;
 
@@ -124,7 +124,7 @@ bool TuningSession::try_merge(Item& item, size_t index) {
   double chosen_regret = kRegret;
   for (size_t c = 0; c < none; ++c) {
     if (!race.may_win[c] || median(paired_ratios(race.us[c], race.us[0])) > 1) continue;
-    const double regret = race.regret(c, kAlpha);
+    const double regret = race.regret(c, kRegretAlpha);
     if (regret > chosen_regret) continue;
     chosen = c;
     chosen_regret = regret;

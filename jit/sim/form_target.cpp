@@ -2,17 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Agrees with ptxas, by which a test checks it where there is one (tests/jit/sim/targets_test.cpp).
-#include <algorithm>
-#include <initializer_list>
-
 #include "jit/sim/decode.h"
+#include "jit/sim/ptx_lexer.h"
 
 namespace seqtile::sim {
 namespace {
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 bool is_bfloat(PtxType type) { return type == PtxType::bf16 || type == PtxType::bf16x2; }
 bool is_fp8(PtxType type) { return type == PtxType::e4m3x2 || type == PtxType::e5m2x2; }

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
-#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -21,10 +20,6 @@ int64_t alignment(PtxLexer& lexer) {
   if (align < 1 || align > 1 << 20 || (align & (align - 1)) != 0)
     PtxLexer::fail_at(line, fmt::format(".align {}: a power of two, at most {}, is needed", align, 1 << 20));
   return align;
-}
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/sim/ptx_lexer.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -19,6 +20,10 @@ bool is_number(char c) { return is_alnum(c) || c == '-' || c == '+'; }
 bool is_directive(char c) { return is_alnum(c) || c == '_' || c == '.'; }
 
 }  // namespace
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 void PtxLexer::fail_at(int line, const std::string& message) {
   throw Error(ErrorCode::compile_failed, "PTX line " + std::to_string(line) + ": " + message);

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
 namespace seqtile::sim {
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words);
 
 class PtxLexer {
  public:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <initializer_list>
 #include <unordered_set>
 #include <utility>
 
@@ -21,10 +20,6 @@ constexpr size_t kMaxRegisters = 1'000'000;  ///< of a kernel
 constexpr int kMaxDepth = 4;                 ///< of braces and brackets in an operand
 constexpr int64_t kMaxParamBytes = 32764;
 constexpr std::string_view kHeader = "begin the text with .version 8.0, .target sm_80 and .address_size 64";
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 class Parser {
  public:

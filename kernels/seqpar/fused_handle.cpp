@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/fused_handle.h"
 
+#include <cstddef>
+
 #include <fmt/format.h>
 
+#include "autotune/overlap.h"
 #include "jit/error.h"
 #include "kernels/seqpar/channel_args.h"
 #include "kernels/seqpar/fused_op.h"
@@ -46,6 +49,34 @@ void check_columns(const Channel& channel, const autotune::Workload& workload, c
                            channel.fabric().world_size(), owned, columns));
     });
   }
+}
+
+/// Visits each input of own rows that lies in an output which may hold it: work in place.
+template <class Visit>
+void for_each_in_place(const Handle& handle, std::span<const Tensor> tensors, const Visit& visit) {
+  const std::vector<autotune::ArgSpec>& args = handle.schema().args;
+  if (args.size() != tensors.size()) return;
+  for (size_t output = 0; output < args.size(); ++output)
+    for (const std::string& name : args[output].in_place)
+      for (size_t input = 0; input < args.size(); ++input)
+        if (args[input].name == name && args[input].dims[0].symbol == "own_rows" &&
+            autotune::extent_of(tensors[input]).meets(autotune::extent_of(tensors[output])))
+          visit(input, output);
+}
+
+/// Peers write all rows of an output but the rank's own: an input in any other place of it would be lost.
+void check_in_place(const Channel& channel, const Handle& handle, std::span<const Tensor> tensors, int64_t length) {
+  const int rank = channel.fabric().rank(), size = channel.fabric().world_size();
+  for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
+    const Tensor& whole = tensors[output];
+    const int64_t first = first_row(rank, length, size);
+    const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
+    if (tensors[input].data != own)
+      refuse(fmt::format("argument '{}': lies in '{}', where rank {} of {} owns rows {} to {}, but not there; give it "
+                         "those rows, or memory of its own",
+                         handle.schema().args[input].name, handle.schema().args[output].name, rank, size, first,
+                         first + tensors[input].sizes[0]));
+  });
 }
 
 }  // namespace
@@ -98,6 +129,7 @@ void check_call(const Channel& channel, const autotune::Workload& workload, cons
                          length, rows));
   });
   check_columns(channel, workload, handle, tensors);
+  check_in_place(channel, handle, tensors, length);
 }
 
 void check_capture(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
@@ -111,6 +143,12 @@ void check_capture(const Channel& channel, const autotune::Workload& workload, c
                          name, capacity, size, most, rows));
   });
   check_columns(channel, workload, handle, tensors);
+  if (size == 1) return;
+  for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
+    refuse(fmt::format("argument '{}': lies in '{}', where a rank's rows are elsewhere at every length; a graph needs "
+                       "memory of its own",
+                       handle.schema().args[input].name, handle.schema().args[output].name));
+  });
 }
 
 }  // namespace seqtile::kernels::seqpar

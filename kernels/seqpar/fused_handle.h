@@ -28,11 +28,11 @@ ChannelOptions channel_options(const std::vector<autotune::Workload>& operations
 /// little staging.
 void check_channel(const autotune::Workload& workload, const Channel& channel);
 /// Errors: invalid_argument where the length is above the channel's capacity, or a tensor of own rows or own columns
-/// has not those that this rank owns.
+/// has not those that this rank owns, or lies in an output, but not as those.
 void check_call(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
                 std::span<const Tensor> tensors, int64_t length);
 /// Errors: invalid_argument where the capacity is above the channel's, or a tensor of own rows or columns has fewer
-/// than this rank owns at some length up to it.
+/// than this rank owns at some length up to it, or lies in an output.
 void check_capture(const Channel& channel, const autotune::Workload& workload, const Handle& handle,
                    std::span<const Tensor> tensors, int64_t capacity);
 

@@ -12,10 +12,13 @@
 #include <string>
 #include <string_view>
 
+#include "jit/device.h"
 #include "jit/error.h"
 #include "jit/runtime/cuda/cuda_driver.h"
 
 namespace seqtile::cuda {
+
+inline CUstream driver_stream(Stream stream) { return static_cast<CUstream>(stream.handle); }
 
 class Context {
  public:

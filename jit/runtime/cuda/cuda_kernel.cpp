@@ -182,7 +182,7 @@ void CudaKernel::submit(const GpuGrid& launched, std::byte* block, size_t bytes,
                         1,
                         1,
                         binary_.gpu.shared_bytes,
-                        static_cast<CUstream>(stream.handle),
+                        driver_stream(stream),
                         attributes,
                         num_attributes};
   void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), block,

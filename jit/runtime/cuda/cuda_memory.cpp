@@ -11,7 +11,6 @@ namespace seqtile::cuda {
 namespace {
 
 CUdeviceptr address(const void* pointer) { return std::bit_cast<CUdeviceptr>(pointer); }
-CUstream driver_stream(Stream stream) { return static_cast<CUstream>(stream.handle); }
 
 }  // namespace
 

@@ -8,8 +8,6 @@
 namespace seqtile::cuda {
 namespace {
 
-CUstream driver_stream(Stream stream) { return static_cast<CUstream>(stream.handle); }
-
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(const Context& context) : context_(context) {

@@ -12,6 +12,7 @@
 
 #include "jit/error.h"
 #include "kernels/registry.h"
+#include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "tests/support/temp_folder.h"
 
@@ -258,4 +259,48 @@ TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[
   CHECK_THROWS_WITH(call(100, 100), Catch::Contains("above the channel's capacity 64"));
   CHECK_THROWS_WITH(call(9, 10), Catch::Contains("rank 0 of 1 owns 10 of 10 rows, the tensor has 9"));
   CHECK_NOTHROW(call(10, 10));
+}
+
+TEST_CASE("fused operations: a rank's rows lie in the output at their own place, or elsewhere", "[seqpar][engine]") {
+  const Home home;
+  auto fabrics = make_thread_fabric(kRanks);
+  const seqpar::AllGather op{{.world_size = kRanks, .n = kHidden}};
+  on_every_rank([&](int rank) {
+    const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
+    Channel channel(*fabrics[static_cast<size_t>(rank)], seqpar::channel_options({op.workload()}, 64));
+    const FusedHandle handle(*engine, op, channel);
+    constexpr int64_t kLength = 11;
+    const int64_t first = first_row(rank, kLength), rows = first_row(rank + 1, kLength) - first;
+    std::vector<float> y(kLength * kHidden);
+    for (const int64_t wrong : {first > 0 ? first - 1 : 1, rank == 0 ? first_row(1, kLength) : int64_t{0}}) {
+      std::string refusal;
+      try {
+        handle({.x = matrix(y, rows, kHidden, wrong), .y = matrix(y, kLength, kHidden)}, kLength);
+      } catch (const Error& error) {
+        refusal = error.what();
+      }
+      if (refusal != fmt::format("argument 'x': lies in 'y', where rank {} of 2 owns rows {} to {}, but not there; give "
+                                 "it those rows, or memory of its own",
+                                 rank, first, first + rows))
+        throw Error(ErrorCode::wrong_result, refusal);
+    }
+    const auto is_refused_in_a_graph = [&] {
+      try {
+        const int64_t length = kLength;
+        (void)handle.capture({.x = matrix(y, 6, kHidden, first), .y = matrix(y, kLength, kHidden)}, kLength, &length,
+                             {});
+      } catch (const Error& error) {
+        return std::string(error.what()).find("a graph needs memory of its own") != std::string::npos;
+      }
+      return false;
+    };
+    if (!is_refused_in_a_graph()) throw Error(ErrorCode::wrong_result, "a graph in place was not refused");
+    for (int64_t i = 0; i < rows * kHidden; ++i) y[static_cast<size_t>(first * kHidden + i)] = static_cast<float>(rank + 1);
+    handle({.x = matrix(y, rows, kHidden, first), .y = matrix(y, kLength, kHidden)}, kLength);
+    for (int64_t row = 0; row < kLength; ++row)
+      for (int64_t column = 0; column < kHidden; ++column)
+        check_element(kLength, row, column, y[static_cast<size_t>(row * kHidden + column)],
+                      row < first_row(1, kLength) ? 1 : 2);
+    fabrics[static_cast<size_t>(rank)]->all_gather("");
+  });
 }
