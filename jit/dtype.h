@@ -13,10 +13,8 @@ namespace seqtile {
 enum class DType : uint8_t { i1 = 0, i8 = 1, i16 = 2, i32 = 3, i64 = 4, f16 = 5, bf16 = 6, f32 = 7, f64 = 8 };
 
 /// Bytes one element takes in memory (i1 takes one).
-constexpr int64_t dtype_bytes(DType dtype) {
-  constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 2, 2, 4, 8};
-  return kBytes[static_cast<int>(dtype)];
-}
+inline constexpr int64_t kDTypeBytes[] = {1, 1, 2, 4, 8, 2, 2, 4, 8};
+constexpr int64_t dtype_bytes(DType dtype) { return kDTypeBytes[static_cast<int>(dtype)]; }
 
 constexpr bool is_float(DType dtype) { return dtype >= DType::f16; }
 constexpr bool is_integer(DType dtype) { return dtype < DType::f16; }

@@ -31,8 +31,9 @@ OrderedJson results_json(const Node& node) {
 OrderedJson node_json(const Graph& graph, const Node& node) {
   OrderedJson inputs = OrderedJson::array();
   for (const int input : node.inputs) inputs.push_back(graph.nodes[static_cast<size_t>(input)].name);
-  OrderedJson json{{"name", node.name},     {"op", node.op},  {"target", node.target}, {"inputs", std::move(inputs)},
-            {"out", results_json(node)}, {"merge", node.merges}, {"args", node.arguments}};
+  OrderedJson json{
+      {"name", node.name},         {"op", node.op},        {"target", node.target}, {"inputs", std::move(inputs)},
+      {"out", results_json(node)}, {"merge", node.merges}, {"args", node.arguments}};
   if (node.op == "get_attr") json["role"] = kRoles[static_cast<size_t>(node.role)];
   if (!node.module.empty()) json["module"] = node.module;
   if (!node.parameters.empty()) json["params"] = node.parameters;
@@ -50,12 +51,12 @@ std::string graph_json(const Graph& graph) {
   OrderedJson nodes = OrderedJson::array();
   for (const Node& node : graph.nodes) nodes.push_back(node_json(graph, node));
   const OrderedJson json{{"meta",
-                   {{"version", kGraphVersion},
-                    {"mesh", of_axes(mesh.shape)},
-                    {"alpha", of_axes(mesh.alpha)},
-                    {"beta", of_axes(mesh.beta)},
-                    {"phase", graph.is_training ? "training" : "prefill"}}},
-                  {"nodes", std::move(nodes)}};
+                          {{"version", kGraphVersion},
+                           {"mesh", of_axes(mesh.shape)},
+                           {"alpha", of_axes(mesh.alpha)},
+                           {"beta", of_axes(mesh.beta)},
+                           {"phase", graph.is_training ? "training" : "prefill"}}},
+                         {"nodes", std::move(nodes)}};
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -72,10 +72,11 @@ void check_in_place(const Channel& channel, const Handle& handle, std::span<cons
     const int64_t first = first_row(rank, length, size);
     const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
     if (tensors[input].data != own)
-      refuse(fmt::format("argument '{}': lies in '{}', where rank {} of {} owns rows {} to {}, but not there; give it "
-                         "those rows, or memory of its own",
-                         handle.schema().args[input].name, handle.schema().args[output].name, rank, size, first,
-                         first + tensors[input].sizes[0]));
+      refuse(
+          fmt::format("argument '{}': lies in '{}', where rank {} of {} owns rows {} to {}, but not there; give it "
+                      "those rows, or memory of its own",
+                      handle.schema().args[input].name, handle.schema().args[output].name, rank, size, first,
+                      first + tensors[input].sizes[0]));
   });
 }
 
@@ -145,9 +146,10 @@ void check_capture(const Channel& channel, const autotune::Workload& workload, c
   check_columns(channel, workload, handle, tensors);
   if (size == 1) return;
   for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
-    refuse(fmt::format("argument '{}': lies in '{}', where a rank's rows are elsewhere at every length; a graph needs "
-                       "memory of its own",
-                       handle.schema().args[input].name, handle.schema().args[output].name));
+    refuse(
+        fmt::format("argument '{}': lies in '{}', where a rank's rows are elsewhere at every length; a graph needs "
+                    "memory of its own",
+                    handle.schema().args[input].name, handle.schema().args[output].name));
   });
 }
 

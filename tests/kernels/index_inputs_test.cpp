@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "autotune/engine.h"
 #include "autotune/worker/device_mirror.h"
@@ -16,6 +17,7 @@
 #include "kernels/registry.h"
 #include "kernels/tensor_values.h"
 #include "tests/support/kernel_cases.h"
+#include "tests/support/kernel_table.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {
@@ -57,13 +59,13 @@ const Spoilt kSpoilt[] = {
     {"attention_forward", "prefill", "q_start", 2, 15, "'q_start': element 2 is 15; it must be at most 14 (tokens)"},
     {"attention_forward", "prefill", "q_start", 0, -1, "'q_start': element 0 is -1; it must be at least 0"},
     {"attention_forward", "prefill", "q_start", 1, 10, "10 rows; at most 9 (length) expected"},
-    {"attention_forward", "prefill", "kv_start", 0, 12, "'kv_start': element 0 is 12, which with 9 rows ('kv_len')"},
-    {"attention_forward", "extend", "kv_len", 1, 38, "'kv_start': element 1 is 3, which with 38 rows ('kv_len')"},
+    {"attention_forward", "prefill", "kv_start", 0, 12, "'kv_start': element 0 is 12, from where 9 rows ('kv_len')"},
+    {"attention_forward", "extend", "kv_len", 1, 38, "'kv_start': element 1 is 3, from where 38 rows ('kv_len')"},
     {"attention_forward", "extend", "kv_len", 0, -3, "'kv_len': element 0 is -3; it must be at least 0"},
     {"attention_forward", "decode", "q_start", 1, 2, "2 rows; at most 1 expected"},
     {"attention_forward", "decode", "q_start", 1, 0, "0 rows; at least 1 expected"},
     {"attention_forward", "decode", "kv_len", 1, 34, "'kv_len': element 1 is 34; it must be at most 33 (length)"},
-    {"attention_forward", "decode", "kv_start", 0, 2000000000, "'kv_start': element 0 is 2000000000, which with"},
+    {"attention_forward", "decode", "kv_start", 0, 2000000000, "'kv_start': element 0 is 2000000000, from where"},
     {"attention_backward", "", "kv_len", 0, 10, "'kv_len': element 0 is 10; it must be at most 9 (length)"},
     {"attention_backward", "", "kv_start", 1, 8, "rows of two lists would be written twice"},
     {"embedding", "", "ids", 1, 20, "'ids': element 1 is 20; it must be at least 0 and below 20"},
@@ -134,6 +136,71 @@ void check_inside(Device& device, const IndexedCall& indexed, DType dtype, std::
   }
 }
 
+using Aliases = std::vector<std::pair<const char*, const char*>>;  // inputs and the outputs that they are
+
+std::vector<std::pair<KernelCase, Aliases>> in_place_cases() {
+  const auto norm = [](const char* operation, const char* normed = nullptr) {
+    KernelCase kernel{operation, {{"n", int64_t{37}}, {"residual", int64_t{1}}}};
+    if (normed) kernel.fields.set("normed", std::string(normed));
+    return kernel;
+  };
+  const auto rope = [](const char* style, int64_t is_normed) {
+    return KernelCase{"rope",
+                      {{"heads", int64_t{3}},
+                       {"kv_heads", int64_t{2}},
+                       {"head_dim", int64_t{16}},
+                       {"style", std::string(style)},
+                       {"norm", is_normed}}};
+  };
+  std::vector<std::pair<KernelCase, Aliases>> cases = {
+      {{"softmax", {{"n", int64_t{37}}}}, {{"x", "y"}}},
+      {{"layer_norm", {{"n", int64_t{37}}}}, {{"x", "y"}}},
+      {{"rms_norm", {{"n", int64_t{37}}}}, {{"x", "y"}}},
+      {{"rms_norm_backward", {{"n", int64_t{37}}}}, {{"x", "dx"}}},
+      {{"rms_norm_backward", {{"n", int64_t{37}}}}, {{"dy", "dx"}}},
+      {{"silu_and_mul_backward", {{"n", int64_t{37}}}}, {{"x", "dx"}}},
+      {{"linear", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"residual", int64_t{1}}}}, {{"residual", "y"}}},
+      {{"linear_wgrad", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"accumulate", int64_t{1}}}}, {{"before", "dw"}}}};
+  for (const char* style : {"half", "interleaved"})
+    for (const int64_t is_normed : {0, 1})
+      for (const Aliases& names : {Aliases{{"q", "q_out"}}, {{"k", "k_out"}}, {{"q", "q_out"}, {"k", "k_out"}}})
+        cases.emplace_back(rope(style, is_normed), names);
+  for (const KernelCase& kernel : {norm("layer_norm"), norm("rms_norm"), norm("rms_norm", "both"),
+                                   norm("rms_norm", "sum"), norm("rms_norm", "x")}) {
+    std::vector<Aliases> forms = {{{"x", "sum"}}, {{"residual", "sum"}}};
+    const auto has_y = kernel.fields.get_string("normed", "") != "x";
+    if (has_y)
+      for (const Aliases& names : {Aliases{{"x", "y"}},
+                                   {{"residual", "y"}},
+                                   {{"x", "y"}, {"residual", "sum"}},
+                                   {{"x", "sum"}, {"residual", "y"}}})
+        forms.push_back(names);
+    for (const Aliases& names : forms) cases.emplace_back(kernel, names);
+  }
+  return cases;
+}
+
+/// The memory of output `out` holds input `in` [rows], which the problem has there from now on.
+void put_into(const GuardedCall& call, autotune::Problem& problem, const char* in, const char* out) {
+  const Tensor &input = call.tensor(in), &output = call.tensor(out);
+  for (int64_t row = 0; row < input.sizes[0]; ++row) {
+    const auto values = kernels::read_row(input, row);
+    Tensor target = output;
+    int64_t i = 0;
+    target.data = static_cast<std::byte*>(output.data) + row * output.strides[0] * dtype_bytes(output.dtype);
+    target.sizes[0] = 1;
+    for_each_row(target, [&](std::byte* to, size_t bytes) {
+      for (size_t at = 0; at < bytes; at += sizeof(float), ++i) {
+        const auto value = static_cast<float>(values[static_cast<size_t>(i)]);
+        std::memcpy(to + at, &value, sizeof value);
+      }
+    });
+  }
+  const auto& args = problem.schema->args;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (args[i].name == in) problem.tensors[i] = output;
+}
+
 }  // namespace
 
 TEST_CASE("index inputs: a number that leads out of a tensor is refused before anything is written", "[kernels]") {
@@ -154,18 +221,24 @@ TEST_CASE("index inputs: a number that leads out of a tensor is refused before a
   }
 }
 
-TEST_CASE("index inputs: every integer input of an operation that selects rows has a rule", "[kernels]") {
-  for (const IndexedCall& call : good_calls()) {
-    const auto workload = normalized(call.kernel, DType::f32);
-    const autotune::Schema schema = library_op(workload.operation).schema(workload);
-    for (const autotune::ArgSpec& arg : schema.args) {
-      if (arg.dtype != DType::i32) continue;
-      INFO(workload.operation << " " << arg.name);
-      CHECK(std::any_of(schema.indices.begin(), schema.indices.end(), [&](const autotune::IndexRule& rule) {
-        return rule.arg == arg.name || rule.counts == arg.name;
-      }));
+TEST_CASE("index inputs: every integer input of every operation has a rule, or selects nothing", "[kernels]") {
+  const std::set<std::string> select_nothing = {"positions", "table"};  // of rope: any number is an angle
+  int with_rules = 0;
+  for (const CaseGroup& group : kernel_table())
+    for (const TableCase& row : group.cases) {
+      const auto workload = normalized(row.kernel, DType::f32);
+      const autotune::Schema schema = library_op(workload.operation).schema(workload);
+      for (const autotune::ArgSpec& arg : schema.args) {
+        if (arg.dtype != DType::i32 && arg.dtype != DType::i64) continue;
+        INFO(workload.operation << " " << arg.name);
+        const bool has_rule = std::any_of(
+            schema.indices.begin(), schema.indices.end(),
+            [&](const autotune::IndexRule& rule) { return rule.arg == arg.name || rule.counts == arg.name; });
+        CHECK(has_rule != select_nothing.contains(arg.name));
+        with_rules += has_rule;
+      }
     }
-  }
+  CHECK(with_rules > 0);
 }
 
 TEST_CASE("index inputs: on simulated GPUs no number leads out of the tensors", "[kernels][sim]") {
@@ -186,47 +259,18 @@ TEST_CASE("index inputs: an id outside of the table gives zeros on GPUs", "[kern
 }
 
 TEST_CASE("in place: operations that may work in place do, and compute the same", "[kernels]") {
-  const std::vector<std::pair<KernelCase, std::pair<const char*, const char*>>> cases = {
-      {{"softmax", {{"n", int64_t{37}}}}, {"x", "y"}},
-      {{"layer_norm", {{"n", int64_t{37}}}}, {"x", "y"}},
-      {{"rms_norm", {{"n", int64_t{37}}}}, {"x", "y"}},
-      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"x", "y"}},
-      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"residual", "sum"}},
-      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"x", "sum"}},
-      {{"rms_norm", {{"n", int64_t{37}}, {"residual", int64_t{1}}}}, {"residual", "y"}},
-      {{"rms_norm_backward", {{"n", int64_t{37}}}}, {"x", "dx"}},
-      {{"rms_norm_backward", {{"n", int64_t{37}}}}, {"dy", "dx"}},
-      {{"silu_and_mul_backward", {{"n", int64_t{37}}}}, {"x", "dx"}},
-      {{"rope", {{"heads", int64_t{3}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{16}}}}, {"q", "q_out"}},
-      {{"linear", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"residual", int64_t{1}}}}, {"residual", "y"}},
-      {{"linear_wgrad", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"accumulate", int64_t{1}}}}, {"before", "dw"}}};
   const auto device = make_cpu_device(2);
-  for (const auto& [kernel, names] : cases) {
+  for (const auto& [kernel, names] : in_place_cases()) {
     const auto workload = normalized(kernel, DType::f32);
     const autotune::OpDef& op = library_op(workload.operation);
     for (const auto& config : diverse_configs(op, workload, 70, host_target(), 4)) {
-      INFO(workload.json() << " " << config.json() << " " << names.second << " over " << names.first);
+      INFO(workload.json() << " " << config.json());
+      for (const auto& [in, out] : names) UNSCOPED_INFO(out << " over " << in);
       GuardedCall call(op, workload, {70}, 9);
       const auto rows = call.sample_rows(100);
       const auto want = call.want(rows);
       autotune::Problem problem = call.problem();
-      const Tensor &input = call.tensor(names.first), &output = call.tensor(names.second);
-      for (int64_t row = 0; row < input.sizes[0]; ++row) {  // the output's memory holds the input
-        const auto values = kernels::read_row(input, row);
-        Tensor target = output;
-        int64_t i = 0;
-        target.data = static_cast<std::byte*>(output.data) + row * output.strides[0] * dtype_bytes(output.dtype);
-        target.sizes[0] = 1;
-        for_each_row(target, [&](std::byte* to, size_t bytes) {
-          for (size_t at = 0; at < bytes; at += sizeof(float), ++i) {
-            const auto value = static_cast<float>(values[static_cast<size_t>(i)]);
-            std::memcpy(to + at, &value, sizeof value);
-          }
-        });
-      }
-      const auto& args = problem.schema->args;
-      for (size_t i = 0; i < args.size(); ++i)
-        if (args[i].name == names.first) problem.tensors[i] = output;
+      for (const auto& [in, out] : names) put_into(call, problem, in, out);
       KernelRunner runner(op, workload, config, host_target(), Backend::compiled, *device);
       runner.run(problem);
       REQUIRE(call.check(rows, want) == "");

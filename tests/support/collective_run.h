@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -159,9 +160,8 @@ inline double at(const Tensor& tensor, int64_t row, int64_t column) {
 }
 
 inline double product_at(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
-  double sum = 0;
-  for (int64_t i = 0; i < w.sizes[1]; ++i) sum += at(x, row, i) * at(w, column, i);
-  return sum;
+  const std::vector<double> left = kernels::read_row(x, row), right = kernels::read_row(w, column);
+  return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
 /// Which rank owns the row or column with index `i`, by where each begins.

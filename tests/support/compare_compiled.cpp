@@ -38,23 +38,34 @@ std::vector<std::unique_ptr<GuardedBytes>> guard(Operands& operands) {
 
 }  // namespace
 
-void compare_compiled(const ir::Function& function, Grid grid, const std::vector<Param>& params,
-                      const std::vector<int64_t>& scalars, double tolerance, const std::vector<int>& alias) {
-  const Operands want(params, alias);
-  interpret_on(function, grid, want, scalars);
+CompiledEverywhere::CompiledEverywhere(const ir::Function& function) : function_(function) {
   for (const std::string& name : cpu_target_names())
     for (const bool is_cached : {true, false}) {
       Target target = cpu_target(name);
       if (!is_executable(target)) continue;
       if (!is_cached) target.l3_bytes = 0;  // every output is too large for the caches
-      INFO(function.name() << " for " << name << (is_cached ? "" : ", streaming"));
-      Operands got(params, alias);
-      const auto guards = guard(got);
-      const auto device = make_cpu_device(1);
-      const auto kernel = device->load(compile(function, target));
-      device->launch(*kernel, grid, got.slots(scalars));
-      REQUIRE(first_difference(function, params, want, got, tolerance) == "");
+      kernels_.emplace_back(name + (is_cached ? "" : ", streaming"), device_->load(compile(function, target)));
     }
+}
+
+CompiledEverywhere::~CompiledEverywhere() = default;
+
+void CompiledEverywhere::compare(Grid grid, const std::vector<Param>& params, const std::vector<int64_t>& scalars,
+                                 double tolerance, const std::vector<int>& alias) const {
+  const Operands want(params, alias);
+  interpret_on(function_, grid, want, scalars);
+  for (const auto& [name, kernel] : kernels_) {
+    INFO(function_.name() << " for " << name);
+    Operands got(params, alias);
+    const auto guards = guard(got);
+    device_->launch(*kernel, grid, got.slots(scalars));
+    REQUIRE(first_difference(function_, params, want, got, tolerance) == "");
+  }
+}
+
+void compare_compiled(const ir::Function& function, Grid grid, const std::vector<Param>& params,
+                      const std::vector<int64_t>& scalars, double tolerance, const std::vector<int>& alias) {
+  CompiledEverywhere(function).compare(grid, params, scalars, tolerance, alias);
 }
 
 }  // namespace seqtile::testing

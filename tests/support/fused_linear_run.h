@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -72,9 +73,8 @@ inline void fill_sparsely(const Tensor& tensor, std::mt19937& random) {
 }
 
 inline double product(const Tensor& x, int64_t row, const Tensor& w, int64_t column) {
-  double sum = 0;
-  for (int64_t i = 0, k = w.sizes[1]; i < k; ++i) sum += read_element(x, row * k + i) * read_element(w, column * k + i);
-  return sum;
+  const std::vector<double> left = read_row(x, row), right = read_row(w, column);
+  return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
 /// The launches of a case with their tensors, and what must come out.

@@ -29,5 +29,7 @@ seqtile_script_test("export_graph: a model of PyTorch, where there is one" "fast
                     ${CMAKE_SOURCE_DIR}/tests/tools/export_graph_test.py ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
 seqtile_script_test("field models: exported and planned in their full sizes, where their packages are" "slow"
                     ${CMAKE_SOURCE_DIR}/tests/tools/field_models_test.py ${CMAKE_SOURCE_DIR} $<TARGET_FILE:seqtile_cli>)
+set_tests_properties("tools: field models: exported and planned in their full sizes, where their packages are" PROPERTIES
+                     SKIP_RETURN_CODE 77)
 seqtile_script_test("gpu_check: sections, exit codes, no GPU" "fast" ${CMAKE_SOURCE_DIR}/tests/tools/gpu_check_test.py
                     ${CMAKE_SOURCE_DIR})

@@ -126,6 +126,13 @@ TEST_CASE("trace: lines are counted through quoted cells and empty lines", "[too
   CHECK_THAT(problem_of(kAzure + "\"a\n\nb\",1,1\n\nc,x,2\n"), Contains("line 6: ContextTokens 'x'"));
   CHECK_THAT(problem_of("TIMESTAMP,ContextTokens,GeneratedTokens\r\na,1,1\r\n\r\nb,0,2\r\n"), Contains("line 4:"));
   CHECK_THAT(problem_of(kAzure + "a,1,1\n\"b\nc\",-3,1\n"), Contains("lines 3 to 4: ContextTokens '-3'"));
+  for (const std::string end : {"\n", "\r", "\r\n"}) {
+    const Read found =
+        read("ContextTokens,GeneratedTokens" + end + "1,1" + end + "2,\"2\"x" + end + "3,3" + end + "4,x" + end);
+    REQUIRE(found.summary.problems.size() == 2);
+    CHECK_THAT(found.summary.problems[0], Contains("line 3: text follows a closed quote"));
+    CHECK_THAT(found.summary.problems[1], Contains("line 5: GeneratedTokens 'x'"));
+  }
 }
 
 TEST_CASE("trace: a row that cannot be used is left out and named", "[tools]") {

@@ -53,11 +53,12 @@ std::string reason_of(const cache::Record& record, const std::vector<cache::Tria
 /// What the bucket has, and why it may not serve.
 struct Found {
   std::optional<cache::Record> record;  ///< may serve
+  std::string lack;                     ///< of that record: what is compiled again when it is loaded
   std::string refusal;                  ///< of the record that is there; empty: there is none
 };
 
 Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, const cache::TuningKey& key,
-                  cache::TuningStore& store, Device& device, ArtifactStore& artifacts, std::string& lack) {
+                  cache::TuningStore& store, Device& device, ArtifactStore& artifacts) {
   Found found;
   std::vector<cache::BadRecord> bad;
   for (cache::Record& record : store.records(key, &bad)) {
@@ -65,7 +66,6 @@ Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, c
     const autotune::Judgement judgement = usable.judge(record, device, artifacts);
     found.refusal = judgement.refusal;
     if (judgement.is_usable() && !judgement.lack.empty()) {
-      lack = judgement.lack;
       try {
         usable.build(judgement.config);  // the engine would
       } catch (const Error& error) {
@@ -73,7 +73,7 @@ Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, c
       }
     }
     if (!found.refusal.empty()) continue;
-    found.record = std::move(record);
+    found.record = std::move(record), found.lack = judgement.lack;
     return found;
   }
   for (const cache::BadRecord& row : bad)
@@ -180,11 +180,10 @@ Explained explain_workload(const Session& session, const Options& options, const
   const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
   const auto artifacts = open_existing_artifacts_of(options);
   autotune::Usability usable(op, workload, device->target());
-  std::string lack;
-  const Found found = find_record(usable, bucket, key, *store, *device, *artifacts, lack);
+  const Found found = find_record(usable, bucket, key, *store, *device, *artifacts);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
   const Answer answer =
-      found.record ? answer_of(*found.record, trials, lack, options)
+      found.record ? answer_of(*found.record, trials, found.lack, options)
                    : answer_without_record(op, workload, bucket, device->target(), key, *store, options, found.refusal);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
@@ -205,7 +204,7 @@ Explained explain_workload(const Session& session, const Options& options, const
            {"default_us", answer.default_us},
            {"reason", answer.reason},
            {"refusal", found.refusal},
-           {"lack", lack},
+           {"lack", found.lack},
            {"loop", loop},
            {"runner_ups", runner_ups},
            {"refused", refused}},
@@ -219,8 +218,7 @@ int run(const Session& session, const Options& options) {
   if (options.operation.empty()) bad_input("explain: give an operation and --length, or --model FILE");
   if (options.length.empty()) bad_input("--length is required with an operation");
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
-  const Explained explained =
-      explain_workload(session, options, workload, parse_length("--length", options.length));
+  const Explained explained = explain_workload(session, options, workload, parse_length("--length", options.length));
   if (options.json) print_json(explained.json);
   return explained.is_recorded ? kDone : kNo;
 }

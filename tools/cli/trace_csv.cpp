@@ -38,7 +38,7 @@ class CsvRows : public TraceRows {
     while (!bytes.empty()) {
       const bool is_parsed = !is_skipping_;
       const size_t done = is_parsed ? parse(bytes, kStrict) : skip_line(bytes);
-      newlines_ += std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(done), '\n');
+      count_lines(bytes.substr(0, done));
       bytes.remove_prefix(done);
       if (!is_parsed || bytes.empty()) continue;
       if (csv_error(&parser_) != CSV_EPARSE) refuse_long_row();
@@ -68,6 +68,15 @@ class CsvRows : public TraceRows {
     const size_t done = csv_parse(&parser_, bytes.data(), bytes.size(), take_cell, take_end, this);
     if (failure_) std::rethrow_exception(failure_);
     return done;
+  }
+
+  /// Lines end with LF, CR LF or CR.
+  void count_lines(std::string_view bytes) {
+    if (bytes.empty()) return;
+    newlines_ += std::count(bytes.begin(), bytes.end(), '\n') - (ended_in_return_ && bytes.front() == '\n');
+    for (size_t at = bytes.find('\r'); at != std::string_view::npos; at = bytes.find('\r', at + 1))
+      newlines_ += at + 1 == bytes.size() || bytes[at + 1] != '\n';
+    ended_in_return_ = bytes.back() == '\r';
   }
 
   /// What is left of a line that is left out; the parser begins anew behind it.
@@ -150,7 +159,7 @@ class CsvRows : public TraceRows {
   std::vector<std::string_view> cells_;
   int64_t newlines_ = 0;  ///< in all that has been parsed
   int64_t first_line_ = 1, line_ = 1;
-  bool is_behind_return_ = false, is_skipping_ = false;
+  bool is_behind_return_ = false, is_skipping_ = false, ended_in_return_ = false;
 };
 
 }  // namespace

@@ -279,9 +279,10 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
       } catch (const Error& error) {
         refusal = error.what();
       }
-      if (refusal != fmt::format("argument 'x': lies in 'y', where rank {} of 2 owns rows {} to {}, but not there; give "
-                                 "it those rows, or memory of its own",
-                                 rank, first, first + rows))
+      if (refusal !=
+          fmt::format("argument 'x': lies in 'y', where rank {} of 2 owns rows {} to {}, but not there; give "
+                      "it those rows, or memory of its own",
+                      rank, first, first + rows))
         throw Error(ErrorCode::wrong_result, refusal);
     }
     const auto is_refused_in_a_graph = [&] {
@@ -295,7 +296,8 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
       return false;
     };
     if (!is_refused_in_a_graph()) throw Error(ErrorCode::wrong_result, "a graph in place was not refused");
-    for (int64_t i = 0; i < rows * kHidden; ++i) y[static_cast<size_t>(first * kHidden + i)] = static_cast<float>(rank + 1);
+    for (int64_t i = 0; i < rows * kHidden; ++i)
+      y[static_cast<size_t>(first * kHidden + i)] = static_cast<float>(rank + 1);
     handle({.x = matrix(y, rows, kHidden, first), .y = matrix(y, kLength, kHidden)}, kLength);
     for (int64_t row = 0; row < kLength; ++row)
       for (int64_t column = 0; column < kHidden; ++column)

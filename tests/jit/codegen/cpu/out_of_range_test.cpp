@@ -11,6 +11,7 @@ namespace seqtile {
 namespace {
 
 using testing::compare_compiled;
+using testing::CompiledEverywhere;
 using testing::Param;
 
 /// One product for several parts of y, as of ranks: each gets the rows that it has of the tile. `in_loop`: the parts
@@ -101,11 +102,12 @@ TEST_CASE("lowering: what a tile has before a view is dropped", "[jit][codegen]"
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const char* form : {"outer", "dot", "transposed", "matrix"})
       for (const auto& [num_parts, in_loop] : {std::pair{1, false}, {2, false}, {3, true}}) {
-        const auto kernel = product_for_parts(dtype, form, num_parts, in_loop);
+        const auto function = product_for_parts(dtype, form, num_parts, in_loop);
+        const CompiledEverywhere kernel(*function);
         for (const int64_t rows : {0, 1, 5, 9, 40})
           for (const int64_t first : {-20, -5, 0, 3, 12})
-            compare_compiled(
-                *kernel, {1, 1, 1},
+            kernel.compare(
+                {1, 1, 1},
                 {{dtype, {20, 64}, -1, 1}, {dtype, {40, 64}, -1, 1}, {dtype, {num_parts * rows + 32, 40}, 0, 0, true}},
                 {first, rows}, dtype == DType::f32 ? 1e-4 : 0.1);
       }
@@ -126,11 +128,11 @@ TEST_CASE("lowering: a product reads no weights that are not there", "[jit][code
 TEST_CASE("lowering: a product of fewer rows than are stored ends with zeros", "[jit][codegen]") {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const char* form : {"outer", "dot", "transposed", "matrix"}) {
-      const auto kernel = product_for_parts(dtype, form, 1, false);
+      const auto function = product_for_parts(dtype, form, 1, false);
+      const CompiledEverywhere kernel(*function);
       for (const int64_t rows : {0, 1, 7, 15, 16})
-        compare_compiled(*kernel, {1, 1, 1},
-                         {{dtype, {rows, 64}, -1, 1}, {dtype, {40, 64}, -1, 1}, {dtype, {40, 40}, 0, 0, true}}, {0, 20},
-                         dtype == DType::f32 ? 1e-4 : 0.1);
+        kernel.compare({1, 1, 1}, {{dtype, {rows, 64}, -1, 1}, {dtype, {40, 64}, -1, 1}, {dtype, {40, 40}, 0, 0, true}},
+                       {0, 20}, dtype == DType::f32 ? 1e-4 : 0.1);
     }
 }
 
