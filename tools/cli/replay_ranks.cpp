@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/model_requests.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
