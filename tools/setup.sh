@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 usage() {
   echo "usage: tools/setup.sh build|test|test-all|demo
   build     installs missing packages, configures and builds the library and the program into build/release
-  test      builds tests too, then the tests but for the slow ones (a quarter of an hour on two cores)
+  test      builds tests too, then the tests but for the slow ones (about 20 minutes on two cores)
   test-all  builds tests too, then runs all: every combination of operations, ranks and devices (two hours)
   demo      build, then prewarm, prove and replay a real request trace (needs about 3 more minutes)"
 }
