@@ -157,7 +157,7 @@ Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call
   for (int d = 0; d < rule.rank; ++d) *slot++ = static_cast<uint64_t>(tensor.sizes[d]);
   const int64_t element = dtype_bytes(rule.dtype);
   bool is_empty = false;
-  int64_t before = 0, behind = element;  // bytes
+  int64_t before = 0, behind = element;  // bytes; as extent_of(), which would read the strides again for every call
   for (int d = 0; d < rule.rank; ++d) {
     int64_t stride = tensor.strides[d];
     const bool innermost = d == rule.rank - 1;

@@ -66,14 +66,16 @@ std::optional<DeviceLock> DeviceLock::try_lock(const std::string& folder, const 
   make_parent_folders(path);
   const int file = open_lock_file(path);
   if (file < 0) {
-    throw Error(ErrorCode::io, fmt::format("lock file {} cannot be opened ({}); set SEQTILE_LOCK_DIR to a writable folder", path,
-                                           std::strerror(errno)));
+    throw Error(ErrorCode::io,
+                fmt::format("lock file {} cannot be opened ({}); set SEQTILE_LOCK_DIR to a writable folder", path,
+                            std::strerror(errno)));
   }
   DeviceLock lock(file);
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
-    throw Error(ErrorCode::io, fmt::format("lock file {} cannot be locked ({}); set SEQTILE_LOCK_DIR to a folder on a local disk",
-                                           path, std::strerror(errno)));
+    throw Error(ErrorCode::io,
+                fmt::format("lock file {} cannot be locked ({}); set SEQTILE_LOCK_DIR to a folder on a local disk",
+                            path, std::strerror(errno)));
   }
   if (!is_at(file, path)) return std::nullopt;
   // For people who wait; the lock does not depend on it.

@@ -26,7 +26,7 @@ struct Collective {
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.y}); }
 };
 
-/// y [length, n]: the rows of all ranks. x [own rows, n], which may be the rank's own rows of y, but in a graph.
+/// y [length, n]: the rows of all ranks. x [own rows, n], which may be the rank's own rows of y, except in a graph.
 struct AllGather : Collective {
   autotune::Workload workload() const;
 };
