@@ -67,6 +67,10 @@ TEST_CASE("simulated: every operation over ranks at every length that CPUs take"
   for (const CaseGroup& group : rank_table()) simulate_all(group.name);
 }
 
+TEST_CASE("cpus: every operation at every length on every target", "[kernels][slow]") {
+  for (const CaseGroup& group : kernel_table()) check_all_on_cpus(group.name);
+}
+
 TEST_CASE("gpu: every kernel agrees with the reference", "[kernels][gpu]") {
   if (const auto device = open_gpu()) check_on_gpu(*device, kernel_table());
 }

@@ -304,6 +304,11 @@ void check_on_cpus(const std::string& group) {
     for (const DType dtype : kKernelDTypes) check_compiled(c.kernel, dtype, c.lengths);
 }
 
+void check_all_on_cpus(const std::string& group) {
+  for (const TableCase& c : cases_of(group))
+    for (const DType dtype : kKernelDTypes) check_compiled_at_all(c.kernel, dtype, c.lengths);
+}
+
 void simulate_few(const std::string& group) {
   for (const TableCase& c : cases_of(group))
     for (const DType dtype : kKernelDTypes) check_simulated(c.kernel, dtype, c.few);

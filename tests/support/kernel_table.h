@@ -33,8 +33,9 @@ const std::vector<CaseGroup>& rank_table();
 /// A group of either; fails the test where there is none of this name.
 const std::vector<TableCase>& cases_of(const std::string& group);
 
-/// On all targets of CPUs that this machine executes, in every dtype and length.
+/// On all targets of CPUs that this machine executes, in every dtype: a default run's lengths of each, or all of them.
 void check_on_cpus(const std::string& group);
+void check_all_on_cpus(const std::string& group);
 /// On all simulated GPUs: a default run's lengths, or all of them, in every dtype.
 void simulate_few(const std::string& group);
 void simulate_all(const std::string& group);
