@@ -29,10 +29,12 @@ void DeviceMirror::upload() {
 
 void DeviceMirror::upload(std::span<const std::byte> host) {
   if (is_host_) return;
-  if (!part_of(host.data()).holds_addresses) return device_.memory().copy(at(host.data()), host.data(), host.size());
-  std::vector<std::byte> words(host.begin(), host.end());
-  translate(words, Side::device);
-  device_.memory().copy(at(host.data()), words.data(), words.size());
+  std::vector<std::byte> words;
+  if (part_of(host.data()).holds_addresses) {
+    words.assign(host.begin(), host.end());
+    translate(words, Side::device);
+  }
+  device_.memory().copy(at(host.data()), words.empty() ? host.data() : words.data(), host.size());
   device_.streams().synchronize({});
 }
 

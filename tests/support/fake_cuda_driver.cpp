@@ -100,7 +100,21 @@ CUresult destroy(Handle handle, int& live) {
   return CUDA_SUCCESS;
 }
 
-FakeLaunch launch_of(const CUlaunchConfig& config, void** extra) {
+/// Bytes of each parameter of the last module's kernel, as its PTX declares them, and of those that a test adds.
+std::vector<size_t> parameter_bytes() {
+  std::vector<size_t> bytes;
+  std::istringstream lines(fake().image.substr(0, fake().image.find('{')));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(".param ") == std::string::npos) continue;
+    const size_t array = line.find('[');
+    bytes.push_back(array == std::string::npos ? 8 : static_cast<size_t>(std::atoi(line.c_str() + array + 1)));
+  }
+  for (int i = 0; i < setting("more_slots", 0); ++i) bytes.push_back(8);
+  for (int i = 0; i < setting("maps", 0); ++i) bytes.push_back(sizeof(CUtensorMap));
+  return bytes;
+}
+
+FakeLaunch launch_of(const CUlaunchConfig& config, void** parameters) {
   FakeLaunch launch{{config.gridDimX, config.gridDimY, config.gridDimZ},
                     config.blockDimX,
                     config.sharedMemBytes,
@@ -108,13 +122,10 @@ FakeLaunch launch_of(const CUlaunchConfig& config, void** extra) {
                     {},
                     {},
                     1};
-  const unsigned char* data = nullptr;
-  size_t bytes = 0;
-  for (; extra && *extra; extra += 2) {
-    if (*extra == reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER)) data = static_cast<unsigned char*>(extra[1]);
-    if (*extra == reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE)) bytes = *static_cast<size_t*>(extra[1]);
+  for (const size_t bytes : parameter_bytes()) {
+    const auto* from = static_cast<const unsigned char*>(*parameters++);
+    launch.parameters.insert(launch.parameters.end(), from, from + bytes);
   }
-  launch.parameters.assign(data, data + bytes);
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     launch.attributes.push_back(config.attrs[i].id);
     if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
@@ -429,9 +440,9 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, in
   *blocks = setting("blocks", 2);
   return enter("cuOccupancyMaxActiveBlocksPerMultiprocessor");
 }
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void**, void** extra) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** parameters, void**) {
   ENTER("cuLaunchKernelEx");
-  fake().launches.push_back(launch_of(*config, extra));
+  fake().launches.push_back(launch_of(*config, parameters));
   capture(config->hStream, CU_GRAPH_NODE_TYPE_KERNEL);
   return CUDA_SUCCESS;
 }

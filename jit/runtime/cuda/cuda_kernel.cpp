@@ -3,7 +3,6 @@
 #include "jit/runtime/cuda/cuda_kernel.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "jit/base/cubin.h"
@@ -126,44 +125,39 @@ void CudaKernel::reserve_shared(const GpuFacts& facts) const {
                    "ask for the cluster of kernel " + binary_.symbol);
 }
 
-size_t CudaKernel::write_parameters(std::span<const uint64_t> slots, const GpuGrid& grid, std::byte* block) const {
-  constexpr size_t kMapAlignment = 64;
-  std::memcpy(block, slots.data(), slots.size_bytes());
-  size_t bytes = slots.size_bytes();
-  if (binary_.gpu.is_persistent) {
-    std::memcpy(block + bytes, grid.programs.data(), sizeof grid.programs);
-    bytes += sizeof grid.programs;
-  }
-  for (const TensorMapSpec& spec : binary_.gpu.tensor_maps) {
-    bytes = (bytes + kMapAlignment - 1) / kMapAlignment * kMapAlignment;
-    std::memcpy(block + bytes, &tensor_map(context_, spec, slots), sizeof(CUtensorMap));
-    bytes += sizeof(CUtensorMap);
-  }
-  return bytes;
-}
-
 void CudaKernel::launch(const Grid& grid, std::span<const uint64_t> slots, Stream stream) const {
   if (binary_.gpu.ranks_in_launch > 1) {
     const RankArguments alone{grid, slots};
     return launch_ranks({&alone, 1}, stream);
   }
   check_slots(binary_, slots);
-  const GpuGrid launched = gpu_grid(binary_, grid, resident_blocks_, context_.name());
+  GpuGrid launched = gpu_grid(binary_, grid, resident_blocks_, context_.name());
   if (launched.is_empty()) return;
   const Context::Current current(context_);
-  alignas(64) std::byte block[kMaxParameterBytes];
-  submit(launched, block, write_parameters(slots, launched, block), stream);
+  CUtensorMap maps[kMaxParameterBytes / sizeof(CUtensorMap)];
+  void* parameters[kMaxParameterBytes / sizeof(uint64_t)];
+  size_t count = 0;
+  for (const uint64_t& slot : slots) parameters[count++] = const_cast<uint64_t*>(&slot);
+  if (binary_.gpu.is_persistent)
+    for (auto& side : launched.programs) parameters[count++] = &side;
+  for (size_t i = 0; i < binary_.gpu.tensor_maps.size(); ++i) {
+    maps[i] = tensor_map(context_, binary_.gpu.tensor_maps[i], slots);
+    parameters[count++] = &maps[i];
+  }
+  submit(launched, parameters, stream);
 }
 
 void CudaKernel::launch_ranks(std::span<const RankArguments> ranks, Stream stream) const {
   RankLaunch launch = rank_launch(binary_, ranks, resident_blocks_, context_.name());
   if (launch.grid.is_empty()) return;
   const Context::Current current(context_);
-  const auto table = std::as_writable_bytes(std::span(launch.table));
-  submit(launch.grid, table.data(), table.size(), stream);
+  void* parameters[] = {launch.table.data()};
+  submit(launch.grid, parameters, stream);
 }
 
-void CudaKernel::submit(const GpuGrid& launched, std::byte* block, size_t bytes, Stream stream) const {
+// Each parameter has its own address: as one block, tensor maps would have to lie where ptxas puts them, which is at
+// multiples of 64 bytes of its constant bank and not of the block.
+void CudaKernel::submit(const GpuGrid& launched, void** parameters, Stream stream) const {
   const auto& cluster = binary_.gpu.cluster;
   CUlaunchAttribute attributes[2] = {};
   unsigned num_attributes = 0;
@@ -185,10 +179,7 @@ void CudaKernel::submit(const GpuGrid& launched, std::byte* block, size_t bytes,
                         driver_stream(stream),
                         attributes,
                         num_attributes};
-  void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER), block,
-                   reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE), &bytes,
-                   reinterpret_cast<void*>(CU_LAUNCH_PARAM_END)};
-  const CUresult result = context_.driver().cuLaunchKernelEx(&config, function_, nullptr, extra);
+  const CUresult result = context_.driver().cuLaunchKernelEx(&config, function_, parameters, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     context_.fail(result, "launch kernel " + binary_.symbol);
 }

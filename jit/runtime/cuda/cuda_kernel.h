@@ -27,10 +27,8 @@ class CudaKernel final : public LoadedKernel {
   void load_module();
   void check_occupancy(const GpuFacts& facts);
   void reserve_shared(const GpuFacts& facts) const;
-  /// Writes the slots, the grid, and the tensor maps made of the slots to `block`; returns the bytes.
-  size_t write_parameters(std::span<const uint64_t> slots, const GpuGrid& grid, std::byte* block) const;
-  /// With `bytes` of parameters.
-  void submit(const GpuGrid& grid, std::byte* block, size_t bytes, Stream stream) const;
+  /// `parameters`: the address of each.
+  void submit(const GpuGrid& grid, void** parameters, Stream stream) const;
 
   const Context& context_;
   CUmodule module_ = nullptr;

@@ -101,9 +101,6 @@ struct CUlaunchConfig {
 };
 static_assert(sizeof(CUlaunchConfig) == 56);
 
-// Keys of cuLaunchKernelEx's `extra`: all parameters as one block of bytes.
-inline constexpr uintptr_t CU_LAUNCH_PARAM_END = 0, CU_LAUNCH_PARAM_BUFFER_POINTER = 1, CU_LAUNCH_PARAM_BUFFER_SIZE = 2;
-
 struct alignas(128) CUtensorMap {
   uint64_t opaque[16];
 };

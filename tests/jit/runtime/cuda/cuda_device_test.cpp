@@ -225,7 +225,7 @@ TEST_CASE("cuda device: a launch hands over grid, block, shared memory, stream a
 }
 
 TEST_CASE("cuda device: clusters and tensor maps go with a launch", "[jit][cuda]") {
-  FakeCuda fake;
+  FakeCuda fake("maps=2");
   const auto gpu = open_gpu();
   KernelBinary binary = sample("sm_90a");
   binary.gpu.cluster = {2, 1, 1};
@@ -238,11 +238,11 @@ TEST_CASE("cuda device: clusters and tensor maps go with a launch", "[jit][cuda]
   CHECK(launch.grid[0] == 6);  // whole clusters
   CHECK(launch.attributes == std::vector<int>{4});
   CHECK(launch.cluster == 2);
-  REQUIRE(launch.parameters.size() == 128 + 2 * 128);  // 80 bytes of slots, then maps at multiples of 64
+  REQUIRE(launch.parameters.size() == 80 + 2 * 128);
   CHECK(std::memcmp(launch.parameters.data(), kSlots.data(), 80) == 0);
   const auto word = [&](size_t map, size_t index) {
     uint64_t value = 0;
-    std::memcpy(&value, launch.parameters.data() + 128 + 128 * map + 8 * index, 8);
+    std::memcpy(&value, launch.parameters.data() + 80 + 128 * map + 8 * index, 8);
     return value;
   };
   CHECK(word(0, 2) == 0x1000);
@@ -253,7 +253,7 @@ TEST_CASE("cuda device: clusters and tensor maps go with a launch", "[jit][cuda]
 }
 
 TEST_CASE("cuda device: a persistent kernel is launched once over and told its grid", "[jit][cuda]") {
-  FakeCuda fake;
+  FakeCuda fake("more_slots=3");
   const auto gpu = open_gpu();
   KernelBinary binary = sample("sm_90a");
   binary.gpu.is_persistent = true;
