@@ -64,7 +64,7 @@ bool is_made_for(const KernelBinary& binary, const Target& target) {
   return binary.stage == "cubin" && cubin_sm(binary.code) == sm;
 }
 
-std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 13"; }
+std::string_view toolchain_version() { return "seqtile 0.1.0, LLVM " LLVM_VERSION_STRING ", codegen 14"; }
 
 std::string toolchain_version(const Target& target) {
   std::string text(toolchain_version());

@@ -111,6 +111,14 @@ TEST_CASE("gpu text: ranks signal and wait at the system's scope", "[kernels][nv
   }
 }
 
+// Tensor cores cut sums off: no result of theirs may be the start of the next eight products.
+TEST_CASE("gpu text: additions of f32 sum what tensor cores give", "[kernels][nvptx]") {
+  const std::string text = ptx_of({"linear", {{"n", int64_t{64}}, {"k", int64_t{64}}}}, DType::f32, 64, "sm_80");
+  const size_t products = count(text, "mma.sync.aligned.m16n8k8.row.col.f32.tf32");
+  CHECK(products > 0);
+  CHECK(4 * products / 3 == count(text, "add.f32"));
+}
+
 TEST_CASE("gpu text: rows of every length that models have find a configuration", "[kernels][nvptx]") {
   const std::pair<KernelCase, const char*> rows[] = {{{"silu_and_mul", {{"n", int64_t{28672}}}}, "sm_80"},
                                                      {{"rms_norm", {{"n", int64_t{16384}}}}, "sm_90a"},
