@@ -16,7 +16,7 @@ constexpr double kTurnCycles = 60;        // a barrier and what else a turn of a
 constexpr double kStartCycles = 1500;     // arguments, first addresses, the end of the program
 constexpr double kIssuePerCycle = 2.4;    // of 4 warp instructions
 constexpr double kSpecialPerCycle = 16;   // lanes
-constexpr double kL2BytesPerCycle = 40;   // of 64
+constexpr double kL2BytesPerCycle = 56;   // of 64; products on an H200 move 48 and are not bound by it
 constexpr double kMemoryShare = 0.9;      // of the memory's bandwidth
 constexpr double kOverlap = 0.85;         // of what is not the bottleneck hides behind it
 constexpr double kReservedShared = 1024;  // bytes that the driver keeps of every block
@@ -45,11 +45,12 @@ double throughput_cycles(const GpuWork& work, const GpuFacts& gpu) {
   return most + (1 - kOverlap) * (sum - most);
 }
 
-/// Cycles of one program that has the multiprocessor to itself.
+/// Cycles of one program that has the multiprocessor to itself. A turn's loads are there when the last byte is.
 double serial_cycles(const GpuWork& work, double throughput) {
-  const double waiting = work.turns * (kLoadCycles / static_cast<double>(std::max<int64_t>(work.stages - 1, 1)));
+  const double loads = work.turns * kLoadCycles + work.l2_bytes / kL2BytesPerCycle;
+  const double waiting = loads / static_cast<double>(std::max<int64_t>(work.stages - 1, 1));
   const double loop = work.stages > 1 ? std::max(waiting, throughput) : waiting + throughput;
-  return kStartCycles + loop + work.turns * kTurnCycles;
+  return kStartCycles + loop + work.turns * (kTurnCycles + work.meeting_cycles);
 }
 
 }  // namespace

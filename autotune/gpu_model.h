@@ -32,6 +32,7 @@ struct GpuWork {
   double l2_bytes = 0;           ///< that it reads and writes through the L2
   double turns = 1;              ///< of its main loop: each waits for its loads
   int64_t stages = 1;            ///< turns whose loads are in flight together
+  double meeting_cycles = 0;     ///< of a turn, in which blocks of a cluster wait for each other
 };
 
 /// What a program did when the PTX machine ran it (per program, whole loop).

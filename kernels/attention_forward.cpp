@@ -145,7 +145,7 @@ Workload AttentionForward::workload() const {
 autotune::OpDef attention_forward() {
   autotune::OpDef op;
   op.name = "attention_forward";
-  op.version = 3;
+  op.version = 4;
   op.summary = "softmax(q k^T) v over a batch of sequences: prefill, extend, decode";
   op.normalize = attention::normalize;
   op.schema = attention::schema;

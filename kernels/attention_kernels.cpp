@@ -112,14 +112,30 @@ Var log_sum_exp(KernelBuilder& b, const Running& seen) {
   return (seen.top + b.unary(ir::OpKind::log2, seen.sum)) * std::numbers::ln2;
 }
 
+/// A program's block of queries and its head. Late queries see the most keys under a causal mask: they go first, so that
+/// the short programs fill up the end. GPUs hand out programs in the order of their numbers: there the heads take turns,
+/// in sections whose keys stay in the L2.
+std::pair<Var, Var> block_and_head(KernelBuilder& b, const Shape& s, const Target& target) {
+  constexpr int64_t kMostHeads = 16;
+  Var blocks = b.num_programs(0), block = b.program_id(0), head = b.program_id(1);
+  if (target.is_gpu()) {
+    int64_t heads = s.group;
+    for (int64_t more = s.group; more <= std::max(kMostHeads, s.group); more += s.group)
+      if (s.heads % more == 0) heads = more;
+    Var number = head * blocks + block, turn = number / heads;
+    block = turn % blocks;
+    head = turn / blocks * heads + number % heads;
+  }
+  return {blocks - block - 1, head};
+}
+
 /// One program: block_m queries of one head of one sequence.
 void build_blocks(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
   const Shape s(w);
   const int64_t block_m = config.get_int("block_m"), block_n = config.get_int("block_n");
   const Operands operands(b, s, w.dtype);
-  // Late queries see the most keys under a causal mask: they go first, so that the short programs fill up the end.
-  Var row = (b.num_programs(0) - b.program_id(0) - 1) * block_m;
-  Var head = b.program_id(1);
+  const auto [block, head] = block_and_head(b, s, target);
+  Var row = block * block_m;
   const Sequence sequence(b, s, operands, b.program_id(2), head / s.group, target);
   Var offset = sequence.kv_len - sequence.q_len;  // query i stands at position i + offset
 

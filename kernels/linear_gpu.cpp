@@ -29,6 +29,7 @@ std::pair<int64_t, int64_t> warp_grid(int64_t block_m, int64_t block_n, int64_t 
 
 GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& target) {
   constexpr double kInstructionsPerLoad = 4, kOtherPerTurn = 30, kFragments = 40;
+  constexpr double kMeeting = 600;  // measured on an H200: the fences of a cluster's barriers
   const int64_t block_m = c.get_int("block_m"), block_n = c.get_int("block_n"), block_k = c.get_int("block_k");
   const int64_t num_warps = c.get_int("num_warps", 4), weights = s.weights_per_loop(), bytes = dtype_bytes(s.dtype);
   const int64_t cluster = std::max<int64_t>(c.get_int("cluster", 1), 1);
@@ -42,6 +43,7 @@ GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& 
   work.threads = 32 * num_warps;
   work.stages = c.get_int("num_stages", 1);
   work.turns = turns;
+  work.meeting_cycles = cluster > 1 ? kMeeting : 0;
   work.uses_wgmma = autotune::may_use_wgmma(target, s.dtype, block_m, num_warps) && s.k % 16 == 0;
   work.tensor_dtype = s.dtype;
   work.tensor_flops = 2.0 * static_cast<double>(block_m * block_n * weights * block_k) * turns / (s.tf32 ? 3 : 1);

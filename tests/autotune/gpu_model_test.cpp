@@ -77,6 +77,20 @@ TEST_CASE("gpu model: stages hide the loads of a program that is alone", "[autot
   CHECK(predict_us(bare, h200()) > 1.5 * predict_us(one, h200()));
 }
 
+TEST_CASE("gpu model: a stage more hides large tiles, and blocks that meet pay for it", "[autotune][gpu_model]") {
+  GpuWork large = product();
+  large.uses_wgmma = true;
+  large.programs = 512;
+  large.tensor_flops = 2.0 * 128 * 256 * 4096;
+  large.l2_bytes = 64 * 49152;
+  large.stages = 3;
+  GpuWork few = large, meets = large;
+  few.stages = 2;
+  meets.meeting_cycles = 600;
+  CHECK(predict_us(large, h200()) < predict_us(few, h200()));
+  CHECK(predict_us(large, h200()) < predict_us(meets, h200()));
+}
+
 TEST_CASE("gpu model: what does not fit a multiprocessor is never fast", "[autotune][gpu_model]") {
   GpuWork work = product();
   CHECK(resident_programs(work, h200()) == 1);
