@@ -82,10 +82,23 @@ tail -n 1 <<<"$devices" >"$out/devices.json"
 before=$(clocks)
 echo "gpu_check on $checked: ${before:-no nvidia-smi}"
 
-# Every kernel against its reference, streams and graphs; then the same PTX on the GPU and simulated.
+# Every kernel against its reference, streams and graphs, the same PTX on the GPU and simulated: a process each, since
+# most of their time goes into compiling.
+test_one() {
+  local name=${1//\\/} result
+  result=$("$bin/kernels_tests" "$1" 2>&1) && { echo "$result"; return; }
+  echo "FAILED: $name"$'\n'"$result"
+  return 1
+}
+tests() {
+  local names
+  names=$("$bin/kernels_tests" --list-test-names-only "[gpu]" | sed 's/[][,\\]/\\&/g')
+  [[ -n $names ]] && xargs --max-procs "$(nproc)" --delimiter '\n' -I{} bash -c 'test_one "$1"' test_one {} <<<"$names"
+}
+export -f test_one tests
+export bin
 if [[ -x $bin/kernels_tests ]]; then
-  section tests 100 "$bin/kernels_tests" "[gpu]~[compare]"
-  section compare 50 "$bin/kernels_tests" "[gpu][compare]"
+  section tests 150 bash -c tests
 else
   echo "tests      not in this package"
 fi
@@ -96,7 +109,7 @@ tune() {
   return $((code == 1 ? 0 : code))
 }
 export -f tune
-export bin device model
+export device model
 section tuning 75 bash -c tune
 tail -n 1 "$out/tuning.log" | grep '^{' >"$out/tuning.json"
 # The shapes that are timed beside others, each for the length at which it is.

@@ -23,19 +23,24 @@ def linear(case):
 
 
 def attention(case):
-    """One call for each backend that takes it."""
+    """One call for each backend that takes it; a backend without grouped heads gets its keys and values repeated."""
     fields, length = case["fields"], case["length"]
     q = random(1, fields["heads"], length, fields["head_dim"])
-    k, v = (random(1, fields["kv_heads"], length, fields["head_dim"]) for _ in range(2))
+    grouped = [random(1, fields["kv_heads"], length, fields["head_dim"]) for _ in range(2)]
+    repeated = [tensor.repeat_interleave(fields["heads"] // fields["kv_heads"], dim=1) for tensor in grouped]
     for backend in BACKENDS:
-        def call(backend=backend):
-            with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        try:
-            call()
-        except RuntimeError:
-            continue  # this backend does not take these operands
-        yield "torch_" + backend.name.split("_")[0].lower(), call
+        name = "torch_" + backend.name.split("_")[0].lower()
+        for suffix, (k, v) in (("", grouped), ("_repeated", repeated)):
+            def call(backend=backend, k=k, v=v):
+                with sdpa_kernel(backend):
+                    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=k is grouped[0])
+            try:
+                call()
+            except RuntimeError as error:
+                print(f"{case['name']}: {name}{suffix} does not take it: {str(error).splitlines()[0]}")
+                continue
+            yield name + suffix, call
+            break
 
 
 def median_us(call, rounds, flush):
@@ -56,7 +61,7 @@ def main(path):
         report = json.load(file)
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     report["torch"] = torch.__version__
-    attention = []
+    ratios = []
     for case in report["benchmarks"]:
         calls = {"linear": linear, "attention_forward": attention}.get(case["operation"])
         for name, call in calls(case) if calls else ():
@@ -66,11 +71,11 @@ def main(path):
             best = min(found, key=found.get)
             case["ratio_to_torch"] = found[best] / case["us"]["seqtile"]
             if case["operation"] == "attention_forward":
-                attention.append(case["ratio_to_torch"])
+                ratios.append(case["ratio_to_torch"])
             print(f"{case['name']:52} {found[best]:10.1f} us {best:16} seqtile is {case['ratio_to_torch']:.2f} of it")
-    if attention:
-        goal = {"goal": "attention of PyTorch's best backend, worst length", "value": min(attention), "at_least": 1.0,
-                "met": min(attention) >= 1.0}
+    if ratios:
+        goal = {"goal": "attention of PyTorch's best backend, worst length", "value": min(ratios), "at_least": 1.0,
+                "met": min(ratios) >= 1.0}
         report.setdefault("goals", []).append(goal)
         print(f"goal: {goal['goal']}: {goal['value']:.2f}, to reach: 1.00 or more: {'met' if goal['met'] else 'missed'}")
     with open(path, "w", encoding="utf-8") as file:

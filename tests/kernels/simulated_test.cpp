@@ -11,12 +11,14 @@
 namespace seqtile::testing {
 namespace {
 
-/// All lengths of a group's first case, a default run's of the others: checking a GPU takes two minutes.
-void check_on_gpu(Device& device, const std::vector<CaseGroup>& table) {
-  for (const CaseGroup& group : table)
-    for (const TableCase& c : group.cases)
-      for (const DType dtype : kKernelDTypes)
-        check_on(device, c.kernel, dtype, &c == &group.cases.front() ? c.lengths : c.few);
+/// All lengths of a group's first case, a default run's of the others.
+void run_on_gpu(const std::string& group) {
+  const auto device = open_gpu();
+  if (!device) return;
+  const std::vector<TableCase>& cases = cases_of(group);
+  for (const TableCase& c : cases)
+    for (const DType dtype : kKernelDTypes)
+      check_on(*device, c.kernel, dtype, &c == &cases.front() ? c.lengths : c.few);
 }
 
 }  // namespace
@@ -71,12 +73,25 @@ TEST_CASE("cpus: every operation at every length on every target", "[kernels][sl
   for (const CaseGroup& group : kernel_table()) check_all_on_cpus(group.name);
 }
 
-TEST_CASE("gpu: every kernel agrees with the reference", "[kernels][gpu]") {
-  if (const auto device = open_gpu()) check_on_gpu(*device, kernel_table());
-}
+// Each group is a case of its own, so that tools/gpu_check.sh runs them at the same time.
+#define SEQTILE_GROUPS(EACH) \
+  EACH("rms_norm") EACH("rms_norm_backward") EACH("layer_norm") EACH("softmax") EACH("silu_and_mul") \
+  EACH("silu_and_mul_backward") EACH("embedding") EACH("rope") EACH("linear") EACH("linear with all that is fused") \
+  EACH("linear, wide and fused") EACH("linear, transposed") EACH("linear_wgrad") EACH("attention prefill") \
+  EACH("attention extend") EACH("attention decode") EACH("attention variants") EACH("attention_backward") \
+  EACH("fused_allgather_and_linear") EACH("fused sums over ranks") EACH("collectives") \
+  EACH("context_attention_forward") EACH("context_attention_backward") EACH("fused_alltoall_and_linear") \
+  EACH("fused_linear_and_alltoall") EACH("sequence_parallel_rms_norm_backward") EACH("matmul backward")
 
-TEST_CASE("gpu: every kernel over ranks agrees with the reference where peers' data is preset", "[seqpar][gpu]") {
-  if (const auto device = open_gpu()) check_on_gpu(*device, rank_table());
+#define SEQTILE_ON_GPU(group) \
+  TEST_CASE("gpu: " group " agrees with the reference", "[kernels][gpu]") { run_on_gpu(group); }
+SEQTILE_GROUPS(SEQTILE_ON_GPU)
+
+TEST_CASE("gpu: the tables have no groups without a case", "[kernels]") {
+#define SEQTILE_NAME(group) group,
+  const std::set<std::string> with_case{SEQTILE_GROUPS(SEQTILE_NAME)};
+  for (const auto* table : {&kernel_table(), &rank_table()})
+    for (const CaseGroup& group : *table) CHECK(with_case.contains(group.name));
 }
 
 }  // namespace seqtile::testing

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(kernels
   kernels/attention_backward_test.cpp kernels/attention_test.cpp kernels/golden_test.cpp kernels/gpu_code_test.cpp kernels/gpu_text_test.cpp
-  kernels/gpu_ranks_test.cpp kernels/gpu_streams_test.cpp kernels/gpu_test.cpp kernels/graph_test.cpp
+  kernels/gpu_streams_test.cpp kernels/gpu_test.cpp kernels/graph_test.cpp
   kernels/index_inputs_test.cpp kernels/linear_test.cpp kernels/linear_wgrad_test.cpp kernels/spill_test.cpp
   kernels/seqpar/alltoall_linear_test.cpp kernels/seqpar/collectives_test.cpp
   kernels/seqpar/context_attention_backward_test.cpp kernels/seqpar/context_attention_test.cpp

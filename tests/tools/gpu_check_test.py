@@ -16,7 +16,8 @@ prewarm) [ -f "$5" ] || exit 9; echo '12 records'; echo '{"records":12}'; exit P
 esac"""
 NO_GPU = """echo 'cuda: device "cuda": no NVIDIA driver found (libcuda.so.1); use --device cpu'
 echo '{"devices":[{"name":"AMD","kind":"cpu"}],"no_gpu":"x"}'"""
-TESTS = 'echo "$1"; [ "$1" != "FAILING" ]'
+TESTS = """[ "$1" = --list-test-names-only ] && { echo 'gpu: one, and more'; echo 'gpu: other'; exit 2; }
+echo "ran $1"; [ "$1" != "FAILING" ]"""
 BENCH = """[ "$1" = --list-workloads ] && { echo 'linear --set n=8 --length 4'; echo 'softmax --set n=8 --length 4'; exit; }
 echo 'goal: linear of cuBLAS, geometric mean: 0.97, to reach: 0.95 or more: met'
 echo 'gpu/linear/x   12.0 us  1.0 TFLOP/s  3 GB/s'
@@ -50,7 +51,7 @@ class GpuCheck(unittest.TestCase):
         # A PATH without python3: PyTorch has no part in this test.
         tools = self.work + "/tools"
         os.makedirs(tools, exist_ok=True)
-        for tool in ("bash", "sh", "dirname", "grep", "head", "tail", "timeout", "mkdir", "cat", "sed"):
+        for tool in ("bash", "sh", "dirname", "grep", "head", "tail", "timeout", "mkdir", "cat", "sed", "xargs", "nproc"):
             if not os.path.exists(f"{tools}/{tool}"):
                 os.symlink(shutil.which(tool), f"{tools}/{tool}")
         done = subprocess.run(["bash", self.work + "/bin/gpu_check.sh", *(arguments or ["out"])], cwd=self.work,
@@ -66,9 +67,11 @@ class GpuCheck(unittest.TestCase):
         done, found = self.check()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertTrue(found["passed"])
-        self.assertEqual(set(found["sections"]), {"tests", "compare", "tuning", "shapes", "bench"})
+        self.assertEqual(set(found["sections"]), {"tests", "tuning", "shapes", "bench"})
         self.assertEqual(found["tuning"], {"records": 12})
         self.assertIn("gpu/linear/x", done.stdout)
+        with open(self.work + "/out/tests.log", encoding="utf-8") as file:
+            self.assertEqual(sorted(file.read().splitlines()), ["ran gpu: one\\, and more", "ran gpu: other"])
         self.assertIn("goal: linear of cuBLAS", done.stdout)
         with open(self.work + "/out/shapes.log", encoding="utf-8") as file:
             self.assertEqual(file.read().split("\n")[:2], [f"tune tune {case} --set n=8 --length 4 --device cuda:0 --budget 4s"
@@ -81,17 +84,19 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.check()[1]["sections"]["shapes"]["exit"], 3)
 
     def test_a_section_that_fails_is_named(self):
-        self.package(prewarm="2", failing="[gpu][compare]")
+        self.package(prewarm="2", failing="gpu: one\\\\, and more")
         done, found = self.check()
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"(?m)^compare .*failed \(exit 1\)$")
+        self.assertRegex(done.stdout, r"(?m)^tests .*failed \(exit 123\)$")
         self.assertRegex(done.stdout, r"(?m)^tuning .*failed \(exit 2\)$")
         self.assertFalse(found["passed"])
-        self.assertEqual(found["sections"]["tests"]["exit"], 0)
+        self.assertEqual(found["sections"]["bench"]["exit"], 0)
+        with open(self.work + "/out/tests.log", encoding="utf-8") as file:
+            self.assertIn("FAILED: gpu: one, and more\n", file.read())
 
     def test_every_section_sees_the_gpu_that_was_asked_for(self):
         self.package()
-        self.program("kernels_tests", 'echo "$CUDA_VISIBLE_DEVICES"')
+        self.program("kernels_tests", 'echo "$CUDA_VISIBLE_DEVICES"')  # as the only test's name too
         for arguments, environment, seen in [((), {}, "0"), (("out", "cuda:3"), {}, "3"),
                                              (("out", "cuda:1"), {"CUDA_VISIBLE_DEVICES": "5,GPU-7"}, "GPU-7")]:
             found = self.check(*arguments, **environment)[1]
