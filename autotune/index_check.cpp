@@ -213,8 +213,8 @@ Complaint problem_of_spans(std::span<const T> starts, std::span<const T> counts,
     return {true, fmt::format("element {} is {}; it must be at least {}", i, count, bounds.least)};
   if (count > bounds.most) return {true, fmt::format("element {} is {}; it must be at most {}", i, count, most_text)};
   if (start < 0) return {false, fmt::format("element {} is {}; it must be at least 0", i, start)};
-  return {false, fmt::format("element {} is {}, from where {} rows ('{}') end beyond {}", i, start, count, counts_name,
-                             limit_text)};
+  return {false, fmt::format("element {} is {}; with its {} rows ('{}') it must end at {} or before", i, start, count,
+                             counts_name, limit_text)};
 }
 
 template <class T>

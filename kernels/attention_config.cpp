@@ -100,9 +100,9 @@ int64_t held_values(const Shape& s, int64_t block_m, int64_t block_n) {
   return block_m * (s.head_dim + block_n * 3 / 2);
 }
 
-/// Hopper's copies need no registers for addresses; f32 operands are held in two halves.
+/// Hopper's copies need no registers for addresses; f32 operands are held in two halves, and their sums twice.
 int64_t values_a_warp(DType dtype, const Target& target) {
-  return dtype == DType::f32 ? 3 * 1024 : target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
+  return dtype == DType::f32 ? 2 * 1024 + 512 : target.has_wgmma ? 6 * 1024 : 4 * 1024 + 512;
 }
 
 /// Calls visit(first parameter, block_n, num_warps) for blocks of queries or splits of keys whose tiles fit the

@@ -112,9 +112,11 @@ Var log_sum_exp(KernelBuilder& b, const Running& seen) {
   return (seen.top + b.unary(ir::OpKind::log2, seen.sum)) * std::numbers::ln2;
 }
 
-/// A program's block of queries and its head. Late queries see the most keys under a causal mask: they go first, so that
-/// the short programs fill up the end. GPUs hand out programs in the order of their numbers: there the heads take turns,
-/// in sections whose keys stay in the L2.
+namespace {
+
+/// A program's block of queries and its head. Late queries see the most keys under a causal mask: they go first, so
+/// that the short programs fill up the end. GPUs hand out programs in the order of their numbers: there the heads take
+/// turns, in sections whose keys stay in the L2.
 std::pair<Var, Var> block_and_head(KernelBuilder& b, const Shape& s, const Target& target) {
   constexpr int64_t kMostHeads = 16;
   Var blocks = b.num_programs(0), block = b.program_id(0), head = b.program_id(1);
@@ -128,6 +130,8 @@ std::pair<Var, Var> block_and_head(KernelBuilder& b, const Shape& s, const Targe
   }
   return {blocks - block - 1, head};
 }
+
+}  // namespace
 
 /// One program: block_m queries of one head of one sequence.
 void build_blocks(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {

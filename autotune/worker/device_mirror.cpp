@@ -35,7 +35,7 @@ void DeviceMirror::upload(std::span<const std::byte> host) {
     translate(words, Side::device);
   }
   device_.memory().copy(at(host.data()), words.empty() ? host.data() : words.data(), host.size());
-  device_.streams().synchronize({});
+  device_.streams().synchronize({});  // launches on other streams are not ordered after this one
 }
 
 /// Replaces the words that are addresses of the other side.

@@ -22,7 +22,8 @@ class DeviceMirror {
   /// is copied in either direction.
   /// Errors: out_of_resources.
   void add(std::span<std::byte> host, const std::string& name, bool holds_addresses = false);
-  /// All of it, or the part that begins at `host`; download() waits for the device.
+  /// All of it, or the part that begins at `host`; upload() ends before it returns, download()
+  /// waits for the device.
   void upload();
   void download();
   void upload(std::span<const std::byte> host);

@@ -3,9 +3,9 @@
 //
 // exit() runs handlers and destructors of statics, latest first, while other threads run on. Calls keep nothing that
 // has such a destructor (forever.h). LLVM does: exit() waits for compilations that are under way, and later ones sleep
-// until the process is gone. Statics that LLVM makes during the compilation that is under way go before exit() waits: a
-// process that exits in the middle of its first compilation may still crash. Statics of the program, as a handle, are
-// destroyed too: what they own is then left alone.
+// until the process is gone. LLVM makes its statics in the first compilation, and exit() destroys them before it waits.
+// A process compiles a small kernel first for that reason (compiler.cpp): an exit() in those few milliseconds may still
+// crash. Statics of the program, as a handle, are destroyed too: what they own is then left alone.
 #pragma once
 
 namespace seqtile {

@@ -14,14 +14,9 @@ namespace seqtile::sim {
 namespace {
 
 constexpr size_t kCapacity = size_t{16} << 30;  ///< of the simulated GPU, so that running out is an error of it
-constexpr size_t kAlignment = 256;
 constexpr int kFresh = 0xff;  ///< NaN in every float format, for runs without checks
 
 }  // namespace
-
-SimMemory::~SimMemory() {
-  for (const auto& [data, bytes] : allocations_) std::free(const_cast<std::byte*>(data));
-}
 
 void SimMemory::name(const void* pointer, std::string name) {
   const std::lock_guard lock(world_.mutex());
@@ -32,16 +27,16 @@ void SimMemory::name(const void* pointer, std::string name) {
 
 void* SimMemory::allocate(size_t bytes, bool is_for_peers) {
   const std::lock_guard lock(world_.mutex());
-  const size_t free = kCapacity - used_;
-  void* data = bytes <= free ? std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment) : nullptr;
-  if (!data)
+  if (const size_t free = kCapacity - used_; bytes > free)
     throw Error(
         ErrorCode::out_of_resources,
         fmt::format("no memory for {} bytes on the simulated GPU: {} of its {} are free", bytes, free, kCapacity));
+  LoneMemory memory(bytes);
+  std::byte* data = memory.bytes().data();
   std::memset(data, kFresh, bytes);
   world_.machine().register_memory(fmt::format("memory {}", ++num_made_), data, bytes, device_, is_for_peers);
   world_.machine().poison(data, bytes);
-  allocations_[static_cast<std::byte*>(data)] = bytes;
+  allocations_.emplace(data, std::move(memory));
   used_ += bytes;
   return data;
 }
@@ -51,17 +46,17 @@ void SimMemory::free(void* pointer) noexcept {
   const auto found = allocations_.find(static_cast<std::byte*>(pointer));
   if (found == allocations_.end()) return;
   world_.machine().unregister_memory(pointer);
-  used_ -= found->second;
+  used_ -= found->second.bytes().size();
   allocations_.erase(found);
-  std::free(pointer);
 }
 
 void SimMemory::check(const void* pointer, size_t bytes, const char* what) {
   const auto* begin = static_cast<const std::byte*>(pointer);
   auto after = allocations_.upper_bound(begin);
   if (after == allocations_.begin()) return;
-  const auto& [data, size] = *std::prev(after);
+  const auto& [data, memory] = *std::prev(after);
   const auto offset = static_cast<size_t>(begin - data);
+  const size_t size = memory.bytes().size();
   if (offset < size && bytes > size - offset)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{} of {} bytes at {}: {} bytes are left of the allocation", what, bytes,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "jit/device.h"
+#include "jit/sim/lone_memory.h"
 #include "jit/sim/sim_streams.h"
 #include "jit/sim/sim_world.h"
 
@@ -17,7 +18,6 @@ namespace seqtile::sim {
 class SimMemory final : public DeviceMemory {
  public:
   SimMemory(SimWorld& world, int device, SimStreams& streams) : world_(world), device_(device), streams_(streams) {}
-  ~SimMemory() override;
   /// Errors: invalid_argument where no allocation begins at `pointer`.
   void name(const void* pointer, std::string name);
 
@@ -37,7 +37,7 @@ class SimMemory final : public DeviceMemory {
   SimWorld& world_;
   const int device_;
   SimStreams& streams_;
-  std::map<const std::byte*, size_t> allocations_;
+  std::map<const std::byte*, LoneMemory> allocations_;
   size_t used_ = 0;
   int num_made_ = 0;
 };

@@ -51,7 +51,8 @@ void check_columns(const Channel& channel, const autotune::Workload& workload, c
   }
 }
 
-/// Visits each input of own rows that lies in an output which may hold it: work in place.
+/// Visits each input of own rows that lies in an output which may hold it: work in place. Tensors of other ranks are the
+/// handle's to refuse.
 template <class Visit>
 void for_each_in_place(const Handle& handle, std::span<const Tensor> tensors, const Visit& visit) {
   const std::vector<autotune::ArgSpec>& args = handle.schema().args;
@@ -59,8 +60,8 @@ void for_each_in_place(const Handle& handle, std::span<const Tensor> tensors, co
   for (size_t output = 0; output < args.size(); ++output)
     for (const std::string& name : args[output].in_place)
       for (size_t input = 0; input < args.size(); ++input)
-        if (args[input].name == name && args[input].dims[0].symbol == "own_rows" &&
-            autotune::extent_of(tensors[input]).meets(autotune::extent_of(tensors[output])))
+        if (args[input].name == name && args[input].dims[0].symbol == "own_rows" && tensors[input].rank == 2 &&
+            tensors[output].rank == 2 && autotune::overlap(tensors[input], tensors[output]))
           visit(input, output);
 }
 
@@ -73,10 +74,10 @@ void check_in_place(const Channel& channel, const Handle& handle, std::span<cons
     const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
     if (tensors[input].data != own)
       refuse(
-          fmt::format("argument '{}': lies in '{}', where rank {} of {} owns rows {} to {}, but not there; give it "
-                      "those rows, or memory of its own",
-                      handle.schema().args[input].name, handle.schema().args[output].name, rank, size, first,
-                      first + tensors[input].sizes[0]));
+          fmt::format("argument '{}': shares memory with '{}' but is not rows {} to {} of it, which rank {} of {} owns; "
+                      "give it those rows, or memory of its own",
+                      handle.schema().args[input].name, handle.schema().args[output].name, first,
+                      first + tensors[input].sizes[0] - 1, rank, size));
   });
 }
 
@@ -147,8 +148,8 @@ void check_capture(const Channel& channel, const autotune::Workload& workload, c
   if (size == 1) return;
   for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
     refuse(
-        fmt::format("argument '{}': lies in '{}', where a rank's rows are elsewhere at every length; a graph needs "
-                    "memory of its own",
+        fmt::format("argument '{}': lies in '{}', whose rows of a rank move with the length; a graph needs memory of its "
+                    "own",
                     handle.schema().args[input].name, handle.schema().args[output].name));
   });
 }

@@ -20,7 +20,7 @@ Target portable(Target target) {
 }
 
 std::vector<Tile> with_room(std::vector<Tile> tiles, const Shape& shape, bool keeps_more) {
-  constexpr int64_t kMostValues = 128, kFewValues = 64, kFewestValues = 48;  // of a thread; linear has the most
+  constexpr int64_t kMostValues = 128, kFewValues = 64, kFewestValues = 40;  // of a thread; linear has the most
   const bool is_f32 = shape.dtype == DType::f32;
   const int64_t most = keeps_more && is_f32                  ? kFewestValues
                        : keeps_more || is_f32 || shape.gated ? kFewValues

@@ -93,13 +93,13 @@ TEMPLATE_TEST_CASE("indices: a number that is no row is refused with tensor, ele
   SECTION("spans") {
     call.kv_len[0] = 7;
     CHECK(call.error() ==
-          "argument 4 'kv_start': element 0 is 10, from where 7 rows ('kv_len') end beyond 16 (kv_tokens)");
+          "argument 4 'kv_start': element 0 is 10; with its 7 rows ('kv_len') it must end at 16 (kv_tokens) or before");
     call.kv_len[0] = -1;
     CHECK(call.error() == "argument 5 'kv_len': element 0 is -1; it must be at least 0");
     call.kv_len[0] = 6, call.kv_start[1] = -1;
     CHECK(call.error() == "argument 4 'kv_start': element 1 is -1; it must be at least 0");
     call.kv_start[1] = kMost, call.kv_len[1] = kMost;  // whose sum is no i32
-    CHECK(call.error().find("from where 2147483647 rows") != std::string::npos);
+    CHECK(call.error().find("with its 2147483647 rows") != std::string::npos);
   }
   SECTION("empty lists, at the end too") {
     call.q_start[1] = 0, call.q_start[2] = 0;

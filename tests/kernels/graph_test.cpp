@@ -204,7 +204,7 @@ TEST_CASE("graph: what is summed over the length ends where the replay does", "[
 }
 
 TEST_CASE("graph: results that leave by TMA end at the length of the replay", "[kernels][sim][graph]") {
-  const KernelCase wide{"linear", {{"n", int64_t{512}}, {"k", int64_t{256}}, {"residual", int64_t{1}}}};
+  const KernelCase wide{"linear", {{"n", int64_t{768}}, {"k", int64_t{256}}, {"residual", int64_t{1}}}};
   constexpr int64_t kCapacity = 600;
   const autotune::OpDef& op = library_op(wide.operation);
   const autotune::Workload workload = normalized(wide, DType::bf16, 1);

@@ -4,7 +4,7 @@
 // exit_helper FOLDER HOW, with HOW one of:
 //   exit, return, thread   main exits, main returns, a third thread exits, while two threads call an operation
 //   statics                as exit; engine and handle are statics of the program, destroyed while they are called
-//   compile                while two threads compile
+//   compile, first_compile while two threads compile, or one does for the first time in the process
 //   background, tune       while an operation is tuned, on the engine's thread or inside a call
 //   statics_background     as background; engine and handle are statics, and the tuning goes on once exit has begun
 #include <atomic>
@@ -18,6 +18,7 @@
 #include "autotune/engine/engine_parts.h"
 #include "autotune/runner.h"
 #include "jit/base/process_exit.h"
+#include "jit/compiler.h"
 #include "kernels/registry.h"
 #include "kernels/rms_norm.h"
 
@@ -58,8 +59,22 @@ void compile_on_threads(Engine& engine) {
     std::thread([&engine, i] {
       for (int64_t n = 64 + i; true; n += 2) engine.prepare(kernels::RmsNorm{.n = n}), ++calls;
     }).detach();
-  // LLVM has made its statics then; earlier runs have left binaries in the folder, which are loaded and not compiled.
-  while (engine.counters().compiles_at_load < 3) std::this_thread::yield();
+  // Earlier runs have left binaries in the folder, which are loaded and not compiled.
+  while (engine.counters().compiles_at_load < 1) std::this_thread::yield();
+}
+
+/// Returns in the middle of the first compilation.
+void compile_first() {
+  static std::atomic<bool> has_begun{false};
+  std::thread([] {
+    static const autotune::Registry registry = kernels::make_registry();
+    const autotune::OpDef& op = registry.find("linear");
+    const auto workload = op.normalize({"linear", DType::f32, 1, {{"n", int64_t{576}}, {"k", int64_t{576}}}});
+    const Target target = host_target();
+    const auto kernel = autotune::build_kernel(op, workload, op.default_config(workload, 64, target), target);
+    compile(*kernel, target, [](std::string_view, std::string_view) { has_begun = true; });
+  }).detach();
+  while (!has_begun) std::this_thread::yield();
 }
 
 /// Returns when the tuner has begun. The handle's copy outlives it.
@@ -106,6 +121,10 @@ int run(const std::string& folder, const std::string& how) {
                                                         : MissPolicy::nearest;
   const EngineOptions options = options_in(folder, policy);
   if (how.starts_with("statics")) exit_with_statics(options);
+  if (how == "first_compile") {
+    compile_first();
+    std::exit(kExitCode);
+  }
   const auto engine = open(options, false);
   if (how == "compile") {
     compile_on_threads(*engine);

@@ -85,7 +85,7 @@ void check_call(KernelRunner& runner, GuardedCall& call, const std::vector<int64
   REQUIRE(call.output_bytes() == first);
 }
 
-/// The best target takes all lengths, of the others each one of so many in `turns`, and the last.
+/// The first target takes all lengths. Each other target takes one length in `turns`, and the last.
 void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths,
            const std::vector<Target>& targets, Backend backend, size_t turns = 1) {
   const OpDef& op = library_op(test_case.operation);

@@ -145,6 +145,10 @@ CaseGroup attention_variants() {
            {attention(2, 1, 256, "prefill", {{"causal", 0}}), lengths, {1, 17, 65}},
            {attention(4, 1, 96, "extend", {{"window", 40}}), lengths},
            {attention(8, 1, 128, "decode", {{"window", 100}, {"soft_cap", 10.0}}), {1, 64, 257}, {1, 64, 257}},
+           // On GPUs heads take turns in sections: two of 16, a group that is more, heads that no section divides.
+           {attention(32, 8, 16, "prefill"), {1, 130}, {130}},
+           {attention(34, 2, 16, "prefill"), {65}, {65}},
+           {attention(17, 17, 16, "prefill"), {65}, {65}},
            {attention(2, 1, 96, "decode"), kFew, kFew},
            {attention(2, 1, 256, "decode"), kFew, kFew}}};
 }

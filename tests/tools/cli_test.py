@@ -1774,7 +1774,12 @@ class Interrupt(Cli):
         """Wherever it is, long before its work is done: nothing of it is to be kept."""
         process = subprocess.Popen([self.program, *arguments], cwd=self.work, env=self.env, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-        time.sleep(3)  # it has begun, with sanitizers too
+        tick = os.sysconf("SC_CLK_TCK")
+        while process.poll() is None:  # it has begun when it has worked for a second, however busy the machine is
+            with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
+                if int(file.read().rpartition(")")[2].split()[11]) > tick:
+                    break
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=240), -signal.SIGINT)
 

@@ -60,9 +60,14 @@ class Plan(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def own_folders(self):
+        """An environment in which nothing is found, and no other process that tunes is waited for."""
+        return {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder,
+                "SEQTILE_LOCK_DIR": self.folder + "/locks"}
+
     def plan(self, *arguments):
         return subprocess.run([self.program, "plan", *arguments], cwd=self.folder, capture_output=True, text=True,
-                              timeout=120)
+                              timeout=600)
 
     def good(self, *arguments):
         done = self.plan(*arguments)
@@ -420,7 +425,7 @@ class Kept(Plan):
 
         def cache(command):
             done = subprocess.run([self.program, "cache", command, "--cache", "plans.db", "--json"], cwd=self.folder,
-                                  capture_output=True, text=True, timeout=120)
+                                  capture_output=True, text=True, timeout=600)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             return done.stdout, json.loads(done.stdout.rstrip("\n").split("\n")[-1])
         text, listed = cache("ls")
@@ -437,9 +442,9 @@ class Run(Plan):
              "--rounds", "3"]
 
     def plan(self, *arguments):
-        environment = {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+        environment = self.own_folders()
         return subprocess.run([self.program, "plan", *arguments], cwd=self.folder, capture_output=True, text=True,
-                              timeout=120, env=environment)
+                              timeout=600, env=environment)
 
     def run_plans(self, *arguments):
         """The answer, whatever the order of times: those of so small sizes on a machine that is shared say nothing."""
@@ -473,10 +478,10 @@ class Run(Plan):
         self.assertIn("pairs of plans predicted at least 10 % apart", text)
 
     def test_recorded_attention_prices_ranks_that_share_its_queries(self):
-        environment = {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+        environment = self.own_folders()
         tuned = subprocess.run([self.program, "tune", "attention_forward", "--set", "heads=4", "--set", "kv_heads=2",
                                 "--set", "head_dim=16", "--threads", "1", "--length", "33", "--budget", "2s", "--cache",
-                                "t.db"], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+                                "t.db"], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
         self.assertIn(tuned.returncode, (0, 1), tuned.stderr)
         self.write("free.json", json.dumps({"alpha": [0], "beta": [0], "launch_s": 0}))
         answer, text = self.run_plans(*self.SIZES, "--calibration", "free.json", "--cache", "t.db", "--operators")
@@ -491,7 +496,7 @@ class Run(Plan):
         terminal, end = pty.openpty()
         command = [self.program, "plan", "run", "--calibration", "none.json", "--hidden", "256", "--heads", "4",
                    "--intermediate", "512", "--length", "128", "--rounds", "600", "--json"]
-        environment = {**os.environ, "XDG_CACHE_HOME": self.folder, "XDG_CONFIG_HOME": self.folder}
+        environment = self.own_folders()
         with subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=end,
                               text=True) as process:
             os.close(end)
@@ -584,7 +589,7 @@ class Forms(Plan):
             self.assertEqual(len(re.findall(r"^  n\d+ -> n\d+ \[", text, re.M)), tensors)
             if shutil.which("dot"):  # Graphviz lays out a whole graph in seconds: syntax is enough for the large one
                 drawn = subprocess.run(["dot", "-Tsvg" if len(nodes) < 60 else "-Tcanon"], input=text,
-                                       capture_output=True, text=True, timeout=120)
+                                       capture_output=True, text=True, timeout=600)
                 self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
             else:
                 print("skipped: this machine has no dot", file=sys.stderr)

@@ -234,5 +234,6 @@ if __name__ == "__main__":
     Cli.program = os.path.abspath(sys.argv.pop(1))
     with contextlib.ExitStack() as stack:
         Cli.work = stack.enter_context(tempfile.TemporaryDirectory(prefix="seqtile_usable_"))
-        Cli.env = dict(os.environ, SEQTILE_CACHE_DIR=Cli.work + "/cache", SEQTILE_CONFIG_DIR=Cli.work + "/config")
+        Cli.env = dict(os.environ, SEQTILE_CACHE_DIR=Cli.work + "/cache", SEQTILE_CONFIG_DIR=Cli.work + "/config",
+                       SEQTILE_LOCK_DIR=Cli.work + "/locks")
         unittest.main()

@@ -96,11 +96,12 @@ void ForeignCall::place(size_t index) {
   if (argument.form == KernelArgument::Form::same) {
     std::memcpy(to, &pointers_[argument.same_as], 8);
   } else if (argument.form == KernelArgument::Form::buffer) {
-    std::byte* data = argument.bytes.data();
+    Buffer& buffer = buffers_.emplace_back(Buffer{index, argument.bytes, sim::LoneMemory(argument.bytes.size())});
+    std::byte* data = buffer.now.bytes().data();
+    std::ranges::copy(argument.bytes, data);
     machine_.register_memory(fmt::format("arg {}", index), data, argument.bytes.size());
     if (!argument.is_initialised) machine_.poison(data, argument.bytes.size());
     pointers_[index] = reinterpret_cast<uint64_t>(data);
-    buffers_.push_back({index, argument.bytes, data});
     std::memcpy(to, &pointers_[index], 8);
   } else {
     std::copy(argument.bytes.begin(), argument.bytes.end(), to);
@@ -132,7 +133,7 @@ void ForeignCall::compare(const FileOf& file) {
   double largest = 0;
   const auto width = static_cast<size_t>(type.bytes);
   for (size_t at = 0; at < expected.size(); at += width) {
-    const double is = element_value(type, buffer.data + at), should = element_value(type, &expected[at]);
+    const double is = element_value(type, buffer.data() + at), should = element_value(type, &expected[at]);
     if (std::isnan(is) && std::isnan(should)) continue;
     const double difference = std::fabs(is - should) / std::max(1.0, std::fabs(should));
     if (is == should || difference <= tolerance) continue;
@@ -145,13 +146,13 @@ void ForeignCall::compare(const FileOf& file) {
       fmt::format("arg {}: {} differ from {} by more than {:.2g} (largest {:.2g}); element {} is {} "
                   "instead of {}",
                   file.argument, format_counted(wrong, "element"), file.path, tolerance, largest, first,
-                  format_element(type, buffer.data + at), format_element(type, &expected[at])));
+                  format_element(type, buffer.data() + at), format_element(type, &expected[at])));
 }
 
 void ForeignCall::finish() {
   for (const FileOf& file : dumps_) {
     const Buffer& buffer = buffer_of(file);
-    write_file("--dump", file.path, {reinterpret_cast<const char*>(buffer.data), buffer.before.size()});
+    write_file("--dump", file.path, {reinterpret_cast<const char*>(buffer.data()), buffer.before.size()});
   }
   for (const FileOf& file : expectations_) compare(file);
 }
@@ -164,11 +165,11 @@ std::vector<std::string> ForeignCall::describe_buffers() const {
     const auto width = static_cast<size_t>(argument.type.bytes);
     int64_t changed = 0;
     for (size_t at = 0; at < buffer.before.size(); at += width)
-      changed += std::memcmp(buffer.data + at, &buffer.before[at], width) != 0;
+      changed += std::memcmp(buffer.data() + at, &buffer.before[at], width) != 0;
     std::string values;
     for (int64_t i = 0; i < std::min(argument.elements, kShown); ++i)
       values += fmt::format("{}{}", values.empty() ? "" : " ",
-                            format_element(argument.type, buffer.data + static_cast<size_t>(i) * width));
+                            format_element(argument.type, buffer.data() + static_cast<size_t>(i) * width));
     lines.push_back(fmt::format("arg {} {}: {} of {} changed; {}{}", buffer.argument, argument.text,
                                 format_count(changed), format_counted(argument.elements, "element"), values,
                                 argument.elements > kShown ? " ..." : ""));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/sim/lone_memory.h"
 #include "jit/sim/machine.h"
 #include "tools/cli/kernel_argument.h"
 #include "tools/cli/simulate_foreign.h"
@@ -33,7 +34,8 @@ class ForeignCall {
   struct Buffer {
     size_t argument;
     std::vector<std::byte> before;
-    std::byte* data = nullptr;
+    sim::LoneMemory now;
+    const std::byte* data() const { return now.bytes().data(); }
   };
   struct FileOf {
     size_t argument;

@@ -90,8 +90,8 @@ void Program::multiply(const Op& dot, const std::vector<Value*>& a, const std::v
     upper.push_back(hi), lower.push_back(lo);
   }
   if (dot.string_attr("precision") == "tf32") return multiply_once(dtype, upper, sums);
-  // Tensor cores cut sums off instead of rounding them, and what is lost adds up over k. So they sum eight products, the
-  // small ones first, and an addition of f32 the rest.
+  // Tensor cores cut sums off instead of rounding them, and the loss adds up over k. Each instruction's sum therefore
+  // starts at 0, the small products first, and an addition of f32 joins it to the rest.
   std::vector<Value*> part(4, llvm::ConstantFP::get(e_.b.getFloatTy(), 0.0));
   multiply_once(dtype, {lower[0], lower[1], lower[2], lower[3], upper[4], upper[5]}, part.data());
   multiply_once(dtype, {upper[0], upper[1], upper[2], upper[3], lower[4], lower[5]}, part.data());

@@ -56,7 +56,9 @@ void CudaKernel::check_code(const GpuFacts& facts) const {
                                                          binary_.symbol, what, context_.name(), sm, facts.name));
   };
   const size_t ranks = binary_.gpu.ranks_in_launch;
-  if (8 * ranks * (size_t{binary_.num_slots} + 3) + 192 * binary_.gpu.tensor_maps.size() > kMaxParameterBytes)
+  // A map may need as much again to lie at a multiple of 64 bytes.
+  const size_t map_bytes = binary_.gpu.tensor_maps.size() * (sizeof(CUtensorMap) + 64);
+  if (8 * ranks * (size_t{binary_.num_slots} + GpuGrid{}.programs.size()) + map_bytes > kMaxParameterBytes)
     throw Error(
         ErrorCode::unsupported,
         fmt::format("kernel {}: {} slots{} and {} tensor maps are more than the {} bytes "

@@ -280,9 +280,9 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
         refusal = error.what();
       }
       if (refusal !=
-          fmt::format("argument 'x': lies in 'y', where rank {} of 2 owns rows {} to {}, but not there; give "
-                      "it those rows, or memory of its own",
-                      rank, first, first + rows))
+          fmt::format("argument 'x': shares memory with 'y' but is not rows {} to {} of it, which rank {} of 2 owns; "
+                      "give it those rows, or memory of its own",
+                      first, first + rows - 1, rank))
         throw Error(ErrorCode::wrong_result, refusal);
     }
     const auto is_refused_in_a_graph = [&] {
@@ -303,6 +303,16 @@ TEST_CASE("fused operations: a rank's rows lie in the output at their own place,
       for (int64_t column = 0; column < kHidden; ++column)
         check_element(kLength, row, column, y[static_cast<size_t>(row * kHidden + column)],
                       row < first_row(1, kLength) ? 1 : 2);
+    // Columns beside the output's in the same rows share no byte with it.
+    std::vector<float> both(2 * kLength * kHidden, static_cast<float>(rank + 1));
+    Tensor left = matrix(both, kLength, kHidden), right = matrix(both, rows, kHidden);
+    left.strides[0] = right.strides[0] = 2 * kHidden;
+    right.data = both.data() + kHidden;
+    handle({.x = right, .y = left}, kLength);
+    for (int64_t row = 0; row < kLength; ++row)
+      for (int64_t column = 0; column < 2 * kHidden; ++column)
+        check_element(kLength, row, column, both[static_cast<size_t>(2 * row * kHidden + column)],
+                      column >= kHidden ? static_cast<float>(rank + 1) : row < first_row(1, kLength) ? 1 : 2);
     fabrics[static_cast<size_t>(rank)]->all_gather("");
   });
 }
