@@ -34,9 +34,11 @@ std::vector<Tile> with_room(std::vector<Tile> tiles, const Shape& shape, bool ke
 std::vector<Config> configs_of(const std::string& operation, const Target& target, std::vector<Tile> tiles,
                                const Predict& predict, const Schedules& schedules) {
   if (tiles.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tile fits {}", operation, target.name));
-  std::ranges::stable_sort(tiles, {}, [&](const Tile& tile) { return predict(tile.config()); });
-  std::vector<Config> configs = schedules(tiles[0]);
-  for (size_t i = 1; i < tiles.size(); ++i) configs.push_back(schedules(tiles[i]).front());
+  std::vector<std::pair<double, const Tile*>> ranked;
+  for (const Tile& tile : tiles) ranked.emplace_back(predict(tile.config()), &tile);
+  std::ranges::stable_sort(ranked, {}, &std::pair<double, const Tile*>::first);
+  std::vector<Config> configs = schedules(*ranked[0].second);
+  for (size_t i = 1; i < ranked.size(); ++i) configs.push_back(schedules(*ranked[i].second).front());
   return configs;
 }
 

@@ -100,7 +100,9 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
     for (size_t t = 0; t < targets.size(); ++t) {
       const bool is_taken = t == 0 || i % turns == t % turns || i + 1 == lengths.size();
       if (!is_taken) continue;
-      for (const Config& config : diverse_configs(op, workload, length, targets[t], kConfigsALength)) {
+      // Where targets take turns, so do lengths: one or two configurations each, and all at the last.
+      const size_t configs = turns == 1 || i + 1 == lengths.size() ? kConfigsALength : 1 + i % 2;
+      for (const Config& config : diverse_configs(op, workload, length, targets[t], configs)) {
         INFO(op.name << " " << workload.json() << " length " << length << " " << targets[t].name << " "
                      << config.json());
         check_call(runners[t].get(config), call, rows, want);

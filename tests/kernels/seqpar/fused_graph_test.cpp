@@ -135,11 +135,12 @@ void check_mismatch(const char* target, const Workload& workload) {
 
 TEST_CASE("fused graph: replays at changing lengths give the bits of calls, one kernel each",
           "[seqpar][sim][graph][sweep]") {
-  for (const char* target : kTargets)
-    for (const Workload& workload : testing::operations_on_ranks(2, DType::bf16)) {
-      INFO(target << " " << workload.operation);
-      CHECK_NOTHROW(check_replays(target, workload, replays_of(workload)));
-    }
+  size_t turn = 0;  // the slow run takes each on both
+  for (const Workload& workload : testing::operations_on_ranks(2, DType::bf16)) {
+    const char* target = kTargets[turn++ % std::size(kTargets)];
+    INFO(target << " " << workload.operation);
+    CHECK_NOTHROW(check_replays(target, workload, replays_of(workload)));
+  }
 }
 
 TEST_CASE("fused graph: a thousand replays of each operation", "[seqpar][sim][graph][slow]") {
@@ -151,16 +152,14 @@ TEST_CASE("fused graph: a thousand replays of each operation", "[seqpar][sim][gr
 }
 
 TEST_CASE("fused graph: a set has a graph for each bucket, with the bucket's plan", "[seqpar][sim][graph]") {
-  for (const char* target : kTargets) {
-    CHECK_NOTHROW(check_set(target, gather(), 30));
-    CHECK_NOTHROW(check_set(target, reduce(), 30));
-  }
+  CHECK_NOTHROW(check_set(kTargets[0], gather(), 30));
+  CHECK_NOTHROW(check_set(kTargets[1], reduce(), 30));
 }
 
 TEST_CASE("fused graph: another length on one rank is a record on all and NaN", "[seqpar][sim][graph]") {
-  for (const char* target : kTargets)
-    for (const Workload& workload : {gather(), reduce(), attention(), attention_backward()})
-      CHECK_NOTHROW(check_mismatch(target, workload));
+  size_t turn = 0;
+  for (const Workload& workload : {gather(), reduce(), attention(), attention_backward()})
+    CHECK_NOTHROW(check_mismatch(kTargets[turn++ % std::size(kTargets)], workload));
 }
 
 TEST_CASE("fused graph: bad captures are refused", "[seqpar][graph]") {
