@@ -259,6 +259,7 @@ ModelFile parse_model_file(std::string_view text, const std::string& name) {
   if (const std::string kind = other_file(json.value); !kind.empty())
     throw Error(ErrorCode::invalid_argument, autotune::one_line(fmt::format("{}: {}", name, kind)));
   ModelFile file{.path = name, .model = {}, .notes = {}};
+  file.notes.large = std::move(json.large);
   for (const std::string& line : json.repeated) file.notes.warnings.push_back(name + ": field " + line);
   const ConfigReader config(json.value, name, file.notes);
   if (const char* part = text_part(json.value)) {

@@ -299,6 +299,12 @@ TEST_CASE("model files: values of a wrong kind get one line with name, value and
                     Contains("field rms_norm_eps is NaN, must be a number of 0 to 1"));
   CHECK_THROWS_WITH(models::parse_model(R"({"model_type": "llama", "vocab_size": Infinity})", "model.json"),
                     Contains("field vocab_size is Infinity, must be a whole number"));
+  CHECK_THROWS_WITH(
+      models::parse_model(R"({"model_type": "llama", "vocab_size": 99999999999999999999999})", "model.json"),
+      Contains("field vocab_size is 99999999999999999999999, must be a whole number"));
+  CHECK_THROWS_WITH(models::parse_model(
+                        R"({"text_config": {"model_type": "llama", "head_dim": -99999999999999999999}})", "model.json"),
+                    Contains("field head_dim is -99999999999999999999, must be a whole number"));
   refused({{"tie_word_embeddings", 1}}, "1, must be true or false");
   refused({{"torch_dtype", "float64"}}, "\"float64\", must be float32, bfloat16 or float16");
   refused({{"rope_theta", 0}}, "0, must be");
