@@ -15,6 +15,7 @@
 #include "autotune/text_kind.h"
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
+#include "models/class_names.h"
 #include "models/field_rules.h"
 #include "models/layer_reader.h"
 #include "models/model_types.h"
@@ -202,16 +203,6 @@ const char* text_part(const Json& json) {
   return nullptr;
 }
 
-/// Other heads than of the next token stand in the place of lm_head.
-void warn_of_head(const ConfigReader& config) {
-  if (!config.has("architectures") || !config.json()["architectures"].is_array()) return;
-  for (const Json& name : config.json()["architectures"])
-    for (const char* head : {"Classification", "QuestionAnswering", "Reward"})
-      if (name.is_string() && name.get<std::string>().find(head) != std::string::npos)
-        config.notes().warnings.push_back(autotune::one_line(fmt::format(
-            "{}: architectures has {}, whose head is not lm_head", config.where(), autotune::excerpt(name))));
-}
-
 Model read_own(const ConfigReader& config, std::string_view fallback_type, std::optional<DType> outer_dtype) {
   refuse_other_models(config);
   const ModelType& type = type_of(config, fallback_type);
@@ -225,7 +216,7 @@ Model read_own(const ConfigReader& config, std::string_view fallback_type, std::
   if (!found) config.note_default("torch_dtype", "float32");
   const Model model = read_model(config, type, found.value_or(DType::f32));
   sort_fields(config);
-  warn_of_head(config);
+  warn_of_classes(config, type);
   return model;
 }
 

@@ -194,6 +194,49 @@ TEST_CASE("model files: a field that is not known is a warning that names it", "
   CHECK_FALSE(is_ignored(file, "swirl_factor"));
 }
 
+/// The only warning of a file; empty without one.
+std::string warning_of(const Json& json) {
+  const ModelFile file = parse(json);
+  CHECK(file.notes.warnings.size() <= 1);
+  return file.notes.warnings.empty() ? "" : file.notes.warnings.front();
+}
+
+TEST_CASE("model files: a class that is not the type's own is a warning", "[models]") {
+  for (const auto& [type, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"llama", "LlamaForCausalLM"},
+                                                                  {"llama", "LLaMAForCausalLM"},
+                                                                  {"mistral", "MistralModel"},
+                                                                  {"gemma3_text", "Gemma3ForCausalLM"},
+                                                                  {"gemma3_text", "Gemma3TextModel"},
+                                                                  {"gemma3_text", "Gemma3ForConditionalGeneration"},
+                                                                  {"smollm3", "SmolLM3ForCausalLM"}}) {
+    INFO(name);
+    CHECK(warning_of(small(type, {{"architectures", {name}}})) == "");
+  }
+  CHECK(warning_of(small("llama", {{"architectures", nullptr}})) == "");
+  CHECK(warning_of(small("llama", {{"architectures", Json::array()}})) == "");
+  for (const char* name :
+       {"LlamaForCausalLMEagle3", "MixtralForCausalLM", "Llama4ForCausalLM", "Qwen2ForCausalLM", "X"})
+    CHECK_THAT(warning_of(small("llama", {{"architectures", {"LlamaForCausalLM", name}}})),
+               StartsWith(fmt::format("model.json: architectures has \"{}\", which is no class of type llama", name)));
+  CHECK_THAT(warning_of(small("llama", {{"architectures", "LlamaForCausalLM"}})),
+             Contains("architectures is \"LlamaForCausalLM\", must be a list of texts"));
+  CHECK_THAT(warning_of(small("llama", {{"architectures", {7}}})), Contains("architectures has 7, which is no text"));
+}
+
+TEST_CASE("model files: code of the file's own is a warning, but where the type is written for it", "[models]") {
+  const auto with_code = [](const char* type, const Json& map) { return small(type, {{"auto_map", map}}); };
+  CHECK_THAT(warning_of(with_code("llama", {{"AutoConfig", "configuration_own.OwnConfig"},
+                                            {"AutoModelForCausalLM", "modeling_own.OwnForCausalLM"}})),
+             Contains("auto_map has \"configuration_own.OwnConfig\", code of the file's own that was not read"));
+  CHECK_THAT(warning_of(with_code("qwen2", {{"AutoModel", "modeling_qwen.Qwen2Model"}})), Contains("Qwen2Model"));
+  CHECK_THAT(warning_of(with_code("phi3", {{"AutoModel", "modeling_other.Phi3Model"}})), Contains("modeling_other"));
+  CHECK_THAT(warning_of(with_code("llama", "modeling_own.py")), Contains("auto_map must be an object"));
+  CHECK(warning_of(with_code("llama", {{"AutoTokenizer", {"tokenization_own.OwnTokenizer", nullptr}}})) == "");
+  CHECK(warning_of(with_code("phi3", {{"AutoConfig", "configuration_phi3.Phi3Config"},
+                                      {"AutoModelForCausalLM", "a/b--modeling_phi3.Phi3ForCausalLM"}})) == "");
+}
+
 TEST_CASE("model files: a name's form says what a field is only where its value agrees", "[models]") {
   const Json plain = {{"boi_token_index", 5},     {"image_token", "<image>"},   {"stop_tokens", {"</s>"}},
                       {"mask_token", nullptr},    {"add_bos_token", true},      {"_name_or_path", "a/b"},
