@@ -88,6 +88,13 @@ void read_norms(const ConfigReader& config, const ModelType& type, Model& model)
   model.norm_bias = type.norm == Norm::layer;
   model.norm_weight_offset = type.is_gemma ? 1 : 0;
   model.norm_eps = config.number(std::string(type.eps_field), 0, 1, type.eps);
+  for (const char* field : {"rms_norm_unit_offset", "rms_norm_add_unit_offset"}) {
+    config.use(field);
+    if (config.has(field) && config.flag(field, false) != type.is_gemma)
+      config.fail(ErrorCode::unsupported, field,
+                  fmt::format("but norms of type {} {} 1 to their weights; give a model that agrees", type.name,
+                              type.is_gemma ? "add" : "do not add"));
+  }
   if (type.name != "starcoder2") return;
   for (const auto& [field, only] : {std::pair("norm_type", "layer_norm"), std::pair("mlp_type", "default")}) {
     config.use(field);

@@ -278,8 +278,18 @@ TEST_CASE("model files: what changes the mathematics is refused by name", "[mode
                            "num_experts",
                            "n_routed_experts",
                            "moe_intermediate_size",
-                           "hidden_size_per_layer_input"})
+                           "hidden_size_per_layer_input",
+                           "kv_cache_scheme",
+                           "kv_cache_quant_algo",
+                           "kv_cache_quantization",
+                           "kv_cache_dtype"})
     refused({{name, 8}});
+  refused({{"kv_cache_dtype", "fp8"}});
+  refused({{"dual_chunk_attention_config", {{"chunk_size", 1024}}}});
+  refused({{"rope_traditional", true}});
+  refused({{"rms_norm_unit_offset", true}});
+  refused({{"rms_norm_add_unit_offset", true}});
+  check_refused(small("gemma", {{"rms_norm_unit_offset", false}}), ErrorCode::unsupported, "norms of type gemma add 1");
   refused({{"is_causal", false}});
   refused({{"position_embedding_type", "alibi"}});
   refused({{"partial_rotary_factor", 0.5}});
@@ -289,6 +299,14 @@ TEST_CASE("model files: what changes the mathematics is refused by name", "[mode
   refused({{"hidden_act", "relu2"}});
   CHECK(parse(small("llama", {{"sliding_window", 8192}, {"no_rope_layers", {1, 1}}, {"partial_rotary_factor", 1.0}}))
             .notes.warnings.empty());
+  CHECK(parse(small("llama", {{"kv_cache_scheme", nullptr},
+                              {"kv_cache_quant_algo", nullptr},
+                              {"kv_cache_dtype", "auto"},
+                              {"dual_chunk_attention_config", nullptr},
+                              {"rope_traditional", false},
+                              {"rms_norm_unit_offset", false}}))
+            .notes.warnings.empty());
+  CHECK(parse(small("gemma2", {{"rms_norm_unit_offset", true}})).notes.warnings.empty());
   check_refused(small("phi3", {{"attention_bias", true}}), ErrorCode::unsupported, "attention_bias");
   check_refused(small("qwen2", {{"attention_bias", false}}), ErrorCode::invalid_argument, "attention_bias");
   check_refused(small("starcoder2", {{"norm_type", "rms_norm"}}), ErrorCode::unsupported, "norm_type");
@@ -304,8 +322,14 @@ TEST_CASE("model files: quantised weights are refused with the method", "[models
                 "compression_config");
   check_refused(small("llama", {{"quantization", {{"bits", 4}}}}), ErrorCode::unsupported, "quantised");
   check_refused(small("llama", {{"torch_dtype", "float8_e4m3fn"}}), ErrorCode::unsupported, "quantised");
-  check_refused(small("llama", {{"load_in_4bit", true}}), ErrorCode::unsupported, "quantised");
-  CHECK(parse(small("llama", {{"quantization_config", nullptr}, {"load_in_8bit", false}})).model.layers == 8);
+  for (const Json& field :
+       {Json{{"load_in_4bit", true}}, Json{{"bits", 4}}, Json{{"weight_bits", 1}}, Json{{"input_bits", 8}}})
+    check_refused(small("llama", field), ErrorCode::unsupported, "quantised");
+  for (const char* name : {"BitnetForCausalLM", "BitNetForCausalLM"})
+    check_refused(small("llama", {{"architectures", {name}}}), ErrorCode::unsupported, "the weights are quantised to");
+  CHECK(parse(small("llama", {{"quantization_config", nullptr}, {"load_in_8bit", false}, {"bits", nullptr}}))
+            .model.layers == 8);
+  CHECK(parse(small("llama", {{"bits", 16}})).notes.warnings.empty());
 }
 
 TEST_CASE("model files: types that are not read are refused with what they need", "[models]") {
