@@ -246,6 +246,25 @@ void refuse_bitnet(const ConfigReader& config) {
                                 kQuantisedReason));
 }
 
+/// How the reader notes a default of this value.
+std::string default_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+}
+
+/// Empty where the text model has what the field beside it asks for; else what it has instead.
+std::string difference(const ConfigReader& text_model, const std::string& name, const Json& value) {
+  if (text_model.contains(name)) {
+    const Json& own = text_model.json()[name];
+    if (own == value) return {};
+    return own.is_structured() ? fmt::format("is another {}", own.type_name()) : "is " + autotune::excerpt(own);
+  }
+  const auto& defaults = text_model.notes().defaults;
+  const auto found = std::ranges::find(defaults, text_model.path(name), &FieldNote::name);
+  if (found == defaults.end()) return is_off(value) ? "" : "is absent";
+  return found->text == default_text(value) ? "" : fmt::format("is absent, default {}", found->text);
+}
+
 }  // namespace
 
 void refuse_other_models(const ConfigReader& config) {
@@ -274,6 +293,21 @@ void sort_fields(const ConfigReader& config) {
       config.notes().warnings.push_back(autotune::one_line(fmt::format(
           "{}: field {} is not known and was not read; if it changes what layers compute, results are wrong",
           config.where(), name)));
+  }
+}
+
+void sort_outer_fields(const ConfigReader& file, const std::string& part, const ConfigReader& text_model) {
+  for (const auto& [name, value] : file.json().items()) {
+    if (name == part || file.is_used(name)) continue;
+    const Rule* rule = rule_of(kRules, name);
+    const bool has_meaning = text_model.is_used(name) || (rule && !changes_nothing(value, *rule));
+    const std::string other = has_meaning ? difference(text_model, name, value) : "";
+    if (other.empty()) file.notes().ignored.push_back({name, "beside the text model"});
+    else
+      file.notes().warnings.push_back(
+          autotune::one_line(fmt::format("{}: field {} is {}, but {}.{} {}; only {} counts, and results are wrong if "
+                                         "the field is of the text model",
+                                         file.where(), name, autotune::excerpt(value), part, name, other, part)));
   }
 }
 

@@ -237,8 +237,7 @@ Model read_text_part(const ConfigReader& file, const char* part) {
     inner["tie_word_embeddings"] = file.json()["tie_word_embeddings"];
   const ConfigReader config(inner, file.where() + ": " + part, file.notes(), std::string(part) + ".");
   const Model model = read_own(config, text_type_of(outer), dtype);
-  for (const auto& [name, value] : file.json().items())
-    if (name != part && !file.is_used(name)) file.notes().ignored.push_back({name, "beside the text model"});
+  sort_outer_fields(file, part, config);
   return model;
 }
 

@@ -412,6 +412,50 @@ TEST_CASE("model files: the text model of a file of several models is read", "[m
   CHECK(two.notes.warnings.size() == 1);
 }
 
+TEST_CASE("model files: fields beside the text model that it would use or refuse, and has otherwise, are warnings",
+          "[models]") {
+  const auto beside = [](const char* type, const Json& outer, const Json& inner = Json::object()) {
+    return with({{"model_type", "llava"}, {"text_config", small(type, inner)}}, outer);
+  };
+  const Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 2048}};
+  const Json linear = {{"type", "linear"}, {"factor", 2.0}};
+  CHECK(warning_of(beside("llama", {{"rope_scaling", yarn}})) ==
+        "model.json: field rope_scaling is an object, but text_config.rope_scaling is absent; only text_config counts, "
+        "and results are wrong if the field is of the text model");
+  CHECK_THAT(warning_of(beside("llama", {{"rope_scaling", yarn}}, {{"rope_scaling", linear}})),
+             Contains("text_config.rope_scaling is another object"));
+  CHECK_THAT(warning_of(beside("llama", {{"rope_theta", 5e5}})),
+             Contains("rope_theta is 500000.0, but text_config.rope_theta is absent, default 10000"));
+  CHECK_THAT(warning_of(beside("llama", {{"rope_parameters", yarn}})),
+             Contains("text_config.rope_parameters is absent"));
+  CHECK_THAT(warning_of(beside("llama", {{"tie_word_embeddings", true}}, {{"tie_word_embeddings", false}})),
+             Contains("text_config.tie_word_embeddings is false"));
+  for (const auto& [type, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"mistral", "sliding_window"},
+                                                                  {"llama", "sliding_window"},
+                                                                  {"gemma2", "attn_logit_softcapping"},
+                                                                  {"llama", "final_logit_softcapping"},
+                                                                  {"granite", "residual_multiplier"},
+                                                                  {"llama", "logit_scale"},
+                                                                  {"llama", "head_dim"},
+                                                                  {"llama", "partial_rotary_factor"}}) {
+    INFO(type << " " << name);
+    CHECK_THAT(warning_of(beside(type, {{name, 8}})),
+               Contains(fmt::format("field {} is 8, but text_config.{} is ", name, name)));
+  }
+  CHECK_THAT(warning_of(beside("mistral", {{"sliding_window", nullptr}})),
+             Contains("sliding_window is null, but text_config.sliding_window is absent, default 4096"));
+  CHECK_THAT(warning_of(beside("mistral", {{"sliding_window", 4096}}, {{"sliding_window", nullptr}})),
+             Contains("sliding_window is 4096, but text_config.sliding_window is null"));
+  check_refused(beside("llama", {{"bits", 4}}), ErrorCode::unsupported, "quantised");
+  const Json same = {{"rope_theta", 10000}, {"rope_scaling", linear}, {"hidden_size", 512}, {"vocab_size", 1000}};
+  CHECK(warning_of(beside("llama", same, same)) == "");
+  CHECK(warning_of(beside("llama", {{"rope_theta", 10000}, {"rope_scaling", nullptr}, {"attention_bias", false}})) ==
+        "");
+  CHECK(warning_of(beside("llama", {{"architectures", {"LlavaForConditionalGeneration"}}, {"image_token_index", 9}})) ==
+        "");
+}
+
 TEST_CASE("model files: other files are told by name", "[models]") {
   const auto told = [](const Json& json, const std::string& name) {
     check_refused(json, ErrorCode::invalid_argument, name);

@@ -1284,6 +1284,16 @@ class BadInput(Cli):
         self.assertRegex(run.err, r"swirl\.json: field swirl_factor is not known")
         self.assert_line(self.seqtile(*flags, "--strict-model"), 2, "--strict-model: swirl.json: field swirl_factor")
 
+    def test_strict_models_are_of_their_own_class_and_their_own_fields(self):
+        self.write("outer.json", json.dumps({"text_config": MODEL, "rope_theta": 5e5}))
+        for model, said in ((self.model("eagle.json", architectures=["LlamaForCausalLMEagle3"]), "no class of type llama"),
+                            (self.model("own.json", auto_map={"AutoModel": "modeling_own.OwnModel"}), "modeling_own"),
+                            ("outer.json", "rope_theta is 500000.0, but text_config.rope_theta is 10000.0")):
+            run = self.seqtile("explain", "--model", model)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertRegex(run.out, said)
+            self.assert_line(self.seqtile("explain", "--model", model, "--strict-model"), 2, f"--strict-model: .*{said}")
+
     def test_lengths(self):
         for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"),
                               ("9" * 30, "at most 1099511627776"),
