@@ -190,7 +190,33 @@ TEST_CASE("trace: broken JSON lines are left out and named", "[tools]") {
   }
   CHECK(read("{\"output_length\": \"44\", \"input_length\": 374.0}").tokens == Tokens{{374, 44}});
   CHECK_THAT(read("{\n\"input_length\": 3,\n\"output_length\": 4\n}\n").error,
-             Contains("no usable row; line 1: is not a JSON"));
+             Contains("no usable row; line 1: is not a JSON") && Contains("`jq -c .` writes one a line"));
+}
+
+TEST_CASE("trace: values that JSON does not have cost their own column only", "[tools]") {
+  const std::string good = "{\"timestamp\": 1, \"input_length\": 374, \"output_length\": 44, \"x\": 0}\n";
+  for (const std::string value :
+       {"NaN", "Infinity", "-Infinity", "[NaN, {\"a\": -Infinity}]", "1e999", "-1e999",
+        "123456789012345678901234567890", R"("\ud800")", R"("\udc00 \ud83d\ude00 \ud800\n\"")", "\"\xE9 caf\xC3\xA9\"",
+        "\"\xED\xA0\x80\"", "\"\xC0\xAF\"", "\"\xF0\x9F\"", "\"tab\t\""}) {
+    const std::string row = "{\"x\": " + value + ", \"timestamp\": 3, \"input_length\": 396, \"output_length\": 109}\n";
+    INFO(row);
+    const Read found = read(good + row);
+    CHECK(found.error == "");
+    CHECK(found.tokens == kTwo);
+    CHECK(found.summary.broken_rows == 0);
+    CHECK(found.summary.duration_s == Approx(0.002));
+    CHECK(read(row + good).tokens == Tokens{{396, 109}, {374, 44}});
+  }
+  const Read late = read(good + "{\"timestamp\": NaN, \"input_length\": 396, \"output_length\": 109}\n");
+  CHECK(late.tokens == kTwo);
+  CHECK(late.summary.unreadable_times == 1);
+  for (const std::string value : {"NaN", "Infinity", "-Infinity", "1e999"})
+    CHECK_THAT(problem_of(good + "{\"input_length\": " + value + ", \"output_length\": 1}\n"),
+               Contains("line 2: input_length '" + value + "' is not a whole number"));
+  for (const std::string& value : {"nan"s, "-NaN"s, "\"\0\""s, "\"\\x\""s, "01"s})
+    CHECK_THAT(problem_of(good + "{\"x\": " + value + ", \"input_length\": 1, \"output_length\": 1}\n"),
+               Contains("line 2: is not a JSON object"));
 }
 
 TEST_CASE("trace: columns are named by name or position", "[tools]") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/cli/errors.h"
+#include "tools/cli/mended_json.h"
 #include "tools/cli/trace_rows.h"
 
 namespace seqtile::cli {
@@ -51,7 +52,7 @@ class ObjectValues {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const json::exception&) {
-    return fail(fmt::format("is not a JSON object on one line (byte {} of it)", position));
+    return fail(fmt::format("is not a JSON object on one line (byte {} of it); `jq -c .` writes one a line", position));
   }
 
  private:
@@ -96,8 +97,10 @@ class JsonRows : public TraceRows {
   void take_line(std::string_view line) {
     const int64_t number = line_++;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    object_.clear();
-    json::sax_parse(line.begin(), line.end(), &object_);
+    if (!read(line)) {
+      const std::string mended = mended_json_line(line);
+      if (mended != line) read(mended);
+    }
     if (!object_.problem().empty()) return on_row_({number, number, {}, object_.problem()});
     if (names_.empty()) take_names(number);
     cells_.assign(names_.size(), {});
@@ -108,6 +111,12 @@ class JsonRows : public TraceRows {
       if (next < names_.size()) cells_[next++] = value.text;
     }
     on_row_({number, number, cells_, {}});
+  }
+
+  bool read(std::string_view line) {
+    object_.clear();
+    json::sax_parse(line.begin(), line.end(), &object_);
+    return object_.problem().empty();
   }
 
   void take_names(int64_t number) {
