@@ -258,7 +258,11 @@ TEST_CASE("trace: files of another kind are refused by their name", "[tools]") {
            {"PAR1 rest", "Parquet"},
            {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
            {" <!DOCTYPE html>\n", "HTML"},
-           {"[{\"input_length\": 3}]\n", "jq -c '.[]'"},
+           {"[{\"input_length\": 3}]\n", "jq -c '.[]' '"},
+           {"[10, 5]\n[11, 6]\n",
+            "has JSON arrays for rows; give their numbers names, as they stand in a row: jq -c "
+            "'{input_tokens: .[0], output_tokens: .[1]}' '"},
+           {" [\n [10, 5],\n [11, 6]]\n", "jq -c '.[] | {input_tokens: .[0], output_tokens: .[1]}' '"},
            {"", "is empty"},
            {" \n\n", "is empty"},
            {kAzure, "no row follows the names"},
@@ -321,9 +325,10 @@ TEST_CASE("trace: rows are the same wherever a block of the file ends", "[tools]
 
 TEST_CASE("trace: a row without an end is an error, not all memory", "[tools]") {
   const std::string endless(20'000'000, 'x');
-  CHECK_THAT(read("ContextTokens,GeneratedTokens\n1,\"" + endless).error, Contains("line 2 is longer than 16777216"));
+  CHECK_THAT(read("ContextTokens,GeneratedTokens\n1,\"" + endless).error,
+             Contains("line 2 is longer than 16777216") && Contains("--trace trace_test_"));
   CHECK_THAT(read("{\"input_length\": 1, \"output_length\": 2}\n{\"a\": \"" + endless).error,
-             Contains("line 2 is longer than 16777216"));
+             Contains("line 2 is longer than 16777216") && Contains("--trace trace_test_"));
 }
 
 TEST_CASE("trace: times are dates or numbers, and duration is known or said to be unknown", "[tools]") {

@@ -41,11 +41,22 @@ constexpr Foreign kForeign[] = {
      "convert it: python3 -c \"import pandas; pandas.read_parquet('{}').to_csv('trace.csv', index=False)\""},
     {"version https://git-lfs"sv, "is a pointer of git-lfs, not the file", "fetch the file: git lfs pull"},
     {"<"sv, "is a page (HTML or XML), not a trace", "download the file itself"},
-    {"["sv, "is a JSON array", "write one object a line: jq -c '.[]' '{}' > trace.jsonl"},
 };
 
 [[noreturn]] void refuse(const std::string& path, const char* kind, const char* advice) {
   bad_input(fmt::format("--trace {}: {}; {}", path, kind, fmt::format(fmt::runtime(advice), path)));
+}
+
+/// `text` begins with "[": one array of objects, one of arrays, or an array a row.
+[[noreturn]] void refuse_arrays(const std::string& path, std::string_view text) {
+  const size_t inner = text.find_first_not_of(" \t\r\n", 1);
+  const char first = inner == std::string_view::npos ? '{' : text[inner];
+  if (first == '{') refuse(path, "is a JSON array", "write one object a line: jq -c '.[]' '{}' > trace.jsonl");
+  refuse(path, "has JSON arrays for rows",
+         first == '[' ? "give their numbers names, as they stand in a row: jq -c '.[] | {{input_tokens: .[0], "
+                        "output_tokens: .[1]}}' '{}' > trace.jsonl"
+                      : "give their numbers names, as they stand in a row: jq -c '{{input_tokens: .[0], "
+                        "output_tokens: .[1]}}' '{}' > trace.jsonl");
 }
 
 }  // namespace
@@ -76,6 +87,7 @@ int64_t TraceFile::bytes_done() const { return gzoffset(file_.get()); }
 
 void check_is_text(const std::string& path, std::string_view head) {
   const std::string_view text = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  if (text.starts_with('[')) refuse_arrays(path, text);
   for (const Foreign& foreign : kForeign)
     if (head.starts_with(foreign.magic) || text.starts_with(foreign.magic)) refuse(path, foreign.kind, foreign.advice);
   if (head.size() < 2 || (head[0] == '\0') == (head[1] == '\0')) return;

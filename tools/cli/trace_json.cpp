@@ -73,7 +73,7 @@ class ObjectValues {
 
 class JsonRows : public TraceRows {
  public:
-  explicit JsonRows(OnRow on_row) : on_row_(std::move(on_row)) {}
+  JsonRows(std::string path, OnRow on_row) : path_(std::move(path)), on_row_(std::move(on_row)) {}
 
   void feed(std::string_view bytes) override {
     for (size_t end; (end = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(end + 1)) {
@@ -84,9 +84,9 @@ class JsonRows : public TraceRows {
     rest_ += bytes;
     if (rest_.size() > kMaxRowBytes)
       bad_input(
-          fmt::format("--trace: line {} is longer than {} bytes; JSON lines have one object a line, which "
+          fmt::format("--trace {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
                       "`jq -c .` writes",
-                      line_, kMaxRowBytes));
+                      path_, line_, kMaxRowBytes));
   }
 
   void finish() override {
@@ -125,6 +125,7 @@ class JsonRows : public TraceRows {
     on_row_({number, number, cells_, {}});
   }
 
+  std::string path_;
   OnRow on_row_;
   ObjectValues object_;
   std::string rest_;  ///< of a line that the next bytes go on with
@@ -135,8 +136,8 @@ class JsonRows : public TraceRows {
 
 }  // namespace
 
-std::unique_ptr<TraceRows> make_json_rows(TraceRows::OnRow on_row) {
-  return std::make_unique<JsonRows>(std::move(on_row));
+std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row) {
+  return std::make_unique<JsonRows>(path, std::move(on_row));
 }
 
 }  // namespace seqtile::cli
