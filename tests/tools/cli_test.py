@@ -1639,8 +1639,10 @@ class BadInput(Cli):
                 self.assertEqual(run.json()[name], wanted[name], (trace, name))
         self.write_bytes("wide.csv", TRACE.encode("utf-16"))
         self.write_bytes("cut.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n" + os.urandom(3000).hex().encode())[:900])
+        self.write_bytes("tail.csv.gz", gzip.compress(TRACE.encode()) + b"2023,1,1\n")
         for trace, said in ((["wide.csv"], "wide.csv: is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
                             (["cut.csv.gz"], "ends in the middle of its packed data"), (["."], "a folder"),
+                            (["tail.csv.gz"], "tail.csv.gz: other bytes follow its packed data, from byte"),
                             (["bare.csv"], "positions, for example --prompt-column 2 --output-column 3"),
                             (["trace.csv", "--prompt-column", "tokens"], "no column 'tokens', which --prompt-column names"),
                             (["trace.csv", "--trace-format", "mooncake"], "has no column inputlength of --trace-format")):

@@ -306,6 +306,37 @@ TEST_CASE("trace: gzip is unpacked, and what is cut off is refused", "[tools]") 
   CHECK_THAT(read(damaged).error, Contains("packed data are damaged"));
 }
 
+TEST_CASE("trace: bytes behind packed data are zeros, another member, or an error", "[tools]") {
+  const std::string one = gzip(kAzure + "1,374,44\n"), more = gzip("2,396,109\n");
+  const std::string padding(600'000, '\0');
+  CHECK(read(one + more).tokens == kTwo);
+  CHECK(read(one + more + "\0"s).tokens == kTwo);
+  CHECK(read(one + more + padding).tokens == kTwo);
+  CHECK(read(gzip("") + one + gzip("") + more).tokens == kTwo);
+  for (const std::string& rest :
+       {"garbage"s, "\n"s, "2,396,109\n"s, "\0\0x"s, padding + "x", padding + more, more.substr(1)})
+    CHECK_THAT(read(one + rest).error,
+               Contains("other bytes follow its packed data, from byte ") && Contains("gzip -dc"));
+  std::string damaged = more;
+  damaged[1] = 'x';
+  CHECK_THAT(read(one + damaged).error, Contains("packed data are damaged"));
+  damaged[1] = more[1], damaged[2] = 7;
+  CHECK_THAT(read(one + damaged).error, Contains("packed data are damaged"));
+  for (const size_t bytes : {1, 2, 9, 15})
+    CHECK_THAT(read(one + more.substr(0, bytes)).error, Contains("ends in the middle of its packed data"));
+  CHECK_THAT(read(one.substr(0, 2)).error, Contains("ends in the middle of its packed data"));
+}
+
+TEST_CASE("trace: progress of a packed file counts its bytes as they are stored", "[tools]") {
+  const std::string packed = gzip(kAzure + "1,374,44\n");
+  const File file(packed);
+  int64_t done = 0;
+  read_trace(
+      {.path = file.path()}, [](const TraceRequest&) {},
+      [&](const TraceProgress& progress) { done = progress.bytes_done; });
+  CHECK(done == static_cast<int64_t>(packed.size()));
+}
+
 TEST_CASE("trace: rows are the same wherever a block of the file ends", "[tools]") {
   for (const size_t shift : {0, 1, 2, 3, 7, 11}) {
     std::string csv = "ContextTokens,GeneratedTokens,Text\r\n", json;

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "tools/cli/errors.h"
 
@@ -61,29 +63,68 @@ constexpr Foreign kForeign[] = {
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb")), block_(kBlockBytes) {
+TraceFile::TraceFile(const std::string& path)
+    : path_(path), file_(std::fopen(path.c_str(), "rb")), block_(kBlockBytes) {
   if (!file_) bad_input(fmt::format("--trace {}: cannot be opened: {}", path, std::strerror(errno)));
-  gzbuffer(file_.get(), kBlockBytes);
   std::error_code error;
   bytes_total_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (error) bytes_total_ = 0;
+  fill();
+  is_packed_ = is_in_member_ = stored_.starts_with("\x1F\x8B");
+  if (!is_packed_) return;
+  unpacked_.resize(kBlockBytes);
+  constexpr int kGzipOnly = 16 + MAX_WBITS;
+  if (inflateInit2(&inflating_, kGzipOnly) != Z_OK)
+    throw Error(ErrorCode::out_of_resources, fmt::format("--trace {}: no memory to unpack it", path));
+}
+
+void TraceFile::fill() {
+  if (!stored_.empty()) return;
+  stored_ = {block_.data(), std::fread(block_.data(), 1, block_.size(), file_.get())};
+  bytes_read_ += static_cast<int64_t>(stored_.size());
+  if (std::ferror(file_.get()))
+    throw Error(ErrorCode::io, fmt::format("--trace {}: cannot be read: {}", path_, std::strerror(errno)));
 }
 
 std::string_view TraceFile::read() {
-  const int count = gzread(file_.get(), block_.data(), kBlockBytes);
-  int code = Z_OK;
-  gzerror(file_.get(), &code);
-  if (code == Z_ERRNO)
-    throw Error(ErrorCode::io, fmt::format("--trace {}: cannot be read: {}", path_, std::strerror(errno)));
-  if (count <= 0 && code == Z_BUF_ERROR)
-    bad_input(fmt::format("--trace {}: ends in the middle of its packed data; get the whole file", path_));
-  if (count < 0)
-    bad_input(
-        fmt::format("--trace {}: its packed data are damaged after byte {}; get the file again", path_, bytes_done()));
-  return {block_.data(), static_cast<size_t>(count)};
+  if (is_packed_) return unpack();
+  fill();
+  return std::exchange(stored_, {});
 }
 
-int64_t TraceFile::bytes_done() const { return gzoffset(file_.get()); }
+std::string_view TraceFile::unpack() {
+  inflating_.next_out = reinterpret_cast<Bytef*>(unpacked_.data());
+  inflating_.avail_out = kBlockBytes;
+  while (is_in_member_ && inflating_.avail_out > 0) {
+    fill();
+    if (stored_.empty())
+      bad_input(fmt::format("--trace {}: ends in the middle of its packed data; get the whole file", path_));
+    inflating_.next_in = reinterpret_cast<Bytef*>(block_.data() + (stored_.data() - block_.data()));
+    inflating_.avail_in = static_cast<uInt>(stored_.size());
+    const int code = inflate(&inflating_, Z_NO_FLUSH);
+    stored_.remove_prefix(stored_.size() - inflating_.avail_in);
+    if (code == Z_STREAM_END) end_member();
+    else if (code != Z_OK)
+      bad_input(fmt::format("--trace {}: its packed data are damaged after byte {}; get the file again", path_,
+                            bytes_done()));
+  }
+  return {unpacked_.data(), kBlockBytes - inflating_.avail_out};
+}
+
+/// Behind a member there is another one, the end of the file, or zeros up to it, as tapes have them.
+void TraceFile::end_member() {
+  fill();
+  is_in_member_ = stored_.starts_with('\x1F');
+  if (is_in_member_) inflateReset(&inflating_);
+  for (; !is_in_member_ && !stored_.empty(); fill()) {
+    stored_.remove_prefix(std::min(stored_.find_first_not_of('\0'), stored_.size()));
+    if (!stored_.empty())
+      bad_input(
+          fmt::format("--trace {}: other bytes follow its packed data, from byte {} on; get the file again, or "
+                      "take what is packed: gzip -dc '{}' > trace.csv",
+                      path_, bytes_done(), path_));
+  }
+}
 
 void check_is_text(const std::string& path, std::string_view head) {
   const std::string_view text = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
