@@ -13,7 +13,8 @@ namespace {
 
 constexpr size_t kMostBrackets = 200;
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::string_view kWordBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+constexpr std::string_view kNumberBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789+-.";
+constexpr std::string_view kWordBytes = kNumberBytes.substr(0, kNumberBytes.find('+'));
 
 using Word = std::pair<std::string_view, std::string_view>;
 
@@ -26,6 +27,29 @@ constexpr Word kWords[] = {
     {"nil", "is written null in JSON"},         {"NULL", "is written null in JSON"},
     {"yes", "is YAML's; JSON has true"},        {"no", "is YAML's; JSON has false"},
 };
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// -1.5e+3: no '+' before it, no 0 before other digits, digits on both sides of the point.
+bool is_json_number(std::string_view text) {
+  const auto take_digits = [&] {
+    const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    text.remove_prefix(digits);
+    return digits;
+  };
+  const auto take = [&](std::string_view any) {
+    const bool is_there = !text.empty() && any.find(text.front()) != std::string_view::npos;
+    if (is_there) text.remove_prefix(1);
+    return is_there;
+  };
+  take("-");
+  const bool is_zero = text.starts_with('0');
+  if (const size_t digits = take_digits(); digits == 0 || (is_zero && digits > 1)) return false;
+  if (take(".") && take_digits() == 0) return false;
+  if (!take("eE")) return text.empty();
+  take("+-");
+  return take_digits() > 0 && text.empty();
+}
 
 class Scanner {
  public:
@@ -52,7 +76,7 @@ class Scanner {
     else if (c == '}' || c == ']') close();
     else if (c == '"') value(string_end());
     else if (kWordBytes.substr(0, 53).find(c) != std::string_view::npos || has("-Infinity") || has("-inf")) word();
-    else if (c == '-' || (c >= '0' && c <= '9')) value(text_.find_first_not_of("0123456789+-.eE", at_));
+    else if (c == '-' || c == '+' || c == '.' || is_digit(c)) number();
     else stranger();
   }
 
@@ -70,6 +94,14 @@ class Scanner {
                             text_[open_.back()] == '{' && text_[separator_] != ':' ? ':' : ','));
     has_value_ = true;
     at_ = std::min(end, text_.size());
+  }
+
+  void number() {
+    const size_t begin = at_, end = std::min(text_.find_first_not_of(kNumberBytes, at_), text_.size());
+    value(end);
+    const std::string_view number = text_.substr(begin, end - begin);
+    if (!is_json_number(number))
+      fail(begin, fmt::format("{} is no number of JSON; write it as in 20, -1.5 or 1e-5", number.substr(0, 40)));
   }
 
   void open() {
@@ -127,14 +159,16 @@ class Scanner {
   }
 
   /// A byte that begins nothing in JSON.
-  void stranger() {
+  [[noreturn]] void stranger() const {
     if (has("//") || has("/*") || has("#")) fail(at_, "a comment; JSON has none, take it away");
     if (has("<<<<<<<") || has("=======") || has(">>>>>>>")) fail(at_, "a conflict of git; resolve it");
     if (has("'") || has("`") || has("\xE2\x80\x98") || has("\xE2\x80\x9C") || has("\xE2\x80\x9D"))
       fail(at_, "a quotation mark that JSON does not have; write '\"'");
     if (has("\xC2\xA0")) fail(at_, "a space that JSON does not have (U+00A0); write a plain one");
     if (text_[at_] == 0) fail(at_, "a zero byte: the file is damaged; get it again");
-    ++at_;  // the parser says more
+    const auto byte = static_cast<unsigned char>(text_[at_]);
+    fail(at_, fmt::format("{} where a value or a name of JSON is to stand; take it away",
+                          byte > ' ' && byte < 0x7F ? fmt::format("'{}'", text_[at_]) : fmt::format("byte {}", byte)));
   }
 
   const std::string_view text_;

@@ -39,19 +39,30 @@ std::string excerpt(const Json& json) {
 
 namespace {
 
+/// What the parser says of a text within quotes, and what to do. The first one that fits counts.
+constexpr std::pair<std::string_view, std::string_view> kStringCauses[] = {
+    {"ill-formed UTF-8",
+     "a byte that is not UTF-8, perhaps of Latin-1; convert it: iconv -f ISO-8859-1 -t UTF-8 OLD > NEW"},
+    {"U+0000 ", "a zero byte in a text: the file is damaged; get it again"},
+    {"control character", "a control character in a text; write it as \\t or \\u0001, or take it away"},
+    {"surrogate", "half of a pair of \\u escapes (a surrogate); write both, or take it away"},
+    {"4 hex digits", "\\u without four hexadecimal digits behind it; write such as \\u00e9"},
+    {"backslash", "a '\\' before what JSON does not escape; write '\\\\'"},
+};
+
 /// What the parser says, without its ids: "line 3, column 7: unexpected end of input; expected ':'".
 std::string syntax_error(std::string text) {
-  constexpr std::string_view kBegin = "parse error at ";
+  constexpr std::string_view kBegin = "parse error at ", kString = "invalid string: ";
   if (const size_t at = text.find(kBegin); at != std::string::npos) text.erase(0, at + kBegin.size());
-  constexpr std::string_view kParsing = "syntax error while parsing ", kLast = "; last read: ", kWanted = "; expected ";
+  if (const size_t at = text.find(kString); at != std::string::npos) {
+    const std::string said = text.substr(at, text.find("; last read: ", at) - at);
+    for (const auto& [words, cause] : kStringCauses)
+      if (said.find(words) != std::string::npos) return fmt::format("{}: {}", text.substr(0, text.find(':')), cause);
+  }
+  constexpr std::string_view kParsing = "syntax error while parsing ";
   if (const size_t at = text.find(kParsing); at != std::string::npos)
     if (const size_t end = text.find(" - ", at); end != std::string::npos) text.erase(at, end + 3 - at);
-  // What was read last may be as long as the file.
-  constexpr size_t kMostRead = 40;
-  const size_t last = text.find(kLast), cut = last + kLast.size() + kMostRead;
-  if (last == std::string::npos) return text;
-  if (const size_t end = std::min(text.rfind(kWanted), text.size()); end > cut) text.replace(cut, end - cut, "...");
-  return text;
+  return text + "; mend the place";
 }
 
 /// A number that no double holds. The parser does not say where it stands.
@@ -78,7 +89,10 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return put(value); }
   bool number_integer(number_integer_t value) override { return put(value); }
   bool number_unsigned(number_unsigned_t value) override { return put(value); }
-  bool number_float(number_float_t value, const string_t&) override { return put(value); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) large_[path()] = text;
+    return put(value);
+  }
   bool string(string_t& value) override {
     if (value == kNan) return put(std::numeric_limits<double>::quiet_NaN());
     if (value == kInfinity) return put(std::numeric_limits<double>::infinity());
@@ -110,6 +124,7 @@ class Builder final : public nlohmann::json_sax<Json> {
         text.repeated.push_back(one_line(fmt::format("{} stands twice, as {} and as {}; the last one counts",
                                                      replaced.path, excerpt(replaced.old), excerpt(*replaced.now))));
     text.value = std::move(root_);
+    text.large = std::move(large_);
     return text;
   }
 
@@ -151,6 +166,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   std::vector<std::string> names_;  ///< the last one of each open value
   Json* slot_ = nullptr;            ///< of the name that was last
   std::list<Replaced> replaced_;
+  std::map<std::string, std::string> large_;
   std::string error_;
 };
 

@@ -5,6 +5,7 @@
 // Infinity. A name that stands twice in an object has its last value, as in Python; if the values differ, the reader
 // says so.
 #pragma once
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@ struct JsonText {
   nlohmann::json value;
   /// One line a name that stands twice with different values: "rope.factor stands twice, as 4 and as 8; 8 counts".
   std::vector<std::string> repeated;
+  /// Whole numbers that 64 bits do not hold, as the file has them, by the names on the way: {"rope.factor", "1000..."}.
+  std::map<std::string, std::string> large;
 };
 
 /// Errors: invalid_argument, one line with `name`, the place, the likely cause and the next step.

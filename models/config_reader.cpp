@@ -12,7 +12,10 @@
 namespace seqtile::models {
 
 void ConfigReader::fail(ErrorCode code, const std::string& name, const std::string& reason) const {
-  const std::string value = contains(name) ? " is " + autotune::excerpt(json_[name]) + "," : "";
+  const auto large = notes_.large.find(path(name));
+  const std::string written = large == notes_.large.end() ? "" : autotune::shortened(large->second, 40);
+  const std::string value =
+      contains(name) ? fmt::format(" is {},", written.empty() ? autotune::excerpt(json_[name]) : written) : "";
   throw Error(code, autotune::one_line(fmt::format("{}: field {}{} {}", where_, name, value, reason)));
 }
 

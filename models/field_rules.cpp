@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "autotune/json_text.h"
 
@@ -20,10 +21,11 @@ enum class Neutral {
   one,    ///< null, 1 or a list of ones
   yes,    ///< null or true
   plain,  ///< null or the text that the rule's reason names first
+  wide,   ///< off, "auto" or a number format of 16 or 32 bits
 };
 
 struct Rule {
-  std::string_view names;  ///< with a space before and after each
+  std::string_view names;  ///< with a space before and after each; one that ends in * is the beginning of names
   Neutral neutral;
   std::string_view reason;  ///< why it is ignored, or what it asks for; of `plain` "TEXT|what"
 };
@@ -64,8 +66,11 @@ constexpr Rule kRules[] = {
      Neutral::off, "an encoder or cross-attention"},
     {" alibi use_alibi ", Neutral::off, "attention biased by distance"},
     {" clip_qkv ", Neutral::off, "queries, keys and values that are cut off"},
-    {" attention_chunk_size attn_temperature_tuning attention_sinks num_sink_tokens sink_tokens llama_4_scaling_beta ",
+    {" attention_chunk_size attn_temperature_tuning attention_sinks num_sink_tokens sink_tokens llama_4_scaling_beta "
+     "dual_chunk_attention_config ",
      Neutral::off, "attention in chunks, with sinks or scaled by position"},
+    {" kv_cache_scheme kv_cache_quant* ", Neutral::off, "a cache of quantised keys and values"},
+    {" kv_cache_dtype ", Neutral::wide, "a cache of quantised keys and values"},
     {" num_meta_tokens num_memory_tokens num_mem_tokens num_virtual_tokens ", Neutral::off,
      "tokens that the model puts before the text"},
     {" qk_layernorm use_qk_norm qk_norm use_qk_layernorm ", Neutral::off, "norms of queries and keys"},
@@ -86,7 +91,7 @@ constexpr Rule kRules[] = {
     {" attention_bias mlp_bias qkv_bias use_qkv_bias bias use_bias lm_head_bias head_bias attention_out_bias "
      "add_bias_linear add_qkv_bias use_bias_in_mlp ",
      Neutral::off, "a bias that the type does not have"},
-    {" rope_interleaved rope_interleave interleaved_rope rotary_interleaved ", Neutral::off,
+    {" rope_interleaved rope_interleave interleaved_rope rotary_interleaved rope_traditional ", Neutral::off,
      "rotations of neighbouring elements"},
     {" partial_rotary_factor rotary_pct rope_pct rope_percent rotary_percent ", Neutral::one,
      "heads of which a part is rotated"},
@@ -133,12 +138,17 @@ constexpr std::array kExpertFields = {
     "moe_layer_freq",       "decoder_sparse_step",   "moe_topk",         "first_k_dense_replace",
     "router_aux_loss_coef", "norm_topk_prob",        "moe_layers",       "mlp_only_layers"};
 
-constexpr std::array kQuantised = {"quantization_config", "compression_config", "quantization",
-                                   "quant_config",        "quantize_config",    "load_in_4bit",
-                                   "load_in_8bit",        "quant_method",       "w_bit"};
+constexpr std::array kQuantised = {
+    "quantization_config", "compression_config", "quantization", "quant_config", "quantize_config", "load_in_4bit",
+    "load_in_8bit",        "quant_method",       "w_bit",        "bits",         "weight_bits",     "input_bits"};
+constexpr int kPlainBits = 16;  ///< numbers of bits from here on are those of weights that are not quantised
 
 bool has_word(std::string_view words, const std::string& word) {
-  return words.find(" " + word + " ") != std::string_view::npos;
+  if (words.find(" " + word + " ") != std::string_view::npos) return true;
+  const size_t star = words.find('*');
+  if (star == std::string_view::npos) return false;
+  const size_t begin = words.rfind(' ', star) + 1;
+  return word.starts_with(words.substr(begin, star - begin));
 }
 
 bool is_off(const Json& value) {
@@ -160,6 +170,8 @@ bool changes_nothing(const Json& value, const Rule& rule) {
     case Neutral::yes: return value.is_null() || value == true;
     case Neutral::plain:
       return value.is_null() || (value.is_string() && value == rule.reason.substr(0, rule.reason.find('|')));
+    case Neutral::wide:
+      return is_off(value) || value == "auto" || value == "float32" || value == "bfloat16" || value == "float16";
   }
   return false;
 }
@@ -184,10 +196,14 @@ std::string reason_by_shape(const std::string& name, const Json& value) {
 /// The name by which a field may be known: without the _ of the library's own.
 std::string known_name(const std::string& name) { return name.substr(name.starts_with('_') ? 1 : 0); }
 
-template <size_t n>
-bool sorted(const ConfigReader& config, const std::string& name, const Rule (&rules)[n]) {
+const Rule* rule_of(std::span<const Rule> rules, const std::string& name) {
   const auto rule = std::ranges::find_if(rules, [&](const Rule& r) { return has_word(r.names, known_name(name)); });
-  if (rule == std::end(rules)) return false;
+  return rule == rules.end() ? nullptr : &*rule;
+}
+
+bool sorted(const ConfigReader& config, const std::string& name, std::span<const Rule> rules) {
+  const Rule* rule = rule_of(rules, name);
+  if (!rule) return false;
   if (!changes_nothing(config.json()[name], *rule)) {
     const size_t what = rule->neutral == Neutral::plain ? rule->reason.find('|') + 1 : 0;
     config.fail(ErrorCode::unsupported, name,
@@ -216,21 +232,54 @@ void refuse_experts(const ConfigReader& config) {
     else check(name);
 }
 
+constexpr std::string_view kQuantisedReason =
+    "which is not served; give the config.json of the model that was quantised: its weights have 16 or 32 bits";
+
+/// BitNet's files have the type of the model that it was made of.
+void refuse_bitnet(const ConfigReader& config) {
+  if (!config.has("architectures")) return;
+  for (const Json& name : config.json()["architectures"])
+    for (const char* spelling : {"BitNet", "Bitnet"})
+      if (name.is_string() && name.get<std::string>().find(spelling) != std::string::npos)
+        config.fail(ErrorCode::unsupported, "architectures",
+                    fmt::format("has {}: the weights are quantised to three values, {}", autotune::excerpt(name),
+                                kQuantisedReason));
+}
+
+/// How the reader notes a default of this value.
+std::string default_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+}
+
+/// Empty where the text model has what the field beside it asks for; else what it has instead.
+std::string difference(const ConfigReader& text_model, const std::string& name, const Json& value) {
+  if (text_model.contains(name)) {
+    const Json& own = text_model.json()[name];
+    if (own == value) return {};
+    return own.is_structured() ? fmt::format("is another {}", own.type_name()) : "is " + autotune::excerpt(own);
+  }
+  const auto& defaults = text_model.notes().defaults;
+  const auto found = std::ranges::find(defaults, text_model.path(name), &FieldNote::name);
+  if (found == defaults.end()) return is_off(value) ? "" : "is absent";
+  return found->text == default_text(value) ? "" : fmt::format("is absent, default {}", found->text);
+}
+
 }  // namespace
 
 void refuse_other_models(const ConfigReader& config) {
+  refuse_bitnet(config);
   for (const char* name : kQuantised) {
     config.use(name);
     if (!config.contains(name) || is_off(config.json()[name])) continue;
     const Json& value = config.json()[name];
+    if (value.is_number() && value >= kPlainBits) continue;
     std::string method;
     for (const char* key : {"quant_method", "quant_algo", "format", "quantization_method"})
       if (method.empty() && value.is_object() && value.contains(key) && value[key].is_string())
         method = fmt::format(" by {}", value[key].get<std::string>());
     config.fail(ErrorCode::unsupported, name,
-                fmt::format("says that the weights are quantised{}, which is not served; give the config.json of the "
-                            "model that was quantised: its weights have 16 or 32 bits",
-                            method));
+                fmt::format("says that the weights are quantised{}, {}", method, kQuantisedReason));
   }
   refuse_experts(config);
 }
@@ -244,6 +293,21 @@ void sort_fields(const ConfigReader& config) {
       config.notes().warnings.push_back(autotune::one_line(fmt::format(
           "{}: field {} is not known and was not read; if it changes what layers compute, results are wrong",
           config.where(), name)));
+  }
+}
+
+void sort_outer_fields(const ConfigReader& file, const std::string& part, const ConfigReader& text_model) {
+  for (const auto& [name, value] : file.json().items()) {
+    if (name == part || file.is_used(name)) continue;
+    const Rule* rule = rule_of(kRules, name);
+    const bool has_meaning = text_model.is_used(name) || (rule && !changes_nothing(value, *rule));
+    const std::string other = has_meaning ? difference(text_model, name, value) : "";
+    if (other.empty()) file.notes().ignored.push_back({name, "beside the text model"});
+    else
+      file.notes().warnings.push_back(
+          autotune::one_line(fmt::format("{}: field {} is {}, but {}.{} {}; only {} counts, and results are wrong if "
+                                         "the field is of the text model",
+                                         file.where(), name, autotune::excerpt(value), part, name, other, part)));
   }
 }
 

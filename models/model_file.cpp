@@ -15,6 +15,7 @@
 #include "autotune/text_kind.h"
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
+#include "models/class_names.h"
 #include "models/field_rules.h"
 #include "models/layer_reader.h"
 #include "models/model_types.h"
@@ -87,6 +88,13 @@ void read_norms(const ConfigReader& config, const ModelType& type, Model& model)
   model.norm_bias = type.norm == Norm::layer;
   model.norm_weight_offset = type.is_gemma ? 1 : 0;
   model.norm_eps = config.number(std::string(type.eps_field), 0, 1, type.eps);
+  for (const char* field : {"rms_norm_unit_offset", "rms_norm_add_unit_offset"}) {
+    config.use(field);
+    if (config.has(field) && config.flag(field, false) != type.is_gemma)
+      config.fail(ErrorCode::unsupported, field,
+                  fmt::format("but norms of type {} {} 1 to their weights; give a model that agrees", type.name,
+                              type.is_gemma ? "add" : "do not add"));
+  }
   if (type.name != "starcoder2") return;
   for (const auto& [field, only] : {std::pair("norm_type", "layer_norm"), std::pair("mlp_type", "default")}) {
     config.use(field);
@@ -202,16 +210,6 @@ const char* text_part(const Json& json) {
   return nullptr;
 }
 
-/// Other heads than of the next token stand in the place of lm_head.
-void warn_of_head(const ConfigReader& config) {
-  if (!config.has("architectures") || !config.json()["architectures"].is_array()) return;
-  for (const Json& name : config.json()["architectures"])
-    for (const char* head : {"Classification", "QuestionAnswering", "Reward"})
-      if (name.is_string() && name.get<std::string>().find(head) != std::string::npos)
-        config.notes().warnings.push_back(autotune::one_line(fmt::format(
-            "{}: architectures has {}, whose head is not lm_head", config.where(), autotune::excerpt(name))));
-}
-
 Model read_own(const ConfigReader& config, std::string_view fallback_type, std::optional<DType> outer_dtype) {
   refuse_other_models(config);
   const ModelType& type = type_of(config, fallback_type);
@@ -225,7 +223,7 @@ Model read_own(const ConfigReader& config, std::string_view fallback_type, std::
   if (!found) config.note_default("torch_dtype", "float32");
   const Model model = read_model(config, type, found.value_or(DType::f32));
   sort_fields(config);
-  warn_of_head(config);
+  warn_of_classes(config, type);
   return model;
 }
 
@@ -239,8 +237,7 @@ Model read_text_part(const ConfigReader& file, const char* part) {
     inner["tie_word_embeddings"] = file.json()["tie_word_embeddings"];
   const ConfigReader config(inner, file.where() + ": " + part, file.notes(), std::string(part) + ".");
   const Model model = read_own(config, text_type_of(outer), dtype);
-  for (const auto& [name, value] : file.json().items())
-    if (name != part && !file.is_used(name)) file.notes().ignored.push_back({name, "beside the text model"});
+  sort_outer_fields(file, part, config);
   return model;
 }
 
@@ -259,6 +256,7 @@ ModelFile parse_model_file(std::string_view text, const std::string& name) {
   if (const std::string kind = other_file(json.value); !kind.empty())
     throw Error(ErrorCode::invalid_argument, autotune::one_line(fmt::format("{}: {}", name, kind)));
   ModelFile file{.path = name, .model = {}, .notes = {}};
+  file.notes.large = std::move(json.large);
   for (const std::string& line : json.repeated) file.notes.warnings.push_back(name + ": field " + line);
   const ConfigReader config(json.value, name, file.notes);
   if (const char* part = text_part(json.value)) {

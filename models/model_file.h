@@ -5,6 +5,7 @@
 // A field that is absent has the default of the class of transformers that writes files of the type. Types and their
 // defaults: models/model_types.h; the other fields: models/field_rules.h; rope: models/rope_reader.h.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ struct FieldNote {
 /// The decisions that a file's reading took.
 struct ModelNotes {
   std::vector<FieldNote> defaults, ignored;
-  std::vector<std::string> warnings;  ///< one line each: a field that is not known, a name that stands twice
+  std::map<std::string, std::string> large;  ///< whole numbers beyond 64 bits as the file has them, for messages
+  std::vector<std::string> warnings;         ///< one line each: fields that are not known, classes of other types
 };
 
 struct ModelFile {

@@ -142,6 +142,7 @@ constexpr ModelType kTypes[] = {
      .eps = 1e-5,
      .windows = Windows::all,
      .is_partly_rotated = true,
+     .has_own_code = true,
      .original_positions = 4096},
     {.name = "starcoder2",
      .config_class = "Starcoder2Config",
@@ -168,8 +169,13 @@ constexpr ModelType kTypes[] = {
      .positions = 4096,
      .eps = 1e-5,
      .theta = 500000,
-     .biases = Biases::attention_and_mlp},
-    {.name = "internlm2", .config_class = "InternLM2Config", .vocab = 103168, .biases = Biases::bias},
+     .biases = Biases::attention_and_mlp,
+     .has_own_code = true},
+    {.name = "internlm2",
+     .config_class = "InternLM2Config",
+     .vocab = 103168,
+     .biases = Biases::bias,
+     .has_own_code = true},
 };
 
 /// Types, with a space before and after each, and what all of them need.

@@ -54,6 +54,7 @@ struct ModelType {
   HeadNorm head_norm = HeadNorm::none;
   bool is_gated = true, is_partly_rotated = false;
   bool has_two_ropes = false;                ///< rope_scaling is of the layers without a window (gemma3, olmo3)
+  bool has_own_code = false;                 ///< written for modeling_NAME.py beside the file, which auto_map names
   bool is_gemma = false;                     ///< norm weights + 1, embeddings times the root of the hidden size
   double soft_cap = 0, logits_soft_cap = 0;  ///< defaults of gemma2's fields
   int64_t original_positions = 0;            ///< default of original_max_position_embeddings beside the rope fields

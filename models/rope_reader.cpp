@@ -36,15 +36,31 @@ struct Source {
   Json fields = Json::object();
 };
 
+/// The name by which `fields` has what `name` says: "type" and "rope_type" say the same.
+std::string name_in(const Json& fields, const std::string& name) {
+  const auto has = [&](const char* other) { return fields.contains(other) && !fields[other].is_null(); };
+  if (name == "type" && has("rope_type")) return "rope_type";
+  if (name == "rope_type" && has("type")) return "type";
+  return name;
+}
+
+/// "su" is an old name of "longrope".
+bool is_same(const Json& a, const Json& b) {
+  const auto plain = [](const Json& value) { return value == "su" ? Json("longrope") : value; };
+  return plain(a) == plain(b);
+}
+
 /// Adds the fields of `from` to those of `to`.
 void merge(const ConfigReader& config, Source& to, const Source& from) {
   for (const auto& [name, value] : from.fields.items()) {
-    if (to.fields.contains(name) && !to.fields[name].is_null() && !value.is_null() && to.fields[name] != value)
+    const std::string same = name_in(to.fields, name);
+    const bool is_there = to.fields.contains(same) && !to.fields[same].is_null();
+    if (is_there && !value.is_null() && !is_same(to.fields[same], value))
       throw Error(ErrorCode::invalid_argument,
                   autotune::one_line(fmt::format("{}: field {}.{} is {}, but {}.{} is {}; keep one of them",
                                                  config.where(), from.name, name, autotune::excerpt(value), to.name,
-                                                 name, autotune::excerpt(to.fields[name]))));
-    if (!to.fields.contains(name) || to.fields[name].is_null()) to.fields[name] = value;
+                                                 same, autotune::excerpt(to.fields[same]))));
+    if (!is_there) to.fields[name] = value;
   }
 }
 

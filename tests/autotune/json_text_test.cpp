@@ -1,6 +1,7 @@
 // tests/autotune/json_text_test.cpp -- JSON as people have it, and what else they give in its place.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <random>
@@ -41,6 +42,9 @@ TEST_CASE("json text: a mark, ends of lines and Python's numbers are read", "[au
   CHECK(json.value["a"][3] == 1.5);
   CHECK(json.value["b"] == "NaN \"Infinity");
   CHECK(json.repeated.empty());
+  CHECK(read("[0, -0, 0.5, -1.5e+3, 1E-2, 10]").value == nlohmann::json({0, 0, 0.5, -1500, 0.01, 10}));
+  CHECK(read(R"({"a": {"b": 99999999999999999999, "c": 1e30}})").large ==
+        std::map<std::string, std::string>{{"a.b", "99999999999999999999"}});
   CHECK(refusal("{\"a\": NaN}", false) == "line 1, column 7: NaN is Python's; a finite number is wanted");
 }
 
@@ -82,15 +86,22 @@ TEST_CASE("json text: mistakes have their place and their cause", "[autotune]") 
             "1}",
             "line 1, column 6: a space that JSON does not have (U+00A0)"},
            {"model_type: llama", "line 1, column 1: model_type without '\"'; a file of JSON begins with '{'"},
+           {"{\"a\": @}", "line 1, column 7: '@' where a value or a name of JSON is to stand; take it away"},
+           {"{\"a\": \xE9}", "line 1, column 7: byte 233 where a value"},
            {"{\"a\": 1e999}", "line 1, column 7: 1e999 is too large"},
-           {"{\"a\": 01}", "line 1, column 8: "},
-           {"{\"a\": \"\\x\"}", "line 1, column 9: invalid string"},
-           {"{\"a\": \"\xE9\"}", "line 1, column 9: invalid string: ill-formed UTF-8 byte"},
-           {"{\"a\": +1}", "line 1, column 7: "},
+           {"{\"a\": \"\\x\"}", "line 1, column 9: a '\\' before what JSON does not escape; write '\\\\'"},
+           {"{\"a\": \"\\u12\"}", "line 1, column 12: \\u without four hexadecimal digits behind it"},
+           {"{\"a\": \"\\ud800\"}", "line 1, column 14: half of a pair of \\u escapes (a surrogate); write both"},
+           {"{\"a\": \"\xE9\"}", "line 1, column 9: a byte that is not UTF-8, perhaps of Latin-1; convert it: iconv"},
+           {"{\"a\": \"b\0\"}"s, "line 1, column 9: a zero byte in a text: the file is damaged; get it again"},
+           {"{\"a\": \"\t\"}", "line 1, column 8: a control character in a text; write it as \\t"},
        }) {
     INFO(text);
     CHECK_THAT(refusal(text), Catch::StartsWith(why));
   }
+  for (const char* number : {"01", "-007", "+1", ".5", "1.", "1.e5", "1e", "0x1F", "1_000", "--1", "1-2", "+Infinity"})
+    CHECK_THAT(refusal(fmt::format("{{\"a\": {}}}", number)),
+               Catch::StartsWith(fmt::format("line 1, column 7: {} is no number of JSON", number)));
   std::string deep(2'000'000, '[');
   CHECK_THAT(refusal(deep), Catch::StartsWith("line 1, column 201: 201 brackets are open here, at most 200"));
   CHECK(read(std::string(200, '[') + std::string(200, ']')).value.size() == 1);

@@ -194,6 +194,49 @@ TEST_CASE("model files: a field that is not known is a warning that names it", "
   CHECK_FALSE(is_ignored(file, "swirl_factor"));
 }
 
+/// The only warning of a file; empty without one.
+std::string warning_of(const Json& json) {
+  const ModelFile file = parse(json);
+  CHECK(file.notes.warnings.size() <= 1);
+  return file.notes.warnings.empty() ? "" : file.notes.warnings.front();
+}
+
+TEST_CASE("model files: a class that is not the type's own is a warning", "[models]") {
+  for (const auto& [type, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"llama", "LlamaForCausalLM"},
+                                                                  {"llama", "LLaMAForCausalLM"},
+                                                                  {"mistral", "MistralModel"},
+                                                                  {"gemma3_text", "Gemma3ForCausalLM"},
+                                                                  {"gemma3_text", "Gemma3TextModel"},
+                                                                  {"gemma3_text", "Gemma3ForConditionalGeneration"},
+                                                                  {"smollm3", "SmolLM3ForCausalLM"}}) {
+    INFO(name);
+    CHECK(warning_of(small(type, {{"architectures", {name}}})) == "");
+  }
+  CHECK(warning_of(small("llama", {{"architectures", nullptr}})) == "");
+  CHECK(warning_of(small("llama", {{"architectures", Json::array()}})) == "");
+  for (const char* name :
+       {"LlamaForCausalLMEagle3", "MixtralForCausalLM", "Llama4ForCausalLM", "Qwen2ForCausalLM", "X"})
+    CHECK_THAT(warning_of(small("llama", {{"architectures", {"LlamaForCausalLM", name}}})),
+               StartsWith(fmt::format("model.json: architectures has \"{}\", which is no class of type llama", name)));
+  CHECK_THAT(warning_of(small("llama", {{"architectures", "LlamaForCausalLM"}})),
+             Contains("architectures is \"LlamaForCausalLM\", must be a list of texts"));
+  CHECK_THAT(warning_of(small("llama", {{"architectures", {7}}})), Contains("architectures has 7, which is no text"));
+}
+
+TEST_CASE("model files: code of the file's own is a warning, but where the type is written for it", "[models]") {
+  const auto with_code = [](const char* type, const Json& map) { return small(type, {{"auto_map", map}}); };
+  CHECK_THAT(warning_of(with_code("llama", {{"AutoConfig", "configuration_own.OwnConfig"},
+                                            {"AutoModelForCausalLM", "modeling_own.OwnForCausalLM"}})),
+             Contains("auto_map has \"configuration_own.OwnConfig\", code of the file's own that was not read"));
+  CHECK_THAT(warning_of(with_code("qwen2", {{"AutoModel", "modeling_qwen.Qwen2Model"}})), Contains("Qwen2Model"));
+  CHECK_THAT(warning_of(with_code("phi3", {{"AutoModel", "modeling_other.Phi3Model"}})), Contains("modeling_other"));
+  CHECK_THAT(warning_of(with_code("llama", "modeling_own.py")), Contains("auto_map must be an object"));
+  CHECK(warning_of(with_code("llama", {{"AutoTokenizer", {"tokenization_own.OwnTokenizer", nullptr}}})) == "");
+  CHECK(warning_of(with_code("phi3", {{"AutoConfig", "configuration_phi3.Phi3Config"},
+                                      {"AutoModelForCausalLM", "a/b--modeling_phi3.Phi3ForCausalLM"}})) == "");
+}
+
 TEST_CASE("model files: a name's form says what a field is only where its value agrees", "[models]") {
   const Json plain = {{"boi_token_index", 5},     {"image_token", "<image>"},   {"stop_tokens", {"</s>"}},
                       {"mask_token", nullptr},    {"add_bos_token", true},      {"_name_or_path", "a/b"},
@@ -235,8 +278,18 @@ TEST_CASE("model files: what changes the mathematics is refused by name", "[mode
                            "num_experts",
                            "n_routed_experts",
                            "moe_intermediate_size",
-                           "hidden_size_per_layer_input"})
+                           "hidden_size_per_layer_input",
+                           "kv_cache_scheme",
+                           "kv_cache_quant_algo",
+                           "kv_cache_quantization",
+                           "kv_cache_dtype"})
     refused({{name, 8}});
+  refused({{"kv_cache_dtype", "fp8"}});
+  refused({{"dual_chunk_attention_config", {{"chunk_size", 1024}}}});
+  refused({{"rope_traditional", true}});
+  refused({{"rms_norm_unit_offset", true}});
+  refused({{"rms_norm_add_unit_offset", true}});
+  check_refused(small("gemma", {{"rms_norm_unit_offset", false}}), ErrorCode::unsupported, "norms of type gemma add 1");
   refused({{"is_causal", false}});
   refused({{"position_embedding_type", "alibi"}});
   refused({{"partial_rotary_factor", 0.5}});
@@ -246,6 +299,14 @@ TEST_CASE("model files: what changes the mathematics is refused by name", "[mode
   refused({{"hidden_act", "relu2"}});
   CHECK(parse(small("llama", {{"sliding_window", 8192}, {"no_rope_layers", {1, 1}}, {"partial_rotary_factor", 1.0}}))
             .notes.warnings.empty());
+  CHECK(parse(small("llama", {{"kv_cache_scheme", nullptr},
+                              {"kv_cache_quant_algo", nullptr},
+                              {"kv_cache_dtype", "auto"},
+                              {"dual_chunk_attention_config", nullptr},
+                              {"rope_traditional", false},
+                              {"rms_norm_unit_offset", false}}))
+            .notes.warnings.empty());
+  CHECK(parse(small("gemma2", {{"rms_norm_unit_offset", true}})).notes.warnings.empty());
   check_refused(small("phi3", {{"attention_bias", true}}), ErrorCode::unsupported, "attention_bias");
   check_refused(small("qwen2", {{"attention_bias", false}}), ErrorCode::invalid_argument, "attention_bias");
   check_refused(small("starcoder2", {{"norm_type", "rms_norm"}}), ErrorCode::unsupported, "norm_type");
@@ -261,8 +322,14 @@ TEST_CASE("model files: quantised weights are refused with the method", "[models
                 "compression_config");
   check_refused(small("llama", {{"quantization", {{"bits", 4}}}}), ErrorCode::unsupported, "quantised");
   check_refused(small("llama", {{"torch_dtype", "float8_e4m3fn"}}), ErrorCode::unsupported, "quantised");
-  check_refused(small("llama", {{"load_in_4bit", true}}), ErrorCode::unsupported, "quantised");
-  CHECK(parse(small("llama", {{"quantization_config", nullptr}, {"load_in_8bit", false}})).model.layers == 8);
+  for (const Json& field :
+       {Json{{"load_in_4bit", true}}, Json{{"bits", 4}}, Json{{"weight_bits", 1}}, Json{{"input_bits", 8}}})
+    check_refused(small("llama", field), ErrorCode::unsupported, "quantised");
+  for (const char* name : {"BitnetForCausalLM", "BitNetForCausalLM"})
+    check_refused(small("llama", {{"architectures", {name}}}), ErrorCode::unsupported, "the weights are quantised to");
+  CHECK(parse(small("llama", {{"quantization_config", nullptr}, {"load_in_8bit", false}, {"bits", nullptr}}))
+            .model.layers == 8);
+  CHECK(parse(small("llama", {{"bits", 16}})).notes.warnings.empty());
 }
 
 TEST_CASE("model files: types that are not read are refused with what they need", "[models]") {
@@ -299,6 +366,12 @@ TEST_CASE("model files: values of a wrong kind get one line with name, value and
                     Contains("field rms_norm_eps is NaN, must be a number of 0 to 1"));
   CHECK_THROWS_WITH(models::parse_model(R"({"model_type": "llama", "vocab_size": Infinity})", "model.json"),
                     Contains("field vocab_size is Infinity, must be a whole number"));
+  CHECK_THROWS_WITH(
+      models::parse_model(R"({"model_type": "llama", "vocab_size": 99999999999999999999999})", "model.json"),
+      Contains("field vocab_size is 99999999999999999999999, must be a whole number"));
+  CHECK_THROWS_WITH(models::parse_model(
+                        R"({"text_config": {"model_type": "llama", "head_dim": -99999999999999999999}})", "model.json"),
+                    Contains("field head_dim is -99999999999999999999, must be a whole number"));
   refused({{"tie_word_embeddings", 1}}, "1, must be true or false");
   refused({{"torch_dtype", "float64"}}, "\"float64\", must be float32, bfloat16 or float16");
   refused({{"rope_theta", 0}}, "0, must be");
@@ -337,6 +410,50 @@ TEST_CASE("model files: the text model of a file of several models is read", "[m
   const ModelFile two = parse({{"text_config", small("llama", {{"dtype", "float16"}})}, {"dtype", "bfloat16"}});
   CHECK(two.model.dtype == DType::bf16);
   CHECK(two.notes.warnings.size() == 1);
+}
+
+TEST_CASE("model files: fields beside the text model that it would use or refuse, and has otherwise, are warnings",
+          "[models]") {
+  const auto beside = [](const char* type, const Json& outer, const Json& inner = Json::object()) {
+    return with({{"model_type", "llava"}, {"text_config", small(type, inner)}}, outer);
+  };
+  const Json yarn = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 2048}};
+  const Json linear = {{"type", "linear"}, {"factor", 2.0}};
+  CHECK(warning_of(beside("llama", {{"rope_scaling", yarn}})) ==
+        "model.json: field rope_scaling is an object, but text_config.rope_scaling is absent; only text_config counts, "
+        "and results are wrong if the field is of the text model");
+  CHECK_THAT(warning_of(beside("llama", {{"rope_scaling", yarn}}, {{"rope_scaling", linear}})),
+             Contains("text_config.rope_scaling is another object"));
+  CHECK_THAT(warning_of(beside("llama", {{"rope_theta", 5e5}})),
+             Contains("rope_theta is 500000.0, but text_config.rope_theta is absent, default 10000"));
+  CHECK_THAT(warning_of(beside("llama", {{"rope_parameters", yarn}})),
+             Contains("text_config.rope_parameters is absent"));
+  CHECK_THAT(warning_of(beside("llama", {{"tie_word_embeddings", true}}, {{"tie_word_embeddings", false}})),
+             Contains("text_config.tie_word_embeddings is false"));
+  for (const auto& [type, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"mistral", "sliding_window"},
+                                                                  {"llama", "sliding_window"},
+                                                                  {"gemma2", "attn_logit_softcapping"},
+                                                                  {"llama", "final_logit_softcapping"},
+                                                                  {"granite", "residual_multiplier"},
+                                                                  {"llama", "logit_scale"},
+                                                                  {"llama", "head_dim"},
+                                                                  {"llama", "partial_rotary_factor"}}) {
+    INFO(type << " " << name);
+    CHECK_THAT(warning_of(beside(type, {{name, 8}})),
+               Contains(fmt::format("field {} is 8, but text_config.{} is ", name, name)));
+  }
+  CHECK_THAT(warning_of(beside("mistral", {{"sliding_window", nullptr}})),
+             Contains("sliding_window is null, but text_config.sliding_window is absent, default 4096"));
+  CHECK_THAT(warning_of(beside("mistral", {{"sliding_window", 4096}}, {{"sliding_window", nullptr}})),
+             Contains("sliding_window is 4096, but text_config.sliding_window is null"));
+  check_refused(beside("llama", {{"bits", 4}}), ErrorCode::unsupported, "quantised");
+  const Json same = {{"rope_theta", 10000}, {"rope_scaling", linear}, {"hidden_size", 512}, {"vocab_size", 1000}};
+  CHECK(warning_of(beside("llama", same, same)) == "");
+  CHECK(warning_of(beside("llama", {{"rope_theta", 10000}, {"rope_scaling", nullptr}, {"attention_bias", false}})) ==
+        "");
+  CHECK(warning_of(beside("llama", {{"architectures", {"LlavaForConditionalGeneration"}}, {"image_token_index", 9}})) ==
+        "");
 }
 
 TEST_CASE("model files: other files are told by name", "[models]") {

@@ -80,6 +80,10 @@ TEST_CASE("rope reader: what is said twice must be the same", "[models]") {
   check_refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}},
                  {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4}}}},
                 "field rope_scaling.factor is 2, but rope_parameters.factor is 4");
+  check_refused(
+      {{"rope_scaling", {{"type", "linear"}, {"factor", 2}}},
+       {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
+      "field rope_scaling.type is \"linear\", but rope_parameters.rope_type is \"default\"; keep one of them");
   check_refused({{"rope_scaling", {{"type", "linear"}, {"rope_type", "dynamic"}, {"factor", 2}}}},
                 "rope_scaling: field rope_type is \"dynamic\", but type is \"linear\"");
   check_refused({{"original_max_position_embeddings", 2048},

@@ -1284,6 +1284,16 @@ class BadInput(Cli):
         self.assertRegex(run.err, r"swirl\.json: field swirl_factor is not known")
         self.assert_line(self.seqtile(*flags, "--strict-model"), 2, "--strict-model: swirl.json: field swirl_factor")
 
+    def test_strict_models_are_of_their_own_class_and_their_own_fields(self):
+        self.write("outer.json", json.dumps({"text_config": MODEL, "rope_theta": 5e5}))
+        for model, said in ((self.model("eagle.json", architectures=["LlamaForCausalLMEagle3"]), "no class of type llama"),
+                            (self.model("own.json", auto_map={"AutoModel": "modeling_own.OwnModel"}), "modeling_own"),
+                            ("outer.json", "rope_theta is 500000.0, but text_config.rope_theta is 10000.0")):
+            run = self.seqtile("explain", "--model", model)
+            self.assertEqual(run.code, 0, run.err)
+            self.assertRegex(run.out, said)
+            self.assert_line(self.seqtile("explain", "--model", model, "--strict-model"), 2, f"--strict-model: .*{said}")
+
     def test_lengths(self):
         for text, pattern in (("0", "at least 1"), ("-5", "at least 1"), ("99999999999999999", "at most"),
                               ("9" * 30, "at most 1099511627776"),
@@ -1629,8 +1639,10 @@ class BadInput(Cli):
                 self.assertEqual(run.json()[name], wanted[name], (trace, name))
         self.write_bytes("wide.csv", TRACE.encode("utf-16"))
         self.write_bytes("cut.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n" + os.urandom(3000).hex().encode())[:900])
+        self.write_bytes("tail.csv.gz", gzip.compress(TRACE.encode()) + b"2023,1,1\n")
         for trace, said in ((["wide.csv"], "wide.csv: is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
                             (["cut.csv.gz"], "ends in the middle of its packed data"), (["."], "a folder"),
+                            (["tail.csv.gz"], "tail.csv.gz: other bytes follow its packed data, from byte"),
                             (["bare.csv"], "positions, for example --prompt-column 2 --output-column 3"),
                             (["trace.csv", "--prompt-column", "tokens"], "no column 'tokens', which --prompt-column names"),
                             (["trace.csv", "--trace-format", "mooncake"], "has no column inputlength of --trace-format")):

@@ -190,7 +190,33 @@ TEST_CASE("trace: broken JSON lines are left out and named", "[tools]") {
   }
   CHECK(read("{\"output_length\": \"44\", \"input_length\": 374.0}").tokens == Tokens{{374, 44}});
   CHECK_THAT(read("{\n\"input_length\": 3,\n\"output_length\": 4\n}\n").error,
-             Contains("no usable row; line 1: is not a JSON"));
+             Contains("no usable row; line 1: is not a JSON") && Contains("`jq -c .` writes one a line"));
+}
+
+TEST_CASE("trace: values that JSON does not have cost their own column only", "[tools]") {
+  const std::string good = "{\"timestamp\": 1, \"input_length\": 374, \"output_length\": 44, \"x\": 0}\n";
+  for (const std::string value :
+       {"NaN", "Infinity", "-Infinity", "[NaN, {\"a\": -Infinity}]", "1e999", "-1e999",
+        "123456789012345678901234567890", R"("\ud800")", R"("\udc00 \ud83d\ude00 \ud800\n\"")", "\"\xE9 caf\xC3\xA9\"",
+        "\"\xED\xA0\x80\"", "\"\xC0\xAF\"", "\"\xF0\x9F\"", "\"tab\t\""}) {
+    const std::string row = "{\"x\": " + value + ", \"timestamp\": 3, \"input_length\": 396, \"output_length\": 109}\n";
+    INFO(row);
+    const Read found = read(good + row);
+    CHECK(found.error == "");
+    CHECK(found.tokens == kTwo);
+    CHECK(found.summary.broken_rows == 0);
+    CHECK(found.summary.duration_s == Approx(0.002));
+    CHECK(read(row + good).tokens == Tokens{{396, 109}, {374, 44}});
+  }
+  const Read late = read(good + "{\"timestamp\": NaN, \"input_length\": 396, \"output_length\": 109}\n");
+  CHECK(late.tokens == kTwo);
+  CHECK(late.summary.unreadable_times == 1);
+  for (const std::string value : {"NaN", "Infinity", "-Infinity", "1e999"})
+    CHECK_THAT(problem_of(good + "{\"input_length\": " + value + ", \"output_length\": 1}\n"),
+               Contains("line 2: input_length '" + value + "' is not a whole number"));
+  for (const std::string& value : {"nan"s, "-NaN"s, "\"\0\""s, "\"\\x\""s, "01"s})
+    CHECK_THAT(problem_of(good + "{\"x\": " + value + ", \"input_length\": 1, \"output_length\": 1}\n"),
+               Contains("line 2: is not a JSON object"));
 }
 
 TEST_CASE("trace: columns are named by name or position", "[tools]") {
@@ -232,7 +258,11 @@ TEST_CASE("trace: files of another kind are refused by their name", "[tools]") {
            {"PAR1 rest", "Parquet"},
            {"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"},
            {" <!DOCTYPE html>\n", "HTML"},
-           {"[{\"input_length\": 3}]\n", "jq -c '.[]'"},
+           {"[{\"input_length\": 3}]\n", "jq -c '.[]' '"},
+           {"[10, 5]\n[11, 6]\n",
+            "has JSON arrays for rows; give their numbers names, as they stand in a row: jq -c "
+            "'{input_tokens: .[0], output_tokens: .[1]}' '"},
+           {" [\n [10, 5],\n [11, 6]]\n", "jq -c '.[] | {input_tokens: .[0], output_tokens: .[1]}' '"},
            {"", "is empty"},
            {" \n\n", "is empty"},
            {kAzure, "no row follows the names"},
@@ -276,6 +306,37 @@ TEST_CASE("trace: gzip is unpacked, and what is cut off is refused", "[tools]") 
   CHECK_THAT(read(damaged).error, Contains("packed data are damaged"));
 }
 
+TEST_CASE("trace: bytes behind packed data are zeros, another member, or an error", "[tools]") {
+  const std::string one = gzip(kAzure + "1,374,44\n"), more = gzip("2,396,109\n");
+  const std::string padding(600'000, '\0');
+  CHECK(read(one + more).tokens == kTwo);
+  CHECK(read(one + more + "\0"s).tokens == kTwo);
+  CHECK(read(one + more + padding).tokens == kTwo);
+  CHECK(read(gzip("") + one + gzip("") + more).tokens == kTwo);
+  for (const std::string& rest :
+       {"garbage"s, "\n"s, "2,396,109\n"s, "\0\0x"s, padding + "x", padding + more, more.substr(1)})
+    CHECK_THAT(read(one + rest).error,
+               Contains("other bytes follow its packed data, from byte ") && Contains("gzip -dc"));
+  std::string damaged = more;
+  damaged[1] = 'x';
+  CHECK_THAT(read(one + damaged).error, Contains("packed data are damaged"));
+  damaged[1] = more[1], damaged[2] = 7;
+  CHECK_THAT(read(one + damaged).error, Contains("packed data are damaged"));
+  for (const size_t bytes : {1, 2, 9, 15})
+    CHECK_THAT(read(one + more.substr(0, bytes)).error, Contains("ends in the middle of its packed data"));
+  CHECK_THAT(read(one.substr(0, 2)).error, Contains("ends in the middle of its packed data"));
+}
+
+TEST_CASE("trace: progress of a packed file counts its bytes as they are stored", "[tools]") {
+  const std::string packed = gzip(kAzure + "1,374,44\n");
+  const File file(packed);
+  int64_t done = 0;
+  read_trace(
+      {.path = file.path()}, [](const TraceRequest&) {},
+      [&](const TraceProgress& progress) { done = progress.bytes_done; });
+  CHECK(done == static_cast<int64_t>(packed.size()));
+}
+
 TEST_CASE("trace: rows are the same wherever a block of the file ends", "[tools]") {
   for (const size_t shift : {0, 1, 2, 3, 7, 11}) {
     std::string csv = "ContextTokens,GeneratedTokens,Text\r\n", json;
@@ -295,9 +356,10 @@ TEST_CASE("trace: rows are the same wherever a block of the file ends", "[tools]
 
 TEST_CASE("trace: a row without an end is an error, not all memory", "[tools]") {
   const std::string endless(20'000'000, 'x');
-  CHECK_THAT(read("ContextTokens,GeneratedTokens\n1,\"" + endless).error, Contains("line 2 is longer than 16777216"));
+  CHECK_THAT(read("ContextTokens,GeneratedTokens\n1,\"" + endless).error,
+             Contains("line 2 is longer than 16777216") && Contains("--trace trace_test_"));
   CHECK_THAT(read("{\"input_length\": 1, \"output_length\": 2}\n{\"a\": \"" + endless).error,
-             Contains("line 2 is longer than 16777216"));
+             Contains("line 2 is longer than 16777216") && Contains("--trace trace_test_"));
 }
 
 TEST_CASE("trace: times are dates or numbers, and duration is known or said to be unknown", "[tools]") {

@@ -131,7 +131,8 @@ TraceSummary read_trace(const TraceOptions& options, const std::function<void(co
   const bool is_json = first != std::string_view::npos && bytes[first] == '{';
   RequestTaker taker(options, is_json, on_request);
   const auto take = [&](const TraceRow& row) { taker.take(row); };
-  const auto rows = is_json ? make_json_rows(take) : make_csv_rows(take_separator(bytes), take);
+  const auto rows =
+      is_json ? make_json_rows(options.path, take) : make_csv_rows(options.path, take_separator(bytes), take);
   for (; !bytes.empty(); bytes = file.read()) {
     rows->feed(bytes);
     if (on_progress) on_progress({taker.requests(), file.bytes_done(), file.bytes_total()});

@@ -29,7 +29,10 @@ void* bounded_realloc(void* memory, size_t bytes) {
 
 class CsvRows : public TraceRows {
  public:
-  CsvRows(char separator, OnRow on_row) : separator_(separator), on_row_(std::move(on_row)) { open(); }
+  CsvRows(std::string path, char separator, OnRow on_row)
+      : path_(std::move(path)), separator_(separator), on_row_(std::move(on_row)) {
+    open();
+  }
   CsvRows(const CsvRows&) = delete;
   CsvRows& operator=(const CsvRows&) = delete;
   ~CsvRows() override { csv_free(&parser_); }
@@ -98,7 +101,7 @@ class CsvRows : public TraceRows {
   }
 
   [[noreturn]] void refuse_long_row() const {
-    bad_input(fmt::format("--trace: the row at line {} is longer than {} bytes; is a quote in it not closed?",
+    bad_input(fmt::format("--trace {}: the row at line {} is longer than {} bytes; is a quote in it not closed?", path_,
                           first_line_, kMaxRowBytes));
   }
 
@@ -150,6 +153,7 @@ class CsvRows : public TraceRows {
     clear();
   }
 
+  std::string path_;
   csv_parser parser_{};
   char separator_;
   OnRow on_row_;
@@ -164,8 +168,8 @@ class CsvRows : public TraceRows {
 
 }  // namespace
 
-std::unique_ptr<TraceRows> make_csv_rows(char separator, TraceRows::OnRow on_row) {
-  return std::make_unique<CsvRows>(separator, std::move(on_row));
+std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator, TraceRows::OnRow on_row) {
+  return std::make_unique<CsvRows>(path, separator, std::move(on_row));
 }
 
 char separator_of(std::string_view head) {

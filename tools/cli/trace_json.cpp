@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/cli/errors.h"
+#include "tools/cli/mended_json.h"
 #include "tools/cli/trace_rows.h"
 
 namespace seqtile::cli {
@@ -51,7 +52,7 @@ class ObjectValues {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const json::exception&) {
-    return fail(fmt::format("is not a JSON object on one line (byte {} of it)", position));
+    return fail(fmt::format("is not a JSON object on one line (byte {} of it); `jq -c .` writes one a line", position));
   }
 
  private:
@@ -72,7 +73,7 @@ class ObjectValues {
 
 class JsonRows : public TraceRows {
  public:
-  explicit JsonRows(OnRow on_row) : on_row_(std::move(on_row)) {}
+  JsonRows(std::string path, OnRow on_row) : path_(std::move(path)), on_row_(std::move(on_row)) {}
 
   void feed(std::string_view bytes) override {
     for (size_t end; (end = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(end + 1)) {
@@ -83,9 +84,9 @@ class JsonRows : public TraceRows {
     rest_ += bytes;
     if (rest_.size() > kMaxRowBytes)
       bad_input(
-          fmt::format("--trace: line {} is longer than {} bytes; JSON lines have one object a line, which "
+          fmt::format("--trace {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
                       "`jq -c .` writes",
-                      line_, kMaxRowBytes));
+                      path_, line_, kMaxRowBytes));
   }
 
   void finish() override {
@@ -96,8 +97,10 @@ class JsonRows : public TraceRows {
   void take_line(std::string_view line) {
     const int64_t number = line_++;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    object_.clear();
-    json::sax_parse(line.begin(), line.end(), &object_);
+    if (!read(line)) {
+      const std::string mended = mended_json_line(line);
+      if (mended != line) read(mended);
+    }
     if (!object_.problem().empty()) return on_row_({number, number, {}, object_.problem()});
     if (names_.empty()) take_names(number);
     cells_.assign(names_.size(), {});
@@ -110,12 +113,19 @@ class JsonRows : public TraceRows {
     on_row_({number, number, cells_, {}});
   }
 
+  bool read(std::string_view line) {
+    object_.clear();
+    json::sax_parse(line.begin(), line.end(), &object_);
+    return object_.problem().empty();
+  }
+
   void take_names(int64_t number) {
     for (const ObjectValues::Value& value : object_.values()) names_.push_back(value.name);
     cells_.assign(names_.begin(), names_.end());
     on_row_({number, number, cells_, {}});
   }
 
+  std::string path_;
   OnRow on_row_;
   ObjectValues object_;
   std::string rest_;  ///< of a line that the next bytes go on with
@@ -126,8 +136,8 @@ class JsonRows : public TraceRows {
 
 }  // namespace
 
-std::unique_ptr<TraceRows> make_json_rows(TraceRows::OnRow on_row) {
-  return std::make_unique<JsonRows>(std::move(on_row));
+std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row) {
+  return std::make_unique<JsonRows>(path, std::move(on_row));
 }
 
 }  // namespace seqtile::cli

@@ -30,9 +30,10 @@ class TraceRows {
 };
 
 /// The first row that comes has the names, where there are any.
-std::unique_ptr<TraceRows> make_csv_rows(char separator, TraceRows::OnRow on_row);
+/// `path` is for messages.
+std::unique_ptr<TraceRows> make_csv_rows(const std::string& path, char separator, TraceRows::OnRow on_row);
 /// Before the row of the first object its names come as a row. Cells of values that are missing have no data.
-std::unique_ptr<TraceRows> make_json_rows(TraceRows::OnRow on_row);
+std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row);
 
 /// What stands between the cells of `head`'s first line: the most frequent of , ; tab | outside of quotes.
 char separator_of(std::string_view head);

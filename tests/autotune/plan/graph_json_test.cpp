@@ -223,8 +223,7 @@ TEST_CASE("plan graph: text that is no JSON is refused with its line, its column
   refused("{\"a\": \"" + std::string(1000, 'x'),
           "line 1, column 7: a text that does not end: the file is cut off; get it again");
   const std::string many(1000, 'x');
-  refused("{\"a\": \"" + many + "\\x\"}", "line 1, column 1009: invalid string: forbidden character after backslash; "
-                                         "last read: '\"" + many.substr(0, 38) + "...");
+  refused("{\"a\": \"" + many + "\\x\"}", "line 1, column 1009: a '\\' before what JSON does not escape; write '\\\\'");
 }
 
 }  // namespace seqtile::testing
