@@ -1647,6 +1647,27 @@ class BadInput(Cli):
         self.assertIn("2 prompts longer than the model's 96 positions", run.out)
         self.assertIn("1 request beyond the model's 96 positions while generating", run.out)
 
+    def test_lengths_beyond_the_positions_are_told(self):
+        line = "--lengths 1..97: the model has 96 positions, a server would refuse longer requests"
+        flags = ["--model", "model.json", "--lengths", "1..97", "--threads", "1", "--cache", "long.db", "--artifacts", "long_a.db"]
+        dry = self.seqtile("prewarm", *flags, "--dry-run", "--json")
+        self.assertEqual((dry.code, dry.json()["model"]["warnings"]), (0, [line]))
+        self.assertIn(line, dry.out.replace("\n" + " " * 19, " "))
+        prewarm = run_to_end(["prewarm", *flags, "--budget", "20s", "--json"], self.work)
+        prove = self.seqtile("prove", *flags, "--kv-lengths", "1..100", "--json")
+        self.assertEqual((prewarm.code, prewarm.json()["warnings"]), (0, [line]))
+        both = [line, line.replace("--lengths 1..97", "--kv-lengths 1..100")]
+        self.assertEqual((prove.code, prove.json()["warnings"]), (1, both))
+        for run, lines in (dry, [line]), (prewarm, [line]), (prove, both):
+            for text in lines:
+                self.assertEqual(run.err.count(text), 1, run.err)
+        plan = ["plan", "model", "--model", "model.json", "--mesh", "2", "--length"]
+        for length, warnings in ("97", [line.replace("--lengths 1..97", "--length 97")]), ("96", []):
+            for command in plan, ["explain", "--model", "model.json", *self.stores, "--threads", "1", "--length"]:
+                run = self.seqtile(*command, length, "--json")
+                self.assertEqual(run.json()["model"]["warnings"], warnings)
+                self.assertEqual(run.err.count("positions"), len(warnings), run.err)
+
     def peak_bytes(self, *arguments):
         """Of resident memory of one run that succeeds."""
         process = subprocess.Popen([self.program, *arguments], cwd=self.work, env=self.env, stdout=subprocess.DEVNULL)
