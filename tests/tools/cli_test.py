@@ -474,6 +474,9 @@ class Json(Cli):
         self.assertGreater(len(listed["keys"]), 8)
         shown = self.seqtile("cache", "show", "linear", "--cache", "tuning.db", "--json").json()
         self.assertTrue(all(row["operation"] == "linear" for row in shown["records"]))
+        self.assertEqual(self.seqtile("cache", "show", "softmax", "--cache", "tuning.db").code, 1)
+        for command in ["cache", "show", "nosuch", "--cache", "tuning.db"], ["explain", "nosuch", "--length", "4", *self.stores]:
+            self.assert_line(self.seqtile(*command), 2, "nosuch.*linear")
         stats = self.seqtile("cache", "stats", "--cache", "tuning.db", "--json").json()
         self.assertEqual(sum(stats["origins"].values()), stats["records"])
 

@@ -155,9 +155,10 @@ int run_ls(const Session&, const Options& options) {
   return kDone;
 }
 
-int run_show(const Session&, const Options& options) {
+int run_show(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const std::vector<KeyGroup> groups = groups_of(*store, options.operation);
+  if (groups.empty()) session.registry.find(options.operation);  // refuses a name that no operation has
   Json list = Json::array();
   for (const KeyGroup& group : groups) {
     print_line(
