@@ -260,10 +260,11 @@ bool SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary)
 }
 
 ArtifactCounters SqliteArtifactDb::counters() const {
-  const int64_t file_failures = file_.counters().write_failures;
+  const FileCounters file = file_.counters();
   const std::lock_guard lock(mutex_);
   ArtifactCounters sum = counters_;
-  sum.write_failures += file_failures;
+  sum.write_failures += file.write_failures;
+  sum.foreign_files = file.foreign_files;
   return sum;
 }
 

@@ -20,6 +20,7 @@ struct ArtifactCounters {
   int64_t hits = 0, misses = 0;  ///< every load is one of the two
   int64_t rejected = 0;          ///< the misses whose row failed its MAC or key echo
   int64_t write_failures = 0;
+  int64_t foreign_files = 0;  ///< files found at the path that are another program's, or the other kind of store
 };
 
 /// What became of a damaged file.

@@ -104,6 +104,8 @@ TEST_CASE("found files: words of other tables without marks are another program'
   const std::string bytes = read_bytes(path);
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->status().find("another program's SQLite database") != std::string::npos);
+  CHECK(store->counters().foreign_files == 1);
+  CHECK(ArtifactDb::open(path, folder.file("key"))->counters().foreign_files == 1);
   CHECK_FALSE(store->publish(sample_key(), sample_record(), {}));
   CHECK(read_bytes(path) == bytes);
 }

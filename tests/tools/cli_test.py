@@ -1398,22 +1398,39 @@ class BadInput(Cli):
         self.write("truncated.db", "")
         with open(self.path("truncated.db"), "wb") as file:
             file.write(self.content("tuning.db")[:1500])
-        foreign = sqlite3.connect(self.path("foreign.db"))
-        foreign.execute("CREATE TABLE a(b)")
-        foreign.commit()
-        foreign.close()
-        before = {name: self.content(name) for name in ("truncated.db", "foreign.db")}
-        for name, content in before.items():
-            for command in (["cache", "stats"], ["cache", "ls"], ["cache", "show", "linear"], ["cache", "build"],
-                            ["explain", *LINEAR, "--length", "4"], ["prewarm", *self.model_flags, "--dry-run"],
-                            ["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"]):
-                run = self.seqtile(*command, "--cache", name)
-                self.assert_line(run, 3, f"{name}.*left as it is")
-                self.assertEqual(run.err.count(name), 1, run.err)
-            run = self.seqtile("cache", "check", "--cache", name)
-            self.assertEqual((run.code, run.err.count(name), run.out.count(name)), (1, 1, 1), run.out + run.err)
-            self.assertIn("move it away", run.out)
-            self.assertEqual(self.content(name), content)
+        content = self.content("truncated.db")
+        for command in self.STORE_COMMANDS:
+            run = self.seqtile(*command, "--cache", "truncated.db")
+            self.assert_line(run, 3, "truncated.db.*left as it is; move it away or name another file")
+            self.assertEqual(run.err.count("truncated.db"), 1, run.err)
+        run = self.seqtile("cache", "check", "--cache", "truncated.db")
+        self.assertEqual((run.code, run.err.count("truncated.db"), run.out.count("truncated.db")), (1, 1, 1), run.out + run.err)
+        self.assertRegex(run.out, "not ok; the file is left as it is\n")
+        self.assertEqual(self.content("truncated.db"), content)
+
+    STORE_COMMANDS = (["cache", "stats"], ["cache", "ls"], ["cache", "show", "linear"], ["cache", "build"],
+                      ["explain", *LINEAR, "--length", "4"], ["prewarm", "--model", "model.json", "--lengths", "1..32", "--dry-run"],
+                      ["prewarm", "--model", "model.json", "--lengths", "1..32"], ["tune", *LINEAR, "--length", "4"])
+
+    def test_what_is_no_store_is_bad_input(self):
+        with contextlib.closing(sqlite3.connect(self.path("foreign.db"))) as foreign:
+            foreign.execute("CREATE TABLE a(b)")
+            foreign.commit()
+        content = self.content("foreign.db")
+        replay = ["replay", "--model", "model.json", "--trace", "trace.csv", "--threads", "1"]
+        for store in "tuning.db", "artifacts.db":
+            os.symlink(store, self.path("link_to_" + store))
+            flag, other = ("--cache", "--artifacts") if store == "tuning.db" else ("--artifacts", "--cache")
+            good = "artifacts.db" if store == "tuning.db" else "tuning.db"
+            commands = (*self.STORE_COMMANDS, ["cache", "check"], replay) if flag == "--cache" else (
+                ["cache", "build"], ["cache", "check"], ["prove", *self.model_flags], ["tune", *LINEAR, "--length", "4"], replay)
+            for command in commands:
+                run = self.seqtile(*command, flag, "foreign.db", other, good)
+                self.assert_line(run, 2, "foreign.db: another program's SQLite database .*; name another file$")
+                run = self.seqtile(*command, flag, "link_to_" + store, other, good)
+                self.assert_line(run, 2, f"link_to_{store}: is a symbolic link, .*; give the file it points to, /.*/{store}$")
+            os.unlink(self.path("link_to_" + store))
+        self.assertEqual(self.content("foreign.db"), content)
 
     def test_swapped_stores(self):
         for cache, artifacts in ("artifacts.db", "tuning.db"), ("artifacts.db", "more.db"), ("tuning.db", "tuning.db"):
@@ -1527,13 +1544,14 @@ class BadInput(Cli):
         self.assertEqual(prove.code, 0, prove.out + prove.err)
 
     def test_binaries_that_cannot_be_stored(self):
-        with sqlite3.connect(self.path("other.db")) as other:  # left as it is
-            other.execute("CREATE TABLE t(x)")
+        shutil.copy(self.path("artifacts.db"), self.path("other.db"))
+        with contextlib.closing(sqlite3.connect(self.path("other.db"))) as other:  # left as it is
+            other.execute("PRAGMA user_version = 99")
         before = self.content("other.db")
         for name, flags in ("h200", ["--device", "h200", "--lengths", "3..4"]), ("cpu", ["--length", "9"]):
             tune = ["tune", "rms_norm", "--set", "n=64", *flags, "--cache", name + "_unstored.db"]
             run = self.seqtile(*tune, "--artifacts", "other.db", "--json")
-            line = r"not stored: \d+ of the binaries that \w+_unstored\.db names \(.*other\.db: another program's.*cache build"
+            line = r"not stored: \d+ of the binaries that \w+_unstored\.db names \(.*other\.db: written by a newer.*cache build"
             self.assert_line(run, 3, line)
             again = self.seqtile(*tune, "--artifacts", "other.db", "--json")  # nothing to tune, and as incomplete as before
             self.assert_line(again, 3, line)
