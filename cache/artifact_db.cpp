@@ -55,6 +55,7 @@ class SqliteArtifactDb final : public ArtifactDb {
                    is_read_only
                        ? "what can be read is taken over"
                        : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps what can be read",
+               .filling = "`seqtile cache build` fills it",
                .synchronous = kSynchronousNormal,
                .max_value_bytes = kMaxBinaryBytes}),
         key_file_(key_file),
@@ -69,6 +70,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   std::string status() const override { return mac_key_ ? file_.status() : key_problem_; }
   ArtifactCounters counters() const override;
   std::vector<ArtifactRepair> repair() override;
+  int64_t count_others() override;
   ArtifactCheck check() override;
 
  private:
@@ -297,6 +299,15 @@ ArtifactKey SqliteArtifactDb::without_key(ArtifactKey stored) const {
   stored.manifest += '}';
   stored.hash = sha256_hex(stored.manifest);
   return stored;
+}
+
+int64_t SqliteArtifactDb::count_others() {
+  int64_t count = 0;
+  file_.read([&](Connection& connection) {
+    Statement statement = connection.prepare(kSelectAllManifests);
+    for (ArtifactKey stored; statement.step();) count += statement.read(0, stored.manifest) && is_others(stored);
+  });
+  return count;
 }
 
 ArtifactCheck SqliteArtifactDb::check() {

@@ -53,6 +53,8 @@ class ArtifactDb : public ArtifactStore {
   /// can still be read. Goes on where an earlier call was cut off: until all is taken over, the old file's name ends in
   /// ".mending". Nothing for a sound file, and for one that cannot be moved: status() then says why.
   virtual std::vector<ArtifactRepair> repair() = 0;
+  /// Binaries that stand in the file under other keys than this user's.
+  virtual int64_t count_others() = 0;
   /// Verifies the whole file and every row of it; changes nothing.
   virtual ArtifactCheck check() = 0;
 };

@@ -238,6 +238,7 @@ TEST_CASE("found files: two keys live in one file of binaries, and neither repla
     auto first = open("first"), second = open("second");
     for (int i = 0; i < 3; ++i) CHECK(first->load(artifact_key(i))->code == binary(i).code);
     for (int i = 1; i < 4; ++i) CHECK(second->load(artifact_key(i))->code == binary(100 + i).code);
+    CHECK((first->count_others() == 3 && second->count_others() == 3 && open("third")->count_others() == 6));
     CHECK_FALSE(first->load(artifact_key(3)));
     CHECK_FALSE(second->load(artifact_key(0)));
     CHECK(first->counters().rejected + second->counters().rejected == 0);

@@ -341,8 +341,8 @@ class Json(Cli):
         self.assertIn("cache build", run.json()["missing"][0]["reason"])
         run = self.seqtile("cache", "check", *own)
         self.assertEqual(run.code, 1, run.out + run.err)
-        self.assertRegex(run.err, "fresh.db: is empty")
-        self.assertRegex(run.out, "fresh.db: .*not ok; `seqtile cache build .*fresh.db` compiles what is missing")
+        self.assertRegex(run.err, "fresh.db: is empty; `seqtile cache build` fills it")
+        self.assertRegex(run.out, "fresh.db: .*not ok; run `seqtile cache build .*fresh.db`\n")
         self.assertEqual(self.content("fresh.db"), b"")
         build = self.seqtile("cache", "build", *own, "--json")
         self.assertEqual(build.code, 0, build.err)
@@ -383,6 +383,30 @@ class Json(Cli):
         self.assertGreater(found["executed"], 0)
         self.assertEqual(found["verified"], found["executed"])
         self.assertEqual(self.content("other/tuning.db"), shipped)
+
+    def test_binaries_of_another_key_in_a_file_that_cannot_be_written(self):
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        if nobody and subprocess.run([*nobody, "test", "-x", self.program], check=False).returncode != 0:
+            self.skipTest("the program lies where no other user can run it")
+        with tempfile.TemporaryDirectory(prefix="seqtile_other_key_") as top:
+            os.mkdir(top + "/media")
+            for name in "model.json", "tuning.db", "artifacts.db":
+                shutil.copy(self.path(name), top + "/media")
+                os.chmod(f"{top}/media/{name}", 0o444)
+            os.mkdir(top + "/config")
+            for folder, mode in ("", 0o755), ("/config", 0o777), ("/media", 0o555):
+                os.chmod(top + folder, mode)
+            env = dict(self.env, SEQTILE_CONFIG_DIR=top + "/config")
+            stores = ["--cache", "media/tuning.db", "--artifacts", "media/artifacts.db"]
+            cause = (r"media/artifacts.db has \d+ binaries under another key and cannot be written: run "
+                     "`seqtile cache build --cache media/tuning.db --artifacts NEW` for a new file, or set "
+                     "SEQTILE_CONFIG_DIR to a folder with that key")
+            for code, command in ((1, ["prove", "--model", "media/model.json", *self.model_flags[2:]]),
+                                  (0, ["explain", *LINEAR, "--length", "40"]), (1, ["cache", "check"])):
+                run = Run([*command, *stores], top, env=env, before=nobody)
+                self.assertEqual(run.code, code, run.out + run.err)
+                self.assertRegex(run.out, cause)
+            os.chmod(top + "/media", 0o755)
 
     def test_report(self):
         self.write("prewarm.out", self.prewarm.out.rstrip("\n").split("\n")[-1])
@@ -434,7 +458,12 @@ class Json(Cli):
         self.assertGreater(run.json()["rows"], 10)
         self.assert_line(self.seqtile("cache", "check", "--cache", "tuning.db", "--device", "bogus"), 2, "--device: .*bogus")
         empty = self.seqtile("cache", "check", "--cache", self.write("empty.db", ""))
-        self.assert_line(empty, 1, "empty.db: is empty; ")
+        self.assert_line(empty, 1, "empty.db: is empty; name another file, or prewarm into this one")
+        self.assertRegex(empty.out, "empty.db: 0 rows, 0 bad: not ok; the file is left as it is\n")
+        self.write("empty_artifacts.db", "")
+        empty = self.seqtile("cache", "check", "--cache", "empty.db", "--artifacts", "empty_artifacts.db")
+        self.assert_line(empty, 1, "empty_artifacts.db: is empty; `seqtile cache build` fills it")
+        self.assertRegex(empty.out, "empty_artifacts.db: .*: not ok; run `seqtile cache build .*empty_artifacts.db`\n")
 
     def test_cache_check_of_binaries(self):
         check = ["cache", "check", "--cache", "tuning.db", "--artifacts"]
@@ -458,7 +487,7 @@ class Json(Cli):
         self.assertEqual(run.json()["artifacts"]["bad_rows"], 1)
         self.assertEqual((run.json()["ok"], run.json()["bad_rows"]), (False, 0))
         self.assertRegex(run.out, r"binary \w+ .*: not written under this user's key, or damaged")
-        self.assertRegex(run.out, r"spoilt.db: .* are missing: not ok; `seqtile cache build .*spoilt.db` compiles")
+        self.assertRegex(run.out, r"spoilt.db: .* are missing: not ok; run `seqtile cache build .*spoilt.db`\n")
         self.assertEqual(self.content("spoilt.db"), before)
         self.assertEqual(self.seqtile("cache", "build", "--cache", "tuning.db", "--artifacts", "spoilt.db").code, 0)
         self.assertEqual(self.seqtile(*check, "spoilt.db").code, 0)
@@ -466,7 +495,8 @@ class Json(Cli):
             file.truncate(1500)
         run = self.seqtile(*check, "spoilt.db")
         self.assertEqual(run.code, 1, run.out + run.err)
-        self.assertRegex(run.out, "spoilt.db: .*: not ok; the file is left as it is: move it away, then run `seqtile cache build")
+        self.assertRegex(run.out, "spoilt.db: .*: not ok; the file is left as it is\n")
+        self.assertRegex(run.err, "spoilt.db: .*; move it away or name another file")
         os.unlink(self.path("spoilt.db"))
 
     def test_cache_ls_show_stats(self):
