@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "jit/base/hash.h"
 #include "jit/error.h"
@@ -101,7 +102,13 @@ std::string Fields::json() const {
 }
 
 Fields Fields::parse(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  std::set<std::string> names;
+  const auto refuse_twins = [&](int, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::key && !names.insert(parsed.get<std::string>()).second)
+      fail("field " + parsed.get<std::string>() + " is given twice");
+    return true;
+  };
+  const Json json = Json::parse(text, refuse_twins, false);
   if (!json.is_object()) fail("not a JSON object: " + std::string(text.substr(0, 80)));
   Fields fields;
   for (const auto& [name, value] : json.items()) {

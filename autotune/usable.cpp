@@ -69,7 +69,7 @@ Judgement Usability::judge(const cache::Record& record) {
   if (refusal = refusal_of_times(record); !refusal.empty()) return judgement;
   const auto config = parse_config(record.config_json);
   if (!config) {
-    refusal = "its configuration is no JSON object of numbers and texts";
+    refusal = "its configuration is no JSON object of numbers and texts, each name once";
     return judgement;
   }
   judgement.config = *config;

@@ -55,6 +55,7 @@ class SqliteArtifactDb final : public ArtifactDb {
                    is_read_only
                        ? "what can be read is taken over"
                        : "`seqtile cache build`, with --device for a GPU's, moves it away and keeps what can be read",
+               .filling = "`seqtile cache build` fills it",
                .synchronous = kSynchronousNormal,
                .max_value_bytes = kMaxBinaryBytes}),
         key_file_(key_file),
@@ -69,6 +70,7 @@ class SqliteArtifactDb final : public ArtifactDb {
   std::string status() const override { return mac_key_ ? file_.status() : key_problem_; }
   ArtifactCounters counters() const override;
   std::vector<ArtifactRepair> repair() override;
+  int64_t count_others() override;
   ArtifactCheck check() override;
 
  private:
@@ -260,10 +262,11 @@ bool SqliteArtifactDb::store(const ArtifactKey& key, const KernelBinary& binary)
 }
 
 ArtifactCounters SqliteArtifactDb::counters() const {
-  const int64_t file_failures = file_.counters().write_failures;
+  const FileCounters file = file_.counters();
   const std::lock_guard lock(mutex_);
   ArtifactCounters sum = counters_;
-  sum.write_failures += file_failures;
+  sum.write_failures += file.write_failures;
+  sum.foreign_files = file.foreign_files;
   return sum;
 }
 
@@ -296,6 +299,15 @@ ArtifactKey SqliteArtifactDb::without_key(ArtifactKey stored) const {
   stored.manifest += '}';
   stored.hash = sha256_hex(stored.manifest);
   return stored;
+}
+
+int64_t SqliteArtifactDb::count_others() {
+  int64_t count = 0;
+  file_.read([&](Connection& connection) {
+    Statement statement = connection.prepare(kSelectAllManifests);
+    for (ArtifactKey stored; statement.step();) count += statement.read(0, stored.manifest) && is_others(stored);
+  });
+  return count;
 }
 
 ArtifactCheck SqliteArtifactDb::check() {

@@ -20,6 +20,7 @@ struct ArtifactCounters {
   int64_t hits = 0, misses = 0;  ///< every load is one of the two
   int64_t rejected = 0;          ///< the misses whose row failed its MAC or key echo
   int64_t write_failures = 0;
+  int64_t foreign_files = 0;  ///< files found at the path that are another program's, or the other kind of store
 };
 
 /// What became of a damaged file.
@@ -52,6 +53,8 @@ class ArtifactDb : public ArtifactStore {
   /// can still be read. Goes on where an earlier call was cut off: until all is taken over, the old file's name ends in
   /// ".mending". Nothing for a sound file, and for one that cannot be moved: status() then says why.
   virtual std::vector<ArtifactRepair> repair() = 0;
+  /// Binaries that stand in the file under other keys than this user's.
+  virtual int64_t count_others() = 0;
   /// Verifies the whole file and every row of it; changes nothing.
   virtual ArtifactCheck check() = 0;
 };

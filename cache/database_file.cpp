@@ -187,7 +187,7 @@ bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& 
     return false;
   }
   if (!exists && (purpose == Purpose::read || options_.is_read_only)) {
-    problem_ = "does not exist; name another file, or prewarm into this one";
+    problem_ = fmt::format("does not exist; {}", options_.filling);
     return false;
   }
   if (sqlite3_libversion_number() < kFirstVersionOfStrictTables) {
@@ -294,9 +294,10 @@ bool DatabaseFile::verify_identity() {
   }
   if (problem_.empty()) {
     disconnect();
-    problem_ = "is empty; name another file, or prewarm into this one";
+    problem_ = fmt::format("is empty; {}", options_.filling);
     return false;
   }
+  counters_.foreign_files += is_foreign_;
   condemn(std::string(problem_));
   return false;
 }
@@ -320,13 +321,14 @@ bool DatabaseFile::identity_is_ours() {
   // `.dump` writes neither number: the words of the tables are what is left to know the file by.
   has_lost_marks_ =
       version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
+  is_foreign_ = !has_lost_marks_ && application != schema.application_id;
   if (has_lost_marks_) return true;
   const bool is_current = version == schema.user_version;
   const bool is_before = !schema.added_tables.empty() && version == schema.user_version - 1;
   if (application == other.application_id) {
     problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
                            schema.subject);
-  } else if (application != schema.application_id) {
+  } else if (is_foreign_) {
     problem_ = fmt::format(
         "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
         "another file",

@@ -27,14 +27,16 @@ namespace seqtile::cache {
 struct FileOptions {
   const Schema* schema;
   bool is_read_only = false;
-  bool is_private = false;                                 ///< created with mode 0600
-  const char* remedy = "move it away to start a new one";  ///< of damage, for people
+  bool is_private = false;                                              ///< created with mode 0600
+  const char* remedy = "move it away to start a new one";               ///< of damage, for people
+  const char* filling = "name another file, or prewarm into this one";  ///< of a file that is absent or empty
   const char* synchronous = kSynchronousFull;
   int max_value_bytes = 1 << 20;
 };
 
 struct FileCounters {
   int64_t bad_files = 0, write_failures = 0, busy = 0;
+  int64_t foreign_files = 0;  ///< those of `bad_files` that are no stores of this kind at all
 };
 
 class DatabaseFile {
@@ -95,6 +97,7 @@ class DatabaseFile {
   std::optional<struct stat> condemned_;
   std::optional<struct stat> fixed_;  ///< opened as a file that nobody changes, and what it was then
   bool has_lost_marks_ = false;       ///< ours by its tables alone
+  bool is_foreign_ = false;           ///< another program's, or the other kind of store
   std::string problem_;               ///< why rows are not read
   std::string write_problem_;         ///< why rows are not written, until one is
   std::string last_line_;

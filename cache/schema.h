@@ -253,6 +253,7 @@ inline constexpr const char* kSelectArtifact =
 inline constexpr const char* kArtifactKeys[] = {"SELECT key_hash FROM artifact ORDER BY key_hash",
                                                 "SELECT key_hash FROM artifact ORDER BY key_hash DESC"};
 inline constexpr const char* kSelectManifest = "SELECT manifest FROM artifact WHERE key_hash = ?1";
+inline constexpr const char* kSelectAllManifests = "SELECT manifest FROM artifact";
 inline constexpr const char* kInsertArtifact =
     "INSERT OR REPLACE INTO artifact(key_hash, manifest, symbol, target, stage, entry_offset, arena_bytes, num_slots, "
     "gpu_launch, created_us, used_us, mac, code) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)";

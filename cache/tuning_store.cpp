@@ -405,7 +405,8 @@ Counters SqliteTuningStore::counters() const {
           .bad_files = file.bad_files,
           .write_failures = file.write_failures,
           .busy = file.busy,
-          .foreign_rows = foreign_rows_};
+          .foreign_rows = foreign_rows_,
+          .foreign_files = file.foreign_files};
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ struct TrialRow {
 
 struct Counters {
   int64_t bad_rows = 0, bad_files = 0, write_failures = 0, busy = 0, foreign_rows = 0;
+  int64_t foreign_files = 0;  ///< those of `bad_files` that are another program's, or the other kind of store
 };
 
 enum class OpenMode {

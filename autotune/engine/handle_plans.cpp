@@ -47,10 +47,12 @@ void Handle::State::reload() {
 }
 
 void Handle::State::reject(const StoredRecord& stored, const std::string& reason) {
-  autotune::count(core_->bad_records);
   const cache::Record& record = stored.record;
-  log_line(LogLevel::warning, fmt::format("{}: the record of {} for bucket {}..{} is not used: {}", stored.source,
-                                          op_.name, record.lo, record.hi, reason));
+  if (record.bucket_version == autotune::kBucketVersion) {  // else it is another release's, and not bad
+    autotune::count(core_->bad_records);
+    log_line(LogLevel::warning, fmt::format("{}: the record of {} for bucket {}..{} is not used: {}", stored.source,
+                                            op_.name, record.lo, record.hi, reason));
+  }
   const bool is_on_ladder = record.lo >= 1 && record.lo <= autotune::kMaxLength;
   if (is_on_ladder) refusals_.try_emplace(static_cast<int>(autotune::bucket_index(record.lo)), reason);
 }

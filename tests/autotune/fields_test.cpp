@@ -51,7 +51,7 @@ TEST_CASE("fields: an integer and a float of one value are different", "[autotun
 
 TEST_CASE("fields: text that is not a flat object of numbers and strings is refused", "[autotune][fields]") {
   for (const char* text : {"", "[]", "{", "{\"a\":[1]}", "{\"a\":{}}", "{\"a\":null}", "{\"a\":true}", "3",
-                           "{\"a\":18446744073709551615}", "{\"a\":1}x"})
+                           "{\"a\":18446744073709551615}", "{\"a\":1}x", "{\"a\":1,\"a\":2}", "{\"a\":1,\"a\":1}"})
     CHECK(code_of([&] { Fields::parse(text); }) == ErrorCode::invalid_argument);
   CHECK(code_of([] { Fields{{"a", std::nan("")}}.json(); }) == ErrorCode::invalid_argument);
   CHECK(code_of([] { Fields{{"a", std::string("\xff")}}.json(); }) == ErrorCode::invalid_argument);

@@ -104,6 +104,8 @@ TEST_CASE("found files: words of other tables without marks are another program'
   const std::string bytes = read_bytes(path);
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->status().find("another program's SQLite database") != std::string::npos);
+  CHECK(store->counters().foreign_files == 1);
+  CHECK(ArtifactDb::open(path, folder.file("key"))->counters().foreign_files == 1);
   CHECK_FALSE(store->publish(sample_key(), sample_record(), {}));
   CHECK(read_bytes(path) == bytes);
 }
@@ -236,6 +238,7 @@ TEST_CASE("found files: two keys live in one file of binaries, and neither repla
     auto first = open("first"), second = open("second");
     for (int i = 0; i < 3; ++i) CHECK(first->load(artifact_key(i))->code == binary(i).code);
     for (int i = 1; i < 4; ++i) CHECK(second->load(artifact_key(i))->code == binary(100 + i).code);
+    CHECK((first->count_others() == 3 && second->count_others() == 3 && open("third")->count_others() == 6));
     CHECK_FALSE(first->load(artifact_key(3)));
     CHECK_FALSE(second->load(artifact_key(0)));
     CHECK(first->counters().rejected + second->counters().rejected == 0);

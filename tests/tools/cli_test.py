@@ -341,8 +341,8 @@ class Json(Cli):
         self.assertIn("cache build", run.json()["missing"][0]["reason"])
         run = self.seqtile("cache", "check", *own)
         self.assertEqual(run.code, 1, run.out + run.err)
-        self.assertRegex(run.err, "fresh.db: is empty")
-        self.assertRegex(run.out, "fresh.db: .*not ok; `seqtile cache build .*fresh.db` compiles what is missing")
+        self.assertRegex(run.err, "fresh.db: is empty; `seqtile cache build` fills it")
+        self.assertRegex(run.out, "fresh.db: .*not ok; run `seqtile cache build .*fresh.db`\n")
         self.assertEqual(self.content("fresh.db"), b"")
         build = self.seqtile("cache", "build", *own, "--json")
         self.assertEqual(build.code, 0, build.err)
@@ -383,6 +383,30 @@ class Json(Cli):
         self.assertGreater(found["executed"], 0)
         self.assertEqual(found["verified"], found["executed"])
         self.assertEqual(self.content("other/tuning.db"), shipped)
+
+    def test_binaries_of_another_key_in_a_file_that_cannot_be_written(self):
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        if nobody and subprocess.run([*nobody, "test", "-x", self.program], check=False).returncode != 0:
+            self.skipTest("the program lies where no other user can run it")
+        with tempfile.TemporaryDirectory(prefix="seqtile_other_key_") as top:
+            os.mkdir(top + "/media")
+            for name in "model.json", "tuning.db", "artifacts.db":
+                shutil.copy(self.path(name), top + "/media")
+                os.chmod(f"{top}/media/{name}", 0o444)
+            os.mkdir(top + "/config")
+            for folder, mode in ("", 0o755), ("/config", 0o777), ("/media", 0o555):
+                os.chmod(top + folder, mode)
+            env = dict(self.env, SEQTILE_CONFIG_DIR=top + "/config")
+            stores = ["--cache", "media/tuning.db", "--artifacts", "media/artifacts.db"]
+            cause = (r"media/artifacts.db has \d+ binaries under another key and cannot be written: run "
+                     "`seqtile cache build --cache media/tuning.db --artifacts NEW` for a new file, or set "
+                     "SEQTILE_CONFIG_DIR to a folder with that key")
+            for code, command in ((1, ["prove", "--model", "media/model.json", *self.model_flags[2:]]),
+                                  (0, ["explain", *LINEAR, "--length", "40"]), (1, ["cache", "check"])):
+                run = Run([*command, *stores], top, env=env, before=nobody)
+                self.assertEqual(run.code, code, run.out + run.err)
+                self.assertRegex(run.out, cause)
+            os.chmod(top + "/media", 0o755)
 
     def test_report(self):
         self.write("prewarm.out", self.prewarm.out.rstrip("\n").split("\n")[-1])
@@ -434,7 +458,12 @@ class Json(Cli):
         self.assertGreater(run.json()["rows"], 10)
         self.assert_line(self.seqtile("cache", "check", "--cache", "tuning.db", "--device", "bogus"), 2, "--device: .*bogus")
         empty = self.seqtile("cache", "check", "--cache", self.write("empty.db", ""))
-        self.assert_line(empty, 1, "empty.db: is empty; ")
+        self.assert_line(empty, 1, "empty.db: is empty; name another file, or prewarm into this one")
+        self.assertRegex(empty.out, "empty.db: 0 rows, 0 bad: not ok; the file is left as it is\n")
+        self.write("empty_artifacts.db", "")
+        empty = self.seqtile("cache", "check", "--cache", "empty.db", "--artifacts", "empty_artifacts.db")
+        self.assert_line(empty, 1, "empty_artifacts.db: is empty; `seqtile cache build` fills it")
+        self.assertRegex(empty.out, "empty_artifacts.db: .*: not ok; run `seqtile cache build .*empty_artifacts.db`\n")
 
     def test_cache_check_of_binaries(self):
         check = ["cache", "check", "--cache", "tuning.db", "--artifacts"]
@@ -458,7 +487,7 @@ class Json(Cli):
         self.assertEqual(run.json()["artifacts"]["bad_rows"], 1)
         self.assertEqual((run.json()["ok"], run.json()["bad_rows"]), (False, 0))
         self.assertRegex(run.out, r"binary \w+ .*: not written under this user's key, or damaged")
-        self.assertRegex(run.out, r"spoilt.db: .* are missing: not ok; `seqtile cache build .*spoilt.db` compiles")
+        self.assertRegex(run.out, r"spoilt.db: .* are missing: not ok; run `seqtile cache build .*spoilt.db`\n")
         self.assertEqual(self.content("spoilt.db"), before)
         self.assertEqual(self.seqtile("cache", "build", "--cache", "tuning.db", "--artifacts", "spoilt.db").code, 0)
         self.assertEqual(self.seqtile(*check, "spoilt.db").code, 0)
@@ -466,7 +495,8 @@ class Json(Cli):
             file.truncate(1500)
         run = self.seqtile(*check, "spoilt.db")
         self.assertEqual(run.code, 1, run.out + run.err)
-        self.assertRegex(run.out, "spoilt.db: .*: not ok; the file is left as it is: move it away, then run `seqtile cache build")
+        self.assertRegex(run.out, "spoilt.db: .*: not ok; the file is left as it is\n")
+        self.assertRegex(run.err, "spoilt.db: .*; move it away or name another file")
         os.unlink(self.path("spoilt.db"))
 
     def test_cache_ls_show_stats(self):
@@ -474,6 +504,9 @@ class Json(Cli):
         self.assertGreater(len(listed["keys"]), 8)
         shown = self.seqtile("cache", "show", "linear", "--cache", "tuning.db", "--json").json()
         self.assertTrue(all(row["operation"] == "linear" for row in shown["records"]))
+        self.assertEqual(self.seqtile("cache", "show", "softmax", "--cache", "tuning.db").code, 1)
+        for command in ["cache", "show", "nosuch", "--cache", "tuning.db"], ["explain", "nosuch", "--length", "4", *self.stores]:
+            self.assert_line(self.seqtile(*command), 2, "nosuch.*linear")
         stats = self.seqtile("cache", "stats", "--cache", "tuning.db", "--json").json()
         self.assertEqual(sum(stats["origins"].values()), stats["records"])
 
@@ -1405,22 +1438,39 @@ class BadInput(Cli):
         self.write("truncated.db", "")
         with open(self.path("truncated.db"), "wb") as file:
             file.write(self.content("tuning.db")[:1500])
-        foreign = sqlite3.connect(self.path("foreign.db"))
-        foreign.execute("CREATE TABLE a(b)")
-        foreign.commit()
-        foreign.close()
-        before = {name: self.content(name) for name in ("truncated.db", "foreign.db")}
-        for name, content in before.items():
-            for command in (["cache", "stats"], ["cache", "ls"], ["cache", "show", "linear"], ["cache", "build"],
-                            ["explain", *LINEAR, "--length", "4"], ["prewarm", *self.model_flags, "--dry-run"],
-                            ["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"]):
-                run = self.seqtile(*command, "--cache", name)
-                self.assert_line(run, 3, f"{name}.*left as it is")
-                self.assertEqual(run.err.count(name), 1, run.err)
-            run = self.seqtile("cache", "check", "--cache", name)
-            self.assertEqual((run.code, run.err.count(name), run.out.count(name)), (1, 1, 1), run.out + run.err)
-            self.assertIn("move it away", run.out)
-            self.assertEqual(self.content(name), content)
+        content = self.content("truncated.db")
+        for command in self.STORE_COMMANDS:
+            run = self.seqtile(*command, "--cache", "truncated.db")
+            self.assert_line(run, 3, "truncated.db.*left as it is; move it away or name another file")
+            self.assertEqual(run.err.count("truncated.db"), 1, run.err)
+        run = self.seqtile("cache", "check", "--cache", "truncated.db")
+        self.assertEqual((run.code, run.err.count("truncated.db"), run.out.count("truncated.db")), (1, 1, 1), run.out + run.err)
+        self.assertRegex(run.out, "not ok; the file is left as it is\n")
+        self.assertEqual(self.content("truncated.db"), content)
+
+    STORE_COMMANDS = (["cache", "stats"], ["cache", "ls"], ["cache", "show", "linear"], ["cache", "build"],
+                      ["explain", *LINEAR, "--length", "4"], ["prewarm", "--model", "model.json", "--lengths", "1..32", "--dry-run"],
+                      ["prewarm", "--model", "model.json", "--lengths", "1..32"], ["tune", *LINEAR, "--length", "4"])
+
+    def test_what_is_no_store_is_bad_input(self):
+        with contextlib.closing(sqlite3.connect(self.path("foreign.db"))) as foreign:
+            foreign.execute("CREATE TABLE a(b)")
+            foreign.commit()
+        content = self.content("foreign.db")
+        replay = ["replay", "--model", "model.json", "--trace", "trace.csv", "--threads", "1"]
+        for store in "tuning.db", "artifacts.db":
+            os.symlink(store, self.path("link_to_" + store))
+            flag, other = ("--cache", "--artifacts") if store == "tuning.db" else ("--artifacts", "--cache")
+            good = "artifacts.db" if store == "tuning.db" else "tuning.db"
+            commands = (*self.STORE_COMMANDS, ["cache", "check"], replay) if flag == "--cache" else (
+                ["cache", "build"], ["cache", "check"], ["prove", *self.model_flags], ["tune", *LINEAR, "--length", "4"], replay)
+            for command in commands:
+                run = self.seqtile(*command, flag, "foreign.db", other, good)
+                self.assert_line(run, 2, "foreign.db: another program's SQLite database .*; name another file$")
+                run = self.seqtile(*command, flag, "link_to_" + store, other, good)
+                self.assert_line(run, 2, f"link_to_{store}: is a symbolic link, .*; give the file it points to, /.*/{store}$")
+            os.unlink(self.path("link_to_" + store))
+        self.assertEqual(self.content("foreign.db"), content)
 
     def test_swapped_stores(self):
         for cache, artifacts in ("artifacts.db", "tuning.db"), ("artifacts.db", "more.db"), ("tuning.db", "tuning.db"):
@@ -1534,13 +1584,14 @@ class BadInput(Cli):
         self.assertEqual(prove.code, 0, prove.out + prove.err)
 
     def test_binaries_that_cannot_be_stored(self):
-        with sqlite3.connect(self.path("other.db")) as other:  # left as it is
-            other.execute("CREATE TABLE t(x)")
+        shutil.copy(self.path("artifacts.db"), self.path("other.db"))
+        with contextlib.closing(sqlite3.connect(self.path("other.db"))) as other:  # left as it is
+            other.execute("PRAGMA user_version = 99")
         before = self.content("other.db")
         for name, flags in ("h200", ["--device", "h200", "--lengths", "3..4"]), ("cpu", ["--length", "9"]):
             tune = ["tune", "rms_norm", "--set", "n=64", *flags, "--cache", name + "_unstored.db"]
             run = self.seqtile(*tune, "--artifacts", "other.db", "--json")
-            line = r"not stored: \d+ of the binaries that \w+_unstored\.db names \(.*other\.db: another program's.*cache build"
+            line = r"not stored: \d+ of the binaries that \w+_unstored\.db names \(.*other\.db: written by a newer.*cache build"
             self.assert_line(run, 3, line)
             again = self.seqtile(*tune, "--artifacts", "other.db", "--json")  # nothing to tune, and as incomplete as before
             self.assert_line(again, 3, line)
@@ -1658,6 +1709,27 @@ class BadInput(Cli):
         self.assertEqual((found["distinct_lengths"], found["cut_decode_steps"]), (2, 2))
         self.assertIn("2 prompts longer than the model's 96 positions", run.out)
         self.assertIn("1 request beyond the model's 96 positions while generating", run.out)
+
+    def test_lengths_beyond_the_positions_are_told(self):
+        line = "--lengths 1..97: the model has 96 positions, a server would refuse longer requests"
+        flags = ["--model", "model.json", "--lengths", "1..97", "--threads", "1", "--cache", "long.db", "--artifacts", "long_a.db"]
+        dry = self.seqtile("prewarm", *flags, "--dry-run", "--json")
+        self.assertEqual((dry.code, dry.json()["model"]["warnings"]), (0, [line]))
+        self.assertIn(line, dry.out.replace("\n" + " " * 19, " "))
+        prewarm = run_to_end(["prewarm", *flags, "--budget", "20s", "--json"], self.work)
+        prove = self.seqtile("prove", *flags, "--kv-lengths", "1..100", "--json")
+        self.assertEqual((prewarm.code, prewarm.json()["warnings"]), (0, [line]))
+        both = [line, line.replace("--lengths 1..97", "--kv-lengths 1..100")]
+        self.assertEqual((prove.code, prove.json()["warnings"]), (1, both))
+        for run, lines in (dry, [line]), (prewarm, [line]), (prove, both):
+            for text in lines:
+                self.assertEqual(run.err.count(text), 1, run.err)
+        plan = ["plan", "model", "--model", "model.json", "--mesh", "2", "--length"]
+        for length, warnings in ("97", [line.replace("--lengths 1..97", "--length 97")]), ("96", []):
+            for command in plan, ["explain", "--model", "model.json", *self.stores, "--threads", "1", "--length"]:
+                run = self.seqtile(*command, length, "--json")
+                self.assertEqual(run.json()["model"]["warnings"], warnings)
+                self.assertEqual(run.err.count("positions"), len(warnings), run.err)
 
     def peak_bytes(self, *arguments):
         """Of resident memory of one run that succeeds."""

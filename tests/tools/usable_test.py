@@ -86,6 +86,7 @@ FAULTS = [
     ("no bucket", {"hi": 47}, "there is no bucket", False),
     ("an origin of a later release", {"origin": "guessed"}, "origin is unknown", True),
     ("damaged", None, "does not match its checksum", True),
+    ("a name twice", {"config": '{"block_m":16,"block_m":32}'}, "numbers and texts, each name once", False),
 ]
 
 

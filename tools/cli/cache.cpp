@@ -155,9 +155,10 @@ int run_ls(const Session&, const Options& options) {
   return kDone;
 }
 
-int run_show(const Session&, const Options& options) {
+int run_show(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   const std::vector<KeyGroup> groups = groups_of(*store, options.operation);
+  if (groups.empty()) session.registry.find(options.operation);  // refuses a name that no operation has
   Json list = Json::array();
   for (const KeyGroup& group : groups) {
     print_line(
@@ -240,17 +241,17 @@ Json refused_json(const std::vector<RefusedRecord>& refused) {
   return list;
 }
 
-/// What to do about a file. Bad records are measured again by the next tuning of their key; everything else keeps
-/// seqtile from writing into it.
+/// What to do about a file. Where the store has a status, that is on standard error and ends with the next step: no
+/// other one is named here.
 std::string verdict(const cache::TuningStore& store, const cache::CheckReport& report, size_t refused) {
   if (report.ok() && refused == 0) return "ok";
   if (report.ok())
     return fmt::format("not ok; {} of --device may not serve, `seqtile prewarm` or `seqtile tune` replaces {}",
                        format_counted(refused, "record"), refused == 1 ? "it" : "them");
   if (store.counters().busy > 0) return "not ok; nothing was checked, try again when the other process is done";
-  if (report.is_sound && !could_not_read(store))
-    return "not ok; bad rows are ignored, and `seqtile prewarm` measures lost records again";
-  return "not ok; the file is left as it is: move it away, then run `seqtile prewarm`";
+  if (!store.status().empty()) return "not ok; the file is left as it is";
+  if (!report.is_sound) return "not ok; the file is left as it is: move it away, then run `seqtile prewarm`";
+  return "not ok; bad rows are ignored, and `seqtile prewarm` measures lost records again";
 }
 
 /// The part of `cache check` that looks at artifacts.db: its rows, and whether the decisions have their binaries.
@@ -260,14 +261,14 @@ struct BinaryCheck {
   bool ok() const { return file.ok() && named.remaining() == 0; }
 };
 
-std::string verdict(const BinaryCheck& check, const Options& options) {
+std::string verdict(const BinaryCheck& check, const Options& options, cache::ArtifactDb& artifacts) {
   if (check.ok()) return "ok";
   if (check.file.is_locked) return "not ok; nothing was checked, try again when the other process is done";
   const bool is_empty = std::filesystem::is_empty(options.artifacts);
-  if (!check.file.is_usable && !is_empty)
-    return "not ok; the file is left as it is: move it away, then run " + next_build(options);
-  if (!check.file.is_sound) return "not ok; " + next_build(options) + " moves it away and keeps what can be read";
-  if (check.named.remaining() > 0) return "not ok; " + next_build(options) + " compiles what is missing";
+  if (!check.file.is_usable && !is_empty) return "not ok; the file is left as it is";
+  const std::string step = "not ok; " + build_step(options, artifacts);
+  if (!check.file.is_sound) return step + "; it moves the file away and keeps what can be read";
+  if (check.named.remaining() > 0 || is_empty) return step;
   return "not ok; bad rows are ignored, a file without them is made where this one is moved away";
 }
 
@@ -280,7 +281,7 @@ BinaryCheck check_binaries(const Options& options, const BuildReport& named, cac
   print_line(fmt::format("{}: {}, {} bad; {} of the {} binaries that records of {} name are missing: {}",
                          options.artifacts, format_counted(check.file.rows, "row"), format_count(check.file.bad_rows),
                          format_count(check.named.remaining()), format_count(check.named.binaries), options.device,
-                         verdict(check, options)));
+                         verdict(check, options, artifacts)));
   return check;
 }
 

@@ -27,10 +27,11 @@ void add_gap(Coverage& coverage, const std::string& operation, const Bucket& par
 }  // namespace
 
 Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, autotune::Grade wanted,
-                     const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts) {
+                     const Options& options, Device& device, cache::TuningStore& store, cache::ArtifactDb& artifacts) {
   const autotune::OpDef& op = registry.find(request.workload.operation);
   const cache::TuningKey key = autotune::make_key(op, request.workload, device.info(), autotune::TuneOptions{}.policy);
   const std::string replaced = "; " + next_step("prewarm", options) + " replaces it";
+  std::string build;                          // asked for where a binary is missing
   std::map<int64_t, std::string> problems;    // of buckets with a record, by lo; empty: it serves
   std::map<int64_t, autotune::Grade> grades;  // of those that serve
   std::vector<cache::BadRecord> bad;
@@ -39,10 +40,11 @@ Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneReq
   for (const cache::BadRecord& row : bad) problems[row.lo] = "the record does not serve: " + row.reason + replaced;
   for (const cache::Record& record : records) {
     const autotune::Judgement judgement = usable.judge(record, device, artifacts);
+    if (!judgement.lack.empty() && build.empty()) build = "; " + build_step(options, artifacts);
     if (judgement.is_ready()) problems[record.lo] = "", grades[record.lo] = autotune::grade_of(record);
     else
       problems.try_emplace(record.lo, judgement.is_usable()
-                                          ? judgement.lack + "; run " + next_build(options)
+                                          ? judgement.lack + build
                                           : "the record does not serve: " + judgement.refusal + replaced);
   }
   std::string no_record = "no record; run " + next_step("prewarm", options);

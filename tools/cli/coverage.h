@@ -7,8 +7,8 @@
 
 #include "autotune/grade.h"
 #include "autotune/tuner.h"
+#include "cache/artifact_db.h"
 #include "cache/tuning_store.h"
-#include "jit/artifact_store.h"
 #include "jit/device.h"
 #include "tools/cli/options.h"
 
@@ -31,6 +31,6 @@ struct Coverage {
 /// Looks at every bucket of the request; what is less than `wanted` is a gap. Reads, never measures or compiles.
 /// `options` are those of the model's command.
 Coverage coverage_of(const autotune::Registry& registry, const autotune::TuneRequest& request, autotune::Grade wanted,
-                     const Options& options, Device& device, cache::TuningStore& store, ArtifactStore& artifacts);
+                     const Options& options, Device& device, cache::TuningStore& store, cache::ArtifactDb& artifacts);
 
 }  // namespace seqtile::cli

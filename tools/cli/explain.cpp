@@ -107,10 +107,10 @@ Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload
 }
 
 Answer answer_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials, const std::string& lack,
-                 const Options& options) {
+                 const Options& options, cache::ArtifactDb& artifacts) {
   const bool is_modelled = record.origin == cache::Origin::modelled;
   std::string reason = is_modelled ? modelled_reason(record, trials, options) : reason_of(record, trials);
-  if (!lack.empty()) reason += "; " + lack + ", it is compiled at load; run " + next_build(options);
+  if (!lack.empty()) reason += "; " + lack + ", it is compiled at load; " + build_step(options, artifacts);
   return {std::string(cache::origin_name(record.origin)),
           reason,
           autotune::Config::parse(record.config_json),
@@ -183,7 +183,7 @@ Explained explain_workload(const Session& session, const Options& options, const
   const Found found = find_record(usable, bucket, key, *store, *device, *artifacts);
   const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
   const Answer answer =
-      found.record ? answer_of(*found.record, trials, found.lack, options)
+      found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
                    : answer_without_record(op, workload, bucket, device->target(), key, *store, options, found.refusal);
 
   print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));

@@ -20,7 +20,7 @@ Options of_one_length(const Options& options) {
 }  // namespace
 
 int explain_model(const Session& session, const Options& options) {
-  const models::ModelFile file = read_model_file(options.model, options.strict_model);
+  const models::ModelFile file = read_model_file(options);
   print_model(file);
   Json json = {{"model", model_json(file)}};
   bool is_recorded = true;

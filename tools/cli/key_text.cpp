@@ -2,10 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/key_text.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include "autotune/command_line.h"
 #include "autotune/usable.h"
+#include "cache/files.h"
+#include "tools/cli/output.h"
 
 namespace seqtile::cli {
+namespace {
+
+/// Whether rows can be added to the file: SQLite writes its journal beside it.
+bool can_be_written(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0) return true;  // it is made
+  return access(path.c_str(), W_OK) == 0 && access(cache::parent_folder(path).c_str(), W_OK) == 0;
+}
+
+}  // namespace
+
 autotune::Fields workload_fields(const cache::TuningKey& key) {
   const auto all = autotune::parse_config(key.workload_json);
   if (!all) return {{"workload", key.workload_json}};  // a row that somebody else has written
@@ -37,6 +52,19 @@ std::string next_build(const Options& options) {
   Options taken;
   taken.device = options.device, taken.cache = options.cache, taken.artifacts = options.artifacts;
   return next_step("cache build", taken);
+}
+
+std::string build_step(const Options& options, cache::ArtifactDb& artifacts) {
+  const std::string path = artifacts_path(options);
+  const int64_t others = artifacts.count_others();
+  const std::string held =
+      fmt::format("{} has {} {} under another key", path, format_count(others), others == 1 ? "binary" : "binaries");
+  if (can_be_written(path)) return (others > 0 ? held + "; run " : "run ") + next_build(options);
+  Options renewed = options;
+  renewed.artifacts = "NEW";
+  const std::string step = "cannot be written: run " + next_build(renewed) + " for a new file";
+  if (others == 0) return path + " " + step;
+  return held + " and " + step + ", or set SEQTILE_CONFIG_DIR to a folder with that key";
 }
 
 }  // namespace seqtile::cli

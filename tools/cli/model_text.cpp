@@ -9,7 +9,6 @@
 
 #include "models/model_description.h"
 #include "tools/cli/errors.h"
-#include "tools/cli/options.h"
 
 namespace seqtile::cli {
 
@@ -23,6 +22,21 @@ models::ModelFile read_model_file(const std::string& path, bool is_strict) {
   if (is_strict && !warnings.empty()) bad_input(fmt::format("--strict-model: {}", warnings.front()));
   for (const std::string& warning : warnings) warn(warning);
   return model;
+}
+
+models::ModelFile read_model_file(const Options& options) {
+  models::ModelFile file = read_model_file(options.model, options.strict_model);
+  warn_of_lengths(file, "--lengths", options.lengths);
+  warn_of_lengths(file, "--kv-lengths", options.kv_lengths);
+  warn_of_lengths(file, "--length", options.length);
+  return file;
+}
+
+void warn_of_lengths(models::ModelFile& file, const std::string& flag, const std::string& lengths) {
+  if (lengths.empty() || parse_lengths(flag, lengths).hi <= file.model.max_positions) return;
+  file.notes.warnings.push_back(fmt::format("{} {}: the model has {} positions, a server would refuse longer requests",
+                                            flag, lengths, format_count(file.model.max_positions)));
+  warn(file.notes.warnings.back());
 }
 
 void print_model(const models::ModelFile& file) {

@@ -65,6 +65,9 @@ void check_is_database(const std::string& flag, const std::string& path, bool is
     throw Error(ErrorCode::io,
                 fmt::format("{} {}: {}; check the folder and its permissions", flag, path, error.message()));
   refuse_kind(flag, path, type, "give the path of a database");
+  if (std::filesystem::is_symlink(path, error))
+    bad_input(fmt::format("{} {}: is a symbolic link, which is not followed; give the file it points to, {}", flag,
+                          path, std::filesystem::canonical(path, error).string()));
   if (std::filesystem::file_size(path, error) == 0 || error) return;
   char header[kApplicationIdAt + 4] = {};
   std::ifstream(path, std::ios::binary).read(header, sizeof header);
@@ -313,6 +316,7 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   auto store =
       cache::TuningStore::open(path, use == StoreUse::write ? cache::OpenMode::read_write : cache::OpenMode::read_only);
   const std::string status = store->status();
+  if (store->counters().foreign_files > 0) bad_input(status);
   const bool is_usable = use == StoreUse::write ? store->is_writable() : !could_not_read(*store);
   if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
   const bool is_new = !exists || std::filesystem::is_empty(path);  // who writes later makes a store of it
@@ -335,6 +339,7 @@ std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options) {
   const std::string path = artifacts_path(options);
   check_is_database("--artifacts", path, options.artifacts.empty(), cache::kArtifactSchema);
   auto artifacts = cache::ArtifactDb::open(path, cache::default_key_path());
+  if (artifacts->counters().foreign_files > 0) bad_input(artifacts->status());
   if (!artifacts->status().empty()) warn(artifacts->status());
   return artifacts;
 }
@@ -352,7 +357,10 @@ std::unique_ptr<cache::ArtifactDb> open_existing_artifacts_of(const Options& opt
 
 void check_stores_of(const Options& options) {
   if (!options.cache.empty()) open_store_of(options, StoreUse::peek);
-  if (!options.artifacts.empty()) check_is_database("--artifacts", options.artifacts, false, cache::kArtifactSchema);
+  if (options.artifacts.empty()) return;
+  std::error_code error;
+  if (std::filesystem::exists(options.artifacts, error)) open_existing_artifacts_of(options);
+  else check_is_database("--artifacts", options.artifacts, false, cache::kArtifactSchema);
 }
 
 std::string tuning_path(const Options& options) {

@@ -72,15 +72,15 @@ enum class StoreUse {
   check,  ///< the file must exist; one that cannot be used is the caller's answer
   write,
 };
-/// Opens tuning.db. Errors: invalid_argument for a folder, a file that is no database, one that --artifacts names too,
-/// or an absent one that should be read; io when it is there and cannot be used at all, or should be written and cannot
-/// be.
+/// Opens tuning.db. Errors: invalid_argument for what is no tuning store (a folder, a link, another program's
+/// database), a file that --artifacts names too, or an absent one that should be read; io when a store is there and
+/// cannot be used at all, or should be written and cannot be.
 std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreUse use);
 /// Between what a command prints for people and its JSON: an answer for programs is whole, or an error. Errors: io when
 /// a part of `store` could not be read.
 void check_was_read(const cache::TuningStore& store);
 bool could_not_read(const cache::TuningStore& store);
-/// Opens artifacts.db. Errors: invalid_argument for a folder or a file that is no database.
+/// Opens artifacts.db. Errors: invalid_argument for what is no artifact store.
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
 /// The same for a command that only asks: an empty file stays as it is, and the default one is not made where there is
 /// none. Errors: also invalid_argument where --artifacts names no file.

@@ -84,7 +84,8 @@ int run_graph(const Session& session, const PlanOptions& options) {
 }
 
 int run_model(const Session& session, const PlanOptions& options) {
-  const models::ModelFile file = read_model_file(options.model, options.strict_model);
+  models::ModelFile file = read_model_file(options.model, options.strict_model);
+  warn_of_lengths(file, "--length", options.length);
   PlanOptions described = options;
   described.described = model_json(file).dump();
   if (options.format == "table") print_model(file);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tools/cli/model_requests.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks.h"
 #include "tools/cli/tune_run.h"
@@ -23,6 +24,7 @@ void store_binaries_of_ranks(const Session& session, const Options& options, con
 
 int run(const Session& session, const TuneRunOptions& given) {
   TuneRunOptions options = given;
+  options.warnings = read_model_file(options).notes.warnings;
   apply_ranks(options);
   const auto world = world_of(options);
   if (!world) return tune_run(session, options, "prewarm", model_requests(session.registry, options));

@@ -7,6 +7,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/coverage.h"
 #include "tools/cli/model_requests.h"
+#include "tools/cli/model_text.h"
 #include "tools/cli/output.h"
 #include "tools/cli/ranks.h"
 
@@ -47,6 +48,7 @@ struct ProveOptions : Options {
 
 int prove(const Session& session, const ProveOptions& options) {
   const autotune::Grade wanted = autotune::parse_grade(options.grade).value();
+  const std::vector<std::string> warnings = read_model_file(options).notes.warnings;
   const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
   const auto store = open_store_of(options, StoreUse::read_existing);
   const auto artifacts = open_existing_artifacts_of(options);
@@ -83,7 +85,8 @@ int prove(const Session& session, const ProveOptions& options) {
                {"grade", options.grade},
                {"grades", {{"built", all.built}, {"measured", all.measured}, {"searched", all.searched}}},
                {"binaries", stages},
-               {"missing", std::move(missing)}};
+               {"missing", std::move(missing)},
+               {"warnings", warnings}};
   bool is_whole = all.covered == all.lengths;
   if (const auto world = world_of(options); world && is_whole) is_whole = prove_ranks(session, options, *world, json);
   if (options.json) print_json(json);

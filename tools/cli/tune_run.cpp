@@ -32,7 +32,7 @@ int print_plan(const Session& session, const TuneRunOptions& options,
                const std::vector<autotune::TuneRequest>& requests, const autotune::TuneOptions& tune_options) {
   Json model;
   if (!options.model.empty()) {
-    const models::ModelFile file = read_model_file(options.model, options.strict_model);
+    const models::ModelFile file = read_model_file(options);
     print_model(file);
     model = model_json(file);
   }
@@ -72,7 +72,7 @@ int print_plan(const Session& session, const TuneRunOptions& options,
   return kDone;
 }
 
-void print_report(const autotune::TuneReport& report, bool json) {
+void print_report(const autotune::TuneReport& report, const TuneRunOptions& options) {
   print_line(fmt::format("{}, {} in {}: {}, {}, {} ({} failed) in {}", format_counted(report.operations, "operation"),
                          format_counted(report.buckets, "bucket"), format_counted(report.ranges, "range"),
                          format_counted(report.tunings, "tuning"), format_counted(report.merges, "merge"),
@@ -94,7 +94,7 @@ void print_report(const autotune::TuneReport& report, bool json) {
     print_line("Coverage is not whole: some buckets have no record yet. Run the command again; it goes on from here.");
   else if (!report.complete)
     print_line("Every bucket has a record; some are not tuned yet, or not timed by all ranks. Run again to go on.");
-  if (json)
+  if (options.json)
     print_json({{"operations", report.operations},
                 {"buckets", report.buckets},
                 {"ranges", report.ranges},
@@ -112,7 +112,8 @@ void print_report(const autotune::TuneReport& report, bool json) {
                 {"failed_buckets", report.failed_buckets},
                 {"covered", report.covered},
                 {"complete", report.complete},
-                {"interrupted", report.interrupted}});
+                {"interrupted", report.interrupted},
+                {"warnings", options.warnings}});
 }
 
 /// Says which binaries of decisions are not in the store, of this run or an earlier one.
@@ -160,7 +161,7 @@ int tune_run(const Session& session, const TuneRunOptions& options, const char* 
   if (!report.interrupted)
     report.unstored_binaries = find_binaries(session.registry, *store, artifacts.get(), *device).remaining();
   if (finish && report.covered && !report.interrupted) finish();
-  print_report(report, options.json);
+  print_report(report, options);
   if (report.interrupted) return interrupted_exit_code();
   if (report.unstored_binaries > 0) {
     warn_of_missing(report.unstored_binaries, options, *artifacts);

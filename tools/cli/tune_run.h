@@ -11,6 +11,7 @@ namespace seqtile::cli {
 struct TuneRunOptions : Options {
   std::string budget, strategy = "topk";
   bool dry_run = false;
+  std::vector<std::string> warnings;  ///< of the model's file and the lengths, for JSON
 };
 
 void add_tune_run(CLI::App& app, TuneRunOptions& options);  ///< --budget --strategy --dry-run
