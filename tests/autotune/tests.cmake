@@ -5,8 +5,7 @@ set(engine_tests
   autotune/index_check_test.cpp autotune/overlap_test.cpp autotune/engine_exit_test.cpp
   autotune/engine_cpu_test.cpp autotune/engine_fused_test.cpp autotune/engine_gpu_test.cpp autotune/engine_launch_test.cpp autotune/engine_policy_test.cpp
   autotune/engine_stores_test.cpp autotune/usable_test.cpp
-  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp
-  support/fake_runner.cpp)
+  autotune/engine_threads_test.cpp autotune/engine_tune_test.cpp support/fake_device.cpp support/fake_op.cpp)
 if(NOT SEQTILE_SANITIZE)
   list(APPEND engine_tests autotune/engine_hot_path_test.cpp)
 endif()
@@ -24,8 +23,7 @@ seqtile_test(autotune
   autotune/bucket_test.cpp autotune/command_line_test.cpp autotune/config_space_test.cpp autotune/fields_test.cpp autotune/gpu_model_test.cpp
   autotune/gpu_measure_test.cpp autotune/graph_set_test.cpp autotune/key_difference_test.cpp autotune/modelling_test.cpp
   autotune/rank_finals_test.cpp autotune/rank_race_test.cpp autotune/session_test.cpp
-  autotune/stats_test.cpp autotune/strategy_test.cpp autotune/tune_test.cpp autotune/worker_test.cpp
-  support/fake_runner.cpp support/toy_ops.cpp)
+  autotune/stats_test.cpp autotune/strategy_test.cpp autotune/tune_test.cpp autotune/worker_test.cpp support/toy_ops.cpp)
 target_compile_definitions(autotune_tests PRIVATE SEQTILE_TUNING_HELPER="$<TARGET_FILE:tuning_helper>")
 add_dependencies(autotune_tests tuning_helper)
 

@@ -1,10 +1,9 @@
 # tests/jit/tests.cmake -- tile IR, code generation and the CPU runtime.
 # SPDX-License-Identifier: Apache-2.0
 seqtile_test(jit
-  support/golden.cpp support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
   support/compare_compiled.cpp support/operands.cpp
   support/op_kernels.cpp support/sample_kernels.cpp support/simulated_kernel.cpp support/interpreter_test.cpp
-  jit/fabric/protocol_test.cpp support/protocol_explorer.cpp support/protocol_model.cpp
+  jit/fabric/protocol_test.cpp support/protocol_explorer.cpp
   jit/ir/builder_test.cpp jit/ir/text_test.cpp jit/ir/verifier_test.cpp
   jit/codegen/cpu/lowering_test.cpp jit/codegen/cpu/out_of_range_test.cpp jit/codegen/nvptx/every_op_test.cpp jit/codegen/nvptx/linear_layout_test.cpp
   jit/codegen/nvptx/masks_test.cpp jit/codegen/nvptx/ordering_test.cpp jit/codegen/nvptx/ptx_test.cpp
@@ -16,17 +15,14 @@ seqtile_test(jit
   jit/sim/hopper_test.cpp jit/sim/matrix_test.cpp jit/sim/memory_order_test.cpp jit/sim/parser_test.cpp
   jit/sim/scalar_test.cpp jit/sim/targets_test.cpp jit/sim/tensor_copy_test.cpp jit/sim/warp_memory_test.cpp
   jit/sim/wgmma_order_test.cpp
-  support/hopper_attention.cpp support/hopper_product.cpp support/hopper_run.cpp support/text_faults.cpp
+  support/hopper_attention.cpp support/hopper_product.cpp support/hopper_run.cpp
   jit/compiler_test.cpp jit/counted_launch_test.cpp jit/device_profile_test.cpp jit/device_test.cpp
   jit/runtime/cuda/cuda_device_test.cpp jit/runtime/cuda/tensor_map_test.cpp)
 
 # What threads and ranks share; a program of its own, since a thread sanitizer is asked about little else here.
 seqtile_test(threads jit/fabric/cuda_fabric_test.cpp jit/fabric/fabric_test.cpp jit/fabric/node_fabric_test.cpp
   jit/fabric/virtual_fabric_test.cpp jit/runtime/cpu/executor_test.cpp jit/sim/host_threads_test.cpp
-  support/node_ranks.cpp support/ranks.cpp
-  kernels/seqpar/mixed_epochs_test.cpp kernels/seqpar/sanitized_test.cpp support/flag_recorder.cpp
-  support/guarded_call.cpp support/op_on_ranks.cpp support/rank_op_run.cpp support/rank_operations.cpp support/rank_tensors.cpp
-  support/protocol_model.cpp support/protocol_path.cpp support/rank_run.cpp)
+  kernels/seqpar/mixed_epochs_test.cpp kernels/seqpar/sanitized_test.cpp)
 
 # Kernels made below the lowering need LLVM in the test program itself; a second, static copy of it would be another LLVM.
 if(NOT SEQTILE_STATIC_LLVM)

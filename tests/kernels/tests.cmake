@@ -13,13 +13,9 @@ seqtile_test(kernels
   kernels/seqpar/matmul_backward_test.cpp kernels/seqpar/matmul_backward_engine_test.cpp
   kernels/seqpar/norm_backward_test.cpp kernels/seqpar/protocol_text_test.cpp kernels/seqpar/rank_protocol_test.cpp
   kernels/seqpar/rank_race_test.cpp kernels/seqpar/row_layout_test.cpp kernels/seqpar/same_bits_test.cpp
-  support/op_on_ranks.cpp support/rank_op_run.cpp support/rank_operations.cpp support/rank_tensors.cpp
-  kernels/seqpar/shared_gpu_test.cpp support/node_ranks.cpp support/rank_run.cpp support/ranks.cpp
+  kernels/seqpar/shared_gpu_test.cpp
   kernels/rope_test.cpp kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
-  support/backward_run.cpp support/flag_recorder.cpp support/golden.cpp support/graph_rank.cpp support/guarded_call.cpp
-  support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
-  support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/protocol_model.cpp
-  support/protocol_path.cpp support/text_faults.cpp)
+  support/backward_run.cpp support/graph_rank.cpp)
 # Ranks that mpirun starts, where it is there. Sanitizers know nothing of MPI's own memory.
 if(TARGET seqtile_mpi AND MPIEXEC_EXECUTABLE AND NOT SEQTILE_SANITIZE)
   seqtile_test(mpi kernels/seqpar/mpi_test.cpp)

@@ -3,8 +3,6 @@
 seqtile_test(models
   models/golden_models_test.cpp models/layer_program_test.cpp models/model_file_test.cpp
   models/rope_reader_test.cpp models/model_test.cpp models/model_graph_test.cpp
-  models/model_ranks_test.cpp models/planned_model_test.cpp
-  support/guarded_call.cpp support/interpreter.cpp support/interpreter_tile.cpp support/interpreter_values.cpp
-  support/kernel_cases.cpp support/kernel_runner.cpp support/kernel_table.cpp support/node_ranks.cpp support/ranks.cpp)
+  models/model_ranks_test.cpp models/planned_model_test.cpp)
 include(${CMAKE_CURRENT_LIST_DIR}/../support/emulated_device.cmake)
 target_link_libraries(models_tests PRIVATE seqtile_emulated_device)
