@@ -649,7 +649,7 @@ class Json(Cli):
         full, index = ["--arg", "f32[100]=random:3"], ["--arg", "i32=100"]
         for entry, arguments, more, pattern in (
                 ("add", full * 2 + ["--arg", "f32[90]"] + index, [], r"out of bounds: add, PTX line \d+ .*arg 2 \+ 360"),
-                ("add", ["--arg", "f32[100]"] + full * 2 + index, [], r"uninitialised.*arg 0 \+ 0"),
+                ("add", ["--arg", "f32[100]"] + full * 2 + index, [], r"uninitialised.*arg 0 \+ (0|256)"),
                 ("add", full + ["--arg", "null"] + full + index, [], r"out of bounds: .*0x0 \(in no buffer\)"),
                 ("race", full, [], r"race: race, PTX line \d+"),
                 ("spin", [], ["--max-instructions", "5000"], r"limit: spin, PTX line \d+ .*still running"),
@@ -660,6 +660,16 @@ class Json(Cli):
                                    *(more if "--block" in more or entry == "add" else ["--block", "64"] + more), *arguments, "--json")
                 self.assertEqual(run.code, 0 if entry == "says" else 1, run.out + run.err)
                 self.assertRegex(run.out, pattern)
+
+    def test_simulate_reports_every_access_beyond_a_buffer(self):
+        """None of them lands in another buffer."""
+        self.write("add.ptx", FOREIGN)
+        full = ["--arg", "f32[128]=random:3"]
+        for short in range(3):
+            buffers = [full] * short + [["--arg", "f32[100]=zeros"]] + [full] * (2 - short)
+            run = self.seqtile("simulate", "--ptx", "add.ptx", "--entry", "add", "--grid", "2", *sum(buffers, []), "--arg",
+                               "i32=128", "--json")
+            self.assertEqual((run.code, run.json()["num_reports"]), (1, 28), run.out + run.err)
 
     def test_simulate_refuses_a_foreign_kernel_by_its_cause(self):
         self.write("add.ptx", FOREIGN)
