@@ -48,8 +48,8 @@ KernelBinary compile_inside(const ir::Function& function, const Target& target, 
   return binary;
 }
 
-/// The compilations that come first in a process, of a kernel that takes milliseconds: LLVM makes its statics meanwhile,
-/// and only a pass that begins later is waited for by an exit().
+/// Compiles a small kernel before anything else in the process. LLVM makes its statics in the first compilation, and an
+/// exit() waits only for passes that begin after that.
 void make_statics(const Target& target) {
   static std::once_flag of_cpus, of_gpus;
   std::call_once(target.is_gpu() ? of_gpus : of_cpus, [&] {

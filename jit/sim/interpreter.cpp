@@ -56,7 +56,7 @@ void Cohort::report(ReportKind kind, const Site& site, const std::string& messag
     if (r.device != 0) where += fmt::format(" of device {}", r.device);
   }
   r.message = fmt::format("{}: {}: {}", report_kind_name(kind), where, message);
-  context_.reports.add(std::move(r));
+  context_.reports.add(std::move(r), number_);
   if (context_.reports.is_enough()) is_stopped_ = true;
 }
 

@@ -1,8 +1,8 @@
 // jit/sim/lone_memory.h -- memory with nothing else near it.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An address that leaves such memory is in no other, so that the machine reports it. Allocators put blocks side by side:
-// there an index that is too large by some rows would read a neighbour, which is memory that a kernel may read.
+// An address that leaves such memory is in no other, so that the machine reports it. Allocators put blocks side by
+// side: an index that is too large by some rows would read a neighbour there, which is memory that a kernel may read.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <atomic>
+#include <cstdint>
+#include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,22 +44,28 @@ struct Report {
   std::string message;  ///< the whole sentence, kernel and line text included
 };
 
-/// Collects reports of one launch from several threads. One report per kind and line is kept, the rest is counted.
+/// Collects reports of one launch from several threads. One report per kind and line is kept, that of the first cohort
+/// that has one, whichever thread is faster; the rest is counted.
 class ReportSink {
  public:
   explicit ReportSink(size_t max_kept) : max_kept_(max_kept) {}
-  void add(Report report);
+  void add(Report report, uint32_t cohort);
   /// True when running on is pointless: so many came, or the launch does not end.
   bool is_enough() const { return is_enough_; }
   size_t total() const { return total_; }
-  std::vector<Report> take() { return std::move(reports_); }
+  /// In the order of the cohorts, and of time within one.
+  std::vector<Report> take();
 
  private:
   std::mutex mutex_;
   size_t max_kept_, total_ = 0;
   std::atomic<bool> is_enough_{false};
-  std::set<std::pair<ReportKind, int>> seen_;
-  std::vector<Report> reports_;
+  struct Kept {
+    uint32_t cohort;
+    size_t number;  ///< of all reports, in time
+    Report report;
+  };
+  std::map<std::pair<ReportKind, int>, Kept> kept_;
 };
 
 }  // namespace seqtile::sim

@@ -51,8 +51,8 @@ void check_columns(const Channel& channel, const autotune::Workload& workload, c
   }
 }
 
-/// Visits each input of own rows that lies in an output which may hold it: work in place. Tensors of other ranks are the
-/// handle's to refuse.
+/// Visits each input of own rows that lies in an output which may hold it: work in place. Tensors of other ranks are
+/// the handle's to refuse.
 template <class Visit>
 void for_each_in_place(const Handle& handle, std::span<const Tensor> tensors, const Visit& visit) {
   const std::vector<autotune::ArgSpec>& args = handle.schema().args;
@@ -74,8 +74,8 @@ void check_in_place(const Channel& channel, const Handle& handle, std::span<cons
     const auto* own = static_cast<const std::byte*>(whole.data) + first * whole.strides[0] * dtype_bytes(whole.dtype);
     if (tensors[input].data != own)
       refuse(
-          fmt::format("argument '{}': shares memory with '{}' but is not rows {} to {} of it, which rank {} of {} owns; "
-                      "give it those rows, or memory of its own",
+          fmt::format("argument '{}': shares memory with '{}' but is not rows {} to {} of it, which rank {} of {} "
+                      "owns; give it those rows, or memory of its own",
                       handle.schema().args[input].name, handle.schema().args[output].name, first,
                       first + tensors[input].sizes[0] - 1, rank, size));
   });
@@ -148,8 +148,8 @@ void check_capture(const Channel& channel, const autotune::Workload& workload, c
   if (size == 1) return;
   for_each_in_place(handle, tensors, [&](size_t input, size_t output) {
     refuse(
-        fmt::format("argument '{}': lies in '{}', whose rows of a rank move with the length; a graph needs memory of its "
-                    "own",
+        fmt::format("argument '{}': lies in '{}', whose rows of a rank move with the length; a graph needs memory of "
+                    "its own",
                     handle.schema().args[input].name, handle.schema().args[output].name));
   });
 }

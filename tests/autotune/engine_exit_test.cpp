@@ -55,7 +55,8 @@ static_assert(!Opens<const autotune::Registry>, "one that is not, and dies with 
 TEST_CASE("engine: a process that exits while its threads are inside calls ends with its own code",
           "[autotune][engine]") {
   for (const char* how :
-       {"exit", "return", "thread", "statics", "compile", "first_compile", "background", "tune", "statics_background"}) {
+       {"exit", "return", "thread", "statics", "compile", "first_compile", "background", "tune",
+        "statics_background"}) {
     const test::TempFolder folder;
     cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);  // so that nothing is said of it
     for (int run = 0; run < 8; ++run) {

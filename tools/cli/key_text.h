@@ -14,8 +14,8 @@ autotune::Fields workload_fields(const cache::TuningKey& key);
 std::string next_step(const std::string& command, const Options& options);
 /// The same of `cache build`, which takes the stores and the device only.
 std::string next_build(const Options& options);
-/// How binaries that `artifacts` lacks come to be: "run `seqtile cache build ...`", into a new file where this one cannot
-/// be written. Says how many stand there under other keys.
+/// How binaries that `artifacts` lacks come to be: "run `seqtile cache build ...`", into a new file where this one
+/// cannot be written. Says how many stand there under other keys.
 std::string build_step(const Options& options, cache::ArtifactDb& artifacts);
 
 }  // namespace seqtile::cli

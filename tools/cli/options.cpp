@@ -129,7 +129,8 @@ void add_model(CLI::App& app, Options& options) {
 }
 
 void add_strict_model(CLI::App& app, bool& is_strict) {
-  app.add_flag("--strict-model", is_strict, "Warnings about the model file are errors: fields that are not known, classes of other types");
+  app.add_flag("--strict-model", is_strict,
+               "Warnings about the model file are errors: fields that are not known, classes of other types");
 }
 
 void add_ranks(CLI::App& app, Options& options) {
