@@ -73,13 +73,19 @@ class Random {
   }
   /// In (0, 1].
   double uniform() { return static_cast<double>((bits() >> 11) + 1) * 0x1p-53; }
+  /// Box and Muller 1958: two values at a time.
   double normal() {
-    const double radius = std::sqrt(-2 * std::log(uniform()));
-    return radius * std::cos(2 * std::numbers::pi * uniform());
+    if (has_spare_) return has_spare_ = false, spare_;
+    const double radius = std::sqrt(-2 * std::log(uniform())), angle = 2 * std::numbers::pi * uniform();
+    spare_ = radius * std::sin(angle);
+    has_spare_ = true;
+    return radius * std::cos(angle);
   }
 
  private:
   uint64_t state_;
+  double spare_ = 0;
+  bool has_spare_ = false;
 };
 
 }  // namespace

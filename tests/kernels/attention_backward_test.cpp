@@ -6,9 +6,9 @@
 #include <limits>
 #include <memory>
 
-#include "jit/compiler.h"
 #include "jit/row_alignment.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/compiled.h"
 #include "tests/support/kernel_table.h"
 
 namespace seqtile::testing {
@@ -149,7 +149,8 @@ TEST_CASE("attention_backward: every dtype, head dimension and length, no mask",
   check_on_cpus("attention_backward");
 }
 
-TEST_CASE("attention_backward: all configurations of GPUs compile", "[kernels][nvptx]") {
+TEST_CASE("attention_backward: configurations of GPUs compile", "[kernels][nvptx]") {
+  size_t next = 0;  // a third of all; where there is an assembler, the slow tests take all
   const autotune::OpDef& op = library_op("attention_backward");
   for (const char* name : {"sm_80", "sm_90a"})
     for (const DType dtype : kKernelDTypes)
@@ -157,8 +158,9 @@ TEST_CASE("attention_backward: all configurations of GPUs compile", "[kernels][n
         const Target target = gpu_target(name);
         const auto workload = normalized(backward(4, 2, head_dim), dtype, 1);
         for (const auto& config : op.config_space(workload, 512, target).enumerate()) {
+          if (next++ % 3 != 0) continue;
           INFO(name << " " << workload.json() << " " << config.json());
-          CHECK_NOTHROW(compile(*autotune::build_kernel(op, workload, config, target), target));
+          CHECK_NOTHROW(compiled(*autotune::build_kernel(op, workload, config, target), target));
         }
       }
 }

@@ -16,6 +16,7 @@
 #include "jit/compiler.h"
 #include "kernels/registry.h"
 #include "tests/cache/support.h"
+#include "tests/support/compiled.h"
 #include "tests/support/guarded_call.h"
 #include "tests/support/kernel_cases.h"
 
@@ -80,12 +81,11 @@ class CapturedCase {
   static constexpr int64_t kAlignment = 16;
 
   std::unique_ptr<Engine> open(const char* device_name, int64_t capacity) {
-    setenv("SEQTILE_CONFIG_DIR", folder_.file("config").c_str(), 1);
     static const autotune::Registry registry = kernels::make_registry();
     return Engine::open({.device = device_name,
                          .threads = 1,
                          .cache = folder_.file("tuning.db"),
-                         .artifacts = folder_.file("artifacts.db"),
+                         .artifacts = shared_artifacts(),
                          .policy = MissPolicy::fallback,
                          .max_length = capacity},
                         registry);

@@ -9,9 +9,9 @@
 
 #include "autotune/launch.h"
 #include "autotune/worker/problem.h"
-#include "jit/compiler.h"
 #include "jit/error.h"
 #include "jit/sim/sim_device.h"
+#include "tests/support/compiled.h"
 #include "tests/support/guarded_call.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/text_faults.h"
@@ -39,7 +39,7 @@ class TextCall {
         call_(op_, workload_, op_.symbols ? op_.symbols(workload_, c.length) : std::vector<int64_t>{c.length}, 3, 16),
         config_(op_.default_config(workload_, c.length, device_->target())) {
     for (const auto& [name, value] : c.config) config_.set(name, value);
-    binary_ = compile(*autotune::build_kernel(op_, workload_, config_, device_->target()), device_->target());
+    binary_ = compiled(*autotune::build_kernel(op_, workload_, config_, device_->target()), device_->target());
     rows_ = call_.sample_rows(24);
     want_ = call_.want(rows_);
     device_->options().record_writers = true;

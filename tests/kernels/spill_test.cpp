@@ -121,7 +121,7 @@ void check_no_spills(const std::vector<KernelCase>& cases, Share share = Share::
     constexpr DType kDTypes[] = {DType::bf16, DType::f32};  // f16 has bf16's instructions and registers: see its sample
     for (size_t i = 0; i < cases.size(); ++i)
       for (size_t d = 0; d < std::size(kDTypes); ++d)
-        if (!is_known_to_spill(cases[i], kDTypes[d]) && (share == Share::whole || (i + d + target.has_wgmma) % 3 == 0))
+        if (!is_known_to_spill(cases[i], kDTypes[d]) && (share == Share::whole || (i + d + target.has_wgmma) % 5 == 0))
           add_candidates(cases[i], kDTypes[d], target, share, candidates);
     check_candidates(candidates, target);
   }

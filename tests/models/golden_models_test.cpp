@@ -23,6 +23,7 @@
 #include "models/model_file.h"
 #include "models/model_graph.h"
 #include "models/model_runner.h"
+#include "tests/support/compiled.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {
@@ -174,7 +175,7 @@ TEST_CASE("golden models: every type and form of rope is what transformers compu
   const autotune::Registry registry = kernels::make_registry();
   const auto engine = Engine::open({.threads = 1,
                                     .cache = folder.file("tuning.db"),
-                                    .artifacts = folder.file("artifacts.db"),
+                                    .artifacts = testing::shared_artifacts(),
                                     .policy = MissPolicy::fallback},
                                    registry);
   std::string table = "case, transformers, torch, largest error of an element, of a row\n";
@@ -203,7 +204,7 @@ TEST_CASE("golden models: a call that failed leaves no rows behind", "[models][g
   const autotune::Registry registry = kernels::make_registry();
   const auto engine = Engine::open({.threads = 1,
                                     .cache = folder.file("tuning.db"),
-                                    .artifacts = folder.file("artifacts.db"),
+                                    .artifacts = testing::shared_artifacts(),
                                     .policy = MissPolicy::fallback},
                                    registry);
   const GoldenModel golden(SEQTILE_SOURCE_DIR "/tests/golden/models/llama.json");

@@ -18,6 +18,7 @@
 #include "models/model_plans.h"
 #include "kernels/registry.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/compiled.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
@@ -194,10 +195,9 @@ std::vector<std::pair<std::string, int>> marks_of(ModelPlan plan) {
 
 class Home {
  public:
-  Home() { setenv("SEQTILE_CONFIG_DIR", folder_.file("config").c_str(), 1); }
   const autotune::Registry registry = make_registry();
   EngineOptions options() const {
-    return {.threads = 1, .cache = folder_.file("tuning.db"), .artifacts = folder_.file("artifacts.db")};
+    return {.threads = 1, .cache = folder_.file("tuning.db"), .artifacts = testing::shared_artifacts()};
   }
 
  private:

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "jit/codegen/cpu/lowering.h"
-#include "jit/compiler.h"
 #include "jit/device.h"
+#include "tests/support/compiled.h"
 #include "tests/support/guarded_bytes.h"
 
 namespace seqtile::testing {
@@ -44,7 +44,7 @@ CompiledEverywhere::CompiledEverywhere(const ir::Function& function) : function_
       Target target = cpu_target(name);
       if (!is_executable(target)) continue;
       if (!is_cached) target.l3_bytes = 0;  // every output is too large for the caches
-      kernels_.emplace_back(name + (is_cached ? "" : ", streaming"), device_->load(compile(function, target)));
+      kernels_.emplace_back(name + (is_cached ? "" : ", streaming"), device_->load(compiled(function, target)));
     }
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_op.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/compiled.h"
 #include "tests/support/rank_tensors.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
@@ -25,7 +26,7 @@ namespace seqpar = kernels::seqpar;
 EngineOptions engine_options(const std::string& folder) {
   return {.threads = 1,
           .cache = folder + "/tuning.db",
-          .artifacts = folder + "/artifacts.db",
+          .artifacts = shared_artifacts(),
           .policy = MissPolicy::fallback};
 }
 
@@ -157,7 +158,6 @@ void GraphRank::into(Outputs& outputs, const std::function<void()>& run) {
 void on_graph_ranks(const std::string& target, Workload workload, int64_t capacity,
                     const std::function<void(int, GraphRank&)>& work) {
   const test::TempFolder folder;
-  setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
   const autotune::Registry registry = kernels::make_registry();
   workload.fields.set("fabric", "sim:" + target);
   workload = registry.find(workload.operation).normalize(workload);

@@ -28,6 +28,7 @@ namespace {
 
 constexpr int64_t kFullyCheckedRows = 24;
 constexpr size_t kConfigsALength = 3;
+constexpr size_t kManyKernels = 4;  ///< of a case: further lengths take these again
 
 Device& test_device() {
   static const std::unique_ptr<Device> device = make_cpu_device(2);
@@ -52,14 +53,27 @@ size_t novelty(const Config& config, const std::vector<Config>& chosen) {
 /// Compiled kernels by configuration, so that all lengths share them: at least three, where the space has as many.
 class Runners {
  public:
-  Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend, Device& device)
-      : op_(op), workload_(workload), target_(target), backend_(backend), device_(device) {}
+  Runners(const OpDef& op, const Workload& workload, const Target& target, Backend backend, Device& device,
+          size_t many = kManyKernels)
+      : op_(op), workload_(workload), target_(target), backend_(backend), device_(device), many_(many) {}
   KernelRunner& get(const Config& config) {
     auto& runner = runners_[config.json()];
     if (!runner) runner = std::make_unique<KernelRunner>(op_, workload_, config, target_, backend_, device_);
     return *runner;
   }
   bool is_empty() const { return runners_.empty(); }
+  /// `most` configurations for `length`: the default and such as differ; of many compiled ones that the length's space
+  /// has too, in turn.
+  std::vector<Config> configs(int64_t length, size_t most) const {
+    if (runners_.size() < many_) return diverse_configs(op_, workload_, length, target_, most);
+    const std::vector<Config> space = op_.config_space(workload_, length, target_).enumerate();
+    std::vector<Config> chosen = {op_.default_config(workload_, length, target_)};
+    for (size_t i = 0; i < space.size() && chosen.size() < most; ++i) {
+      const Config& config = space[(i + static_cast<size_t>(length)) % space.size()];
+      if (runners_.contains(config.json()) && config != chosen.front()) chosen.push_back(config);
+    }
+    return chosen;
+  }
   void require_several(int64_t length) const {
     const size_t space = op_.config_space(workload_, length, target_).enumerate().size();
     INFO(op_.name << " " << workload_.json() << " " << target_.name << ": " << runners_.size() << " of " << space);
@@ -72,6 +86,7 @@ class Runners {
   const Target& target_;
   Backend backend_;
   Device& device_;
+  size_t many_;
   std::map<std::string, std::unique_ptr<KernelRunner>> runners_;
 };
 
@@ -86,26 +101,33 @@ void check_call(KernelRunner& runner, GuardedCall& call, const std::vector<int64
   REQUIRE(call.output_bytes() == first);
 }
 
-/// The first target takes all lengths. Each other target takes one length in `turns`, and the last; where there are
-/// turns it leaves out f16, which is converted as bf16 is.
+/// The first of every three, and the last.
+std::vector<int64_t> every_third(const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> some;
+  for (size_t i = 0; i + 1 < lengths.size(); i += 3) some.push_back(lengths[i]);
+  if (!lengths.empty()) some.push_back(lengths.back());
+  return some;
+}
+
+/// The first target takes all lengths. Each other target takes one length in `turns`, and the last.
 void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths,
            const std::vector<Target>& targets, Backend backend, size_t turns = 1) {
   const OpDef& op = library_op(test_case.operation);
   const Workload workload = normalized(test_case, dtype);
   std::vector<Runners> runners;
-  for (const Target& target : targets) runners.emplace_back(op, workload, target, backend, test_device());
+  const size_t many = turns == 1 ? SIZE_MAX : kManyKernels;
+  for (const Target& target : targets) runners.emplace_back(op, workload, target, backend, test_device(), many);
   for (size_t i = 0; i < lengths.size(); ++i) {
     const int64_t length = lengths[i];
     GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length));
     const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
     const auto want = call.want(rows);
     for (size_t t = 0; t < targets.size(); ++t) {
-      const bool is_turn = (i % turns == t % turns || i + 1 == lengths.size()) && (turns == 1 || dtype != DType::f16);
-      const bool is_taken = t == 0 || is_turn;
-      if (!is_taken) continue;
+      const bool is_turn = i % turns == t % turns || i + 1 == lengths.size();
+      if (t != 0 && !is_turn) continue;
       // Where targets take turns, so do lengths: one or two configurations each, and all at the last.
       const size_t configs = turns == 1 || i + 1 == lengths.size() ? kConfigsALength : 1 + i % 2;
-      for (const Config& config : diverse_configs(op, workload, length, targets[t], configs)) {
+      for (const Config& config : runners[t].configs(length, configs)) {
         INFO(op.name << " " << workload.json() << " length " << length << " " << targets[t].name << " "
                      << config.json());
         check_call(runners[t].get(config), call, rows, want);
@@ -117,14 +139,13 @@ void check(const KernelCase& test_case, DType dtype, const std::vector<int64_t>&
 }
 
 /// On the AArch64 machine, where a launch starts a process: the default, at some lengths another configuration too.
-void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths, int64_t longest) {
+void check_emulated(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
   static const std::unique_ptr<EmulatedDevice> device = make_emulated_device();
   if (!device) return;
   const OpDef& op = library_op(test_case.operation);
   const Workload workload = normalized(test_case, dtype, 1);
   Runners runners(op, workload, device->target(), Backend::compiled, *device);
   for (const int64_t length : lengths) {
-    if (length > longest) continue;
     GuardedCall call(op, workload, symbols_at(op, workload, length), 17 * static_cast<uint64_t>(length));
     const std::vector<int64_t> rows = call.sample_rows(kFullyCheckedRows);
     const auto want = call.want(rows);
@@ -167,7 +188,7 @@ void check_on(Device& device, Runners& runners, GuardedCall& call, const Workloa
   }
   autotune::Problem problem = call.problem();
   problem.tensors = mirror.at(call.problem().tensors);
-  for (const Config& config : diverse_configs(op, workload, length, device.target(), kConfigsALength)) {
+  for (const Config& config : runners.configs(length, kConfigsALength)) {
     INFO(op.name << " " << workload.json() << " length " << length << " " << device.info().name << " "
                  << config.json());
     call.poison_outputs();
@@ -267,14 +288,18 @@ void check_interpreted(const KernelCase& test_case, DType dtype, const std::vect
 }
 
 void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
-  constexpr int64_t kLongestEmulated = 130;  // longer calls take seconds
+  if (dtype == DType::f16) return check(test_case, dtype, every_third(lengths), {host_target()}, Backend::compiled, 3);
   check(test_case, dtype, lengths, executable_targets(), Backend::compiled, 3);
-  check_emulated(test_case, dtype, lengths, kLongestEmulated);
+  constexpr int64_t kLongestEmulated = 130;  // longer calls take seconds
+  std::vector<int64_t> few;
+  for (size_t i = 0; i < lengths.size(); i += 2)
+    if (lengths[i] <= kLongestEmulated) few.push_back(lengths[i]);
+  check_emulated(test_case, dtype, few);
 }
 
 void check_compiled_at_all(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths) {
   check(test_case, dtype, lengths, executable_targets(), Backend::compiled);
-  check_emulated(test_case, dtype, lengths, INT64_MAX);
+  check_emulated(test_case, dtype, lengths);
 }
 
 }  // namespace seqtile::testing

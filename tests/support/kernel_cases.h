@@ -38,7 +38,8 @@ std::vector<autotune::Config> configs_on(const std::string& device, const autotu
 /// Runs the case in interpreted tile IR. Use small shapes.
 void check_interpreted(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths);
 /// Compiles for every executable target and runs each configuration twice: the second run must give the same bits. The
-/// best target takes all lengths, each other one a third of them; the emulated one takes short ones.
+/// best target takes all lengths, each other one a third of them; the emulated one takes half of the short ones. f16,
+/// which differs from bf16 by its conversions, takes a third of the lengths on this machine's target.
 void check_compiled(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths = kTestLengths);
 /// The same with all lengths on all targets. For slow tests.
 void check_compiled_at_all(const KernelCase& test_case, DType dtype, const std::vector<int64_t>& lengths);

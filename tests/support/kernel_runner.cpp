@@ -3,7 +3,7 @@
 #include "tests/support/kernel_runner.h"
 
 #include "autotune/launch.h"
-#include "jit/compiler.h"
+#include "tests/support/compiled.h"
 #include "tests/support/interpreter.h"
 
 namespace seqtile::testing {
@@ -15,7 +15,7 @@ KernelRunner::KernelRunner(const autotune::OpDef& op, const autotune::Workload& 
       config_(config),
       function_(autotune::build_kernel(op, workload, config, target)),
       device_(device) {
-  if (backend == Backend::compiled) kernel_ = device.load(compile(*function_, target));
+  if (backend == Backend::compiled) kernel_ = device.load(compiled(*function_, target));
 }
 
 std::vector<DeviceBuffer>& KernelRunner::workspaces(const autotune::Problem& problem) {

@@ -19,6 +19,7 @@
 #include "jit/error.h"
 #include "jit/row_alignment.h"
 #include "jit/simulation.h"
+#include "tests/support/compiled.h"
 #include "tests/support/node_ranks.h"
 
 namespace seqtile::testing {
@@ -298,13 +299,14 @@ void schedule_for_gpu(KernelBuilder& b, const autotune::Config& config) {
 
 KernelBinary compiled_for_ranks(const ir::Function& function, const RankOptions& options) {
   const Target target = target_of(options);
-  if (!target.is_gpu()) return compile(function, target, {}, kSanitizer);
+  if (!target.is_gpu() && kSanitizer != Sanitizer::none) return compile(function, target, {}, kSanitizer);
+  if (!target.is_gpu()) return compiled(function, target);
   std::unique_ptr<ir::Function> shared;
   if (is_shared(options)) {
     shared = ir::parse(ir::print(function));
     shared->attributes["ranks_in_launch"] = int64_t{options.world_size};
   }
-  return compile(shared ? *shared : function, target);
+  return compiled(shared ? *shared : function, target);
 }
 
 RankOutcome run_ranks(std::span<const ir::Function* const> functions, const RankOptions& options,

@@ -20,6 +20,7 @@
 #include "jit/error.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "tests/support/compiled.h"
 #include "tests/support/ranks.h"
 #include "tests/support/temp_folder.h"
 
@@ -82,12 +83,11 @@ inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) 
 
 /// Where engines keep their files.
 struct Home {
-  Home() { setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1); }
   EngineOptions options(const std::string& cache, MissPolicy policy) const {
     EngineOptions options;
     options.threads = 1;
     options.cache = folder.file(cache);
-    options.artifacts = folder.file("artifacts.db");
+    options.artifacts = testing::shared_artifacts();
     options.policy = policy;
     options.max_length = 512;
     return options;

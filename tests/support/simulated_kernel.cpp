@@ -6,13 +6,13 @@
 
 #include <span>
 
-#include "jit/compiler.h"
 #include "jit/error.h"
+#include "tests/support/compiled.h"
 
 namespace seqtile::testing {
 
 SimulatedKernel::SimulatedKernel(const ir::Function& function, std::string_view target)
-    : device_(sim::make_sim_device(target)), binary_(compile(function, device_->target())) {
+    : device_(sim::make_sim_device(target)), binary_(compiled(function, device_->target())) {
   text_.assign(reinterpret_cast<const char*>(binary_.code.data()), binary_.code.size());
 }
 

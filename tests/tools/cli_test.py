@@ -158,7 +158,7 @@ class Cli(unittest.TestCase):
         cls.more_lengths = ["prewarm", "--model", "model.json", "--lengths", "1..96", "--threads", "1", "--artifacts",
                             "more_artifacts.db", "--budget", "20s"]
         cls.stores = ["--cache", "tuning.db", "--artifacts", "artifacts.db"]
-        cls.prewarm = run_to_end(["prewarm", *cls.model_flags, *cls.stores, "--budget", "15s", "--json"], cls.work)
+        cls.prewarm = run_to_end(["prewarm", *cls.model_flags, *cls.stores, "--budget", "8s", "--json"], cls.work)
         if cls.prewarm.code != 0:
             raise AssertionError(f"prewarm: exit {cls.prewarm.code}\n{cls.prewarm.out}\n{cls.prewarm.err}")
         linear = Run(["tune", *LINEAR, "--length", "40", *cls.stores, "--budget", "5s", "--json"], cls.work)
@@ -1060,7 +1060,7 @@ class Ranks(Cli):
         cls.ranks = ["--model", cls.write("ragged.json", json.dumps(ragged)), "--ranks", "2", "--fabric", "threads",
                      "--cache", "ranks.db", "--artifacts", "ranks_artifacts.db"]
         cls.lengths = ["--lengths", "1..9", "--kv-lengths", "1..12"]
-        cls.prewarm = run_to_end(["prewarm", *cls.ranks, *cls.lengths, "--budget", "8s", "--json"], cls.work)
+        cls.prewarm = run_to_end(["prewarm", *cls.ranks, *cls.lengths, "--budget", "5s", "--json"], cls.work)
         if cls.prewarm.code != 0:
             raise AssertionError(f"prewarm: exit {cls.prewarm.code}\n{cls.prewarm.out}\n{cls.prewarm.err}")
 
@@ -1119,20 +1119,23 @@ class Ranks(Cli):
         for name in ("requests", "chunks", "decode_steps", "lookups", "long_prompts", "long_requests", "duration_s"):
             self.assertEqual(found["threads"][name], found["processes"][name], name)
 
-    def test_replay_on_processes(self):
+    def replay_on_processes(self):
+        """The command, and a run of it, which leaves the binaries that it has compiled for those to come."""
         flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
-        flags[flags.index("ranks_artifacts.db")] = "more_artifacts.db"
-        run = self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
-                           "200ms", "--json")
+        flags[flags.index("ranks_artifacts.db")] = "processes_artifacts.db"
+        command = ["replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute"]
+        run = self.seqtile(*command, "200ms", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
-        self.assertGreater(run.json()["executed"], 0)
-        self.assertEqual(run.json()["verified"], run.json()["executed"])
+        return command, run.json()
+
+    def test_replay_on_processes(self):
+        _, found = self.replay_on_processes()
+        self.assertGreater(found["executed"], 0)
+        self.assertEqual(found["verified"], found["executed"])
 
     def signal_a_rank(self, number, *more):
         """What `replay` on processes says when a rank gets a signal in the middle, and its exit code."""
-        flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
-        start = [Cli.program, "replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
-                 "200s", *more]
+        start = [Cli.program, *self.replay_on_processes()[0], "200s", *more]
         first = subprocess.Popen(start, cwd=self.work, env=Cli.env, stderr=subprocess.PIPE, text=True)
         children = f"/proc/{first.pid}/task/{first.pid}/children"
         others = ""
@@ -1726,7 +1729,7 @@ class BadInput(Cli):
         dry = self.seqtile("prewarm", *flags, "--dry-run", "--json")
         self.assertEqual((dry.code, dry.json()["model"]["warnings"]), (0, [line]))
         self.assertIn(line, dry.out.replace("\n" + " " * 19, " "))
-        prewarm = run_to_end(["prewarm", *flags, "--budget", "20s", "--json"], self.work)
+        prewarm = run_to_end(["prewarm", *flags, "--budget", "6s", "--json"], self.work)
         prove = self.seqtile("prove", *flags, "--kv-lengths", "1..100", "--json")
         self.assertEqual((prewarm.code, prewarm.json()["warnings"]), (0, [line]))
         both = [line, line.replace("--lengths 1..97", "--kv-lengths 1..100")]

@@ -494,8 +494,8 @@ class Run(Plan):
     def test_a_terminal_sees_how_far_it_is(self):
         self.write("none.json", "{}")
         terminal, end = pty.openpty()
-        command = [self.program, "plan", "run", "--calibration", "none.json", "--hidden", "256", "--heads", "4",
-                   "--intermediate", "512", "--length", "128", "--rounds", "600", "--json"]
+        command = [self.program, "plan", "run", "--calibration", "none.json", "--hidden", "64", "--heads", "4",
+                   "--intermediate", "128", "--length", "32", "--rounds", "600", "--json"]
         environment = self.own_folders()
         with subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=end,
                               text=True) as process:

@@ -14,9 +14,9 @@
 
 #include <fmt/core.h>
 
-#include "jit/compiler.h"
 #include "kernels/attention_backward_shape.h"
 #include "kernels/tensor_values.h"
+#include "tests/support/compiled.h"
 #include "tests/support/kernel_cases.h"
 #include "tests/support/rank_op_run.h"
 #include "tests/support/sharded_rows.h"
@@ -310,7 +310,8 @@ TEST_CASE("context attention backward: every combination on simulated GPUs", "[s
                   {.device = device});
 }
 
-TEST_CASE("context attention backward: all configurations of GPUs compile", "[seqpar][nvptx]") {
+TEST_CASE("context attention backward: configurations of GPUs compile", "[seqpar][nvptx]") {
+  size_t next = 0;  // a third of all; where there is an assembler, the slow tests take all
   for (const char* name : {"sm_80", "sm_90a"})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int64_t head_dim : {64, 128}) {
@@ -318,8 +319,9 @@ TEST_CASE("context attention backward: all configurations of GPUs compile", "[se
         const autotune::OpDef& op = library_op("context_attention_backward");
         const Target target = gpu_target(name);
         for (const auto& config : op.config_space(c.workload(), 1024, target).enumerate()) {
+          if (next++ % 3 != 0) continue;
           INFO(name << " " << c.workload().json() << " " << config.json());
-          CHECK_NOTHROW(compile(*autotune::build_kernel(op, c.workload(), config, target), target));
+          CHECK_NOTHROW(testing::compiled(*autotune::build_kernel(op, c.workload(), config, target), target));
         }
       }
 }

@@ -14,6 +14,7 @@
 #include "kernels/registry.h"
 #include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "tests/support/compiled.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
@@ -35,12 +36,11 @@ FusedLinearAndReducescatter reduce_op(const std::string& fabric = "threads") {
 }
 
 struct Home {
-  Home() { setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1); }
   EngineOptions options(MissPolicy policy) const {
     EngineOptions options;
     options.threads = 1;
     options.cache = folder.file("tuning.db");
-    options.artifacts = folder.file("artifacts.db");
+    options.artifacts = testing::shared_artifacts();
     options.policy = policy;
     return options;
   }

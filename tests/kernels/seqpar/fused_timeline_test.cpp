@@ -12,6 +12,7 @@
 #include "jit/timeline.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_handle.h"
+#include "tests/support/compiled.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;
@@ -48,7 +49,7 @@ Tensor matrix(const DeviceBuffer& buffer, int64_t rows, int64_t columns) {
 Events run_rank(const std::string& folder, const autotune::Registry& registry, Fabric& fabric, int64_t num_events) {
   const auto engine = Engine::open({.threads = 1,
                                     .cache = folder + "/tuning.db",
-                                    .artifacts = folder + "/artifacts.db",
+                                    .artifacts = testing::shared_artifacts(),
                                     .policy = MissPolicy::fallback},
                                    registry, fabric);
   const FusedAllgatherAndLinear up{.world_size = kRanks, .n = kWide, .k = kHidden, .fabric = fabric.kind()};
@@ -80,7 +81,6 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
 
 std::vector<Events> run_ranks(std::vector<std::unique_ptr<Fabric>> fabrics, int64_t num_events) {
   const test::TempFolder folder;
-  setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
   const autotune::Registry registry = make_registry();
   std::vector<Events> events(kRanks);
   std::vector<std::exception_ptr> errors(kRanks);

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "jit/compiler.h"
+#include "tests/support/compiled.h"
 #include "tests/support/op_on_ranks.h"
 #include "tests/support/rank_operations.h"
 
@@ -19,7 +19,7 @@ using autotune::Workload;
 namespace {
 
 void check_text(const OpOnRanks& op, const Target& target) {
-  const KernelBinary binary = compile(*op.kernel(), target);
+  const KernelBinary binary = compiled(*op.kernel(), target);
   const std::string_view text(reinterpret_cast<const char*>(binary.code.data()), binary.code.size());
   const auto has = [&](const char* part) { return text.find(part) != std::string_view::npos; };
   INFO(op.workload().operation << " " << op.config().json() << " on " << target.name);
