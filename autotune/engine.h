@@ -112,26 +112,31 @@ class Handle {
   std::shared_ptr<State> state_;
 };
 
-/// Handle with the operation's own argument struct: Op::Args -> tensors by Op::pack(args).
+/// Handle with the operation's own argument struct: Op::Args -> tensors by pack(op, args).
 template <class Op>
 class TypedHandle {
  public:
   TypedHandle() = default;
-  explicit TypedHandle(Handle handle) : handle_(std::move(handle)) {}
+  TypedHandle(Handle handle, const Op& op) : handle_(std::move(handle)), op_(op) {}
   void operator()(const typename Op::Args& args, Stream stream = {}) const {
-    const auto call = Op::pack(args, handle_.schema());
+    const auto call = packed(args);
     handle_(call.tensors(), call.length, call.scalars(), stream);
   }
   /// Handle::capture with the capacity that the arguments have.
   [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, const int64_t* device_length,
                                                     Stream stream) const {
-    const auto call = Op::pack(args, handle_.schema());
+    const auto call = packed(args);
     return handle_.capture(call.tensors(), call.length, device_length, call.scalars(), stream);
   }
   const Handle& handle() const { return handle_; }
 
  private:
+  auto packed(const typename Op::Args& args) const {
+    if constexpr (requires { Op::pack(args, handle_.schema()); }) return Op::pack(args, handle_.schema());
+    else return pack(op_, args);
+  }
   Handle handle_;
+  Op op_;
 };
 
 class Engine {
@@ -155,7 +160,7 @@ class Engine {
   virtual Handle prepare(const autotune::Workload& workload) = 0;
   template <class Op>
   TypedHandle<Op> prepare(const Op& op) {
-    return TypedHandle<Op>(prepare(op.workload()));
+    return TypedHandle<Op>(prepare(op.workload()), op);
   }
   virtual EngineCounters counters() const = 0;
   virtual Device& device() = 0;

@@ -38,10 +38,10 @@ set(seqtile_public_headers
   autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
   autotune/graph_set.h autotune/index_check.h autotune/launch.h autotune/op_def.h autotune/overlap.h autotune/runner.h autotune/tuner.h
   kernels/activation.h kernels/attention_backward.h kernels/attention_forward.h kernels/call.h kernels/embedding.h
-  kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h
+  kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h kernels/op_fields.h kernels/op_tensors.h
   kernels/registry.h kernels/rms_norm.h kernels/rms_norm_backward.h kernels/rope.h kernels/row_kernel.h
   kernels/silu_and_mul.h kernels/silu_and_mul_backward.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h
-  kernels/workload_reader.h kernels/seqpar/alltoall_linear.h kernels/seqpar/collectives.h
+  kernels/typed_op.h kernels/workload_reader.h kernels/seqpar/alltoall_linear.h kernels/seqpar/collectives.h
   kernels/seqpar/context_attention.h kernels/seqpar/context_attention_backward.h kernels/seqpar/exchange.h
   kernels/seqpar/fused_handle.h
   kernels/seqpar/fused_linear.h kernels/seqpar/linear_alltoall.h kernels/seqpar/matmul_backward.h

@@ -93,7 +93,7 @@ void KernelBuilder::append_indices(std::vector<Value*>& operands, const std::vec
 
 // parameters
 
-Var KernelBuilder::view(std::string name, DType dtype, std::initializer_list<int64_t> sizes, ViewFacts facts) {
+Var KernelBuilder::view(std::string name, DType dtype, std::span<const int64_t> sizes, ViewFacts facts) {
   if (sizes.size() == 0 || sizes.size() > ir::kMaxViewRank)
     fail("view '" + name + "': " + std::to_string(sizes.size()) + " dimensions; views have 1 to 4");
   Type type{ir::TypeKind::view, dtype, static_cast<int>(sizes.size())};

@@ -21,6 +21,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -88,7 +89,10 @@ class KernelBuilder {
   void schedule(ir::Attributes attributes);
 
   // parameters, in the order of the operation's argument schema
-  Var view(std::string name, DType dtype, std::initializer_list<int64_t> sizes, ViewFacts facts = {});
+  Var view(std::string name, DType dtype, std::initializer_list<int64_t> sizes, ViewFacts facts = {}) {
+    return view(std::move(name), dtype, std::span(sizes.begin(), sizes.size()), facts);
+  }
+  Var view(std::string name, DType dtype, std::span<const int64_t> sizes, ViewFacts facts = {});
   Var scalar(std::string name, DType dtype = DType::i64);
 
   // control

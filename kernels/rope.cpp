@@ -10,17 +10,10 @@
 
 #include "jit/error.h"
 #include "kernels/row_kernel.h"
-#include "kernels/tensor_values.h"
-#include "kernels/tolerance.h"
-#include "kernels/workload_reader.h"
 
 namespace seqtile::kernels {
 
-using autotune::ArgRole;
-using autotune::Config;
 using autotune::Problem;
-using autotune::Schema;
-using autotune::Workload;
 
 namespace {
 
@@ -28,58 +21,7 @@ namespace {
 constexpr int64_t kMaxFilledPosition = (int64_t{1} << 24) - 1;
 constexpr double kFilledTheta = 10000, kFilledFactor = 1.25;
 
-struct Shape {
-  explicit Shape(const Workload& w)
-      : heads(w.fields.get_int("heads")),
-        kv_heads(w.fields.get_int("kv_heads")),
-        head_dim(w.fields.get_int("head_dim")),
-        rotary_dim(w.fields.get_int("rotary_dim")),
-        interleaved(w.fields.get_string("style") == "interleaved"),
-        inverse(w.fields.get_int("inverse") != 0),
-        norm(w.fields.get_int("norm") != 0),
-        eps(w.fields.get_double("eps", 0)),
-        weight_offset(w.fields.get_double("weight_offset", 0)) {}
-  int64_t pairs() const { return rotary_dim / 2; }
-  int64_t rest() const { return head_dim - rotary_dim; }
-  int64_t heads, kv_heads, head_dim, rotary_dim;
-  bool interleaved, inverse, norm;
-  double eps, weight_offset;
-};
-
-/// Places in the schema.
-enum Arg { kQ, kK, kPositions, kTable, kNorm };
-
-Workload normalize(const Workload& given) {
-  WorkloadReader reader(given);
-  reader.required("heads", 1, kMaxHeads);
-  reader.required("kv_heads", 1, kMaxHeads);
-  const int64_t head_dim = reader.required("head_dim", 2, 1024);
-  const int64_t rotary_dim = reader.integer("rotary_dim", head_dim, 2, head_dim);
-  if (rotary_dim % 2) reader.refuse("rotary_dim", "must be even: elements are rotated in pairs");
-  reader.choice("style", {"half", "interleaved"});
-  const bool inverse = reader.flag("inverse");
-  const bool norm = reader.flag("norm");
-  if (norm && inverse) reader.refuse("norm", "needs inverse = 0: the gradient of a norm is rms_norm_backward's");
-  reader.number("eps", norm ? 1e-6 : 0, 0, norm ? 1 : 0);
-  reader.number("weight_offset", 0, norm ? -1 : 0, norm ? 1 : 0);
-  return reader.finish();
-}
-
-Schema schema(const Workload& w) {
-  const Shape s(w);
-  Schema schema;
-  schema.args.push_back({"q", ArgRole::input, w.dtype, {"length", s.heads, s.head_dim}});
-  schema.args.push_back({"k", ArgRole::input, w.dtype, {"length", s.kv_heads, s.head_dim}});
-  schema.args.push_back({"positions", ArgRole::input, DType::i32, {"length"}});
-  schema.args.push_back({"table", ArgRole::input, DType::i32, {kRopeTableRows, s.pairs()}});
-  if (s.norm) schema.args.push_back({"q_norm", ArgRole::weight, w.dtype, {s.head_dim}});
-  if (s.norm) schema.args.push_back({"k_norm", ArgRole::weight, w.dtype, {s.head_dim}});
-  schema.args.push_back({"q_out", ArgRole::output, w.dtype, {"length", s.heads, s.head_dim}});
-  schema.args.back().in_place = {"q"};
-  schema.args.push_back({"k_out", ArgRole::output, w.dtype, {"length", s.kv_heads, s.head_dim}});
-  schema.args.back().in_place = {"k"};
-  return schema;
-}
+constexpr std::array<std::string_view, 2> kStyleNames = {"half", "interleaved"};
 
 /// Cosines and sines [rows, pairs] of the rotations, times the table's factor.
 struct Rotation {
@@ -88,7 +30,7 @@ struct Rotation {
 
 /// The product of a position with row 0 wraps around: what is left is the signed fraction of a turn. What row 0 leaves
 /// out is less than 2^-33 of a turn, so that its product with a position is exact enough in f32.
-Rotation rotation_of(KernelBuilder& b, const Shape& s, Var positions, Var table, Var row, int64_t rows) {
+Rotation rotation_of(KernelBuilder& b, const Rope& s, Var positions, Var table, Var row, int64_t rows) {
   const int64_t pairs = s.pairs();
   const auto repeated = [&](int64_t i) {
     return down(b, b.load(b.at(table, 0, i), {0}, {pairs}), rows, pairs);
@@ -104,7 +46,7 @@ Rotation rotation_of(KernelBuilder& b, const Shape& s, Var positions, Var table,
 /// Columns [first, first + count) of rows of one head, in f32; `scale` [rows] and `weight` are of the norm.
 struct Head {
   KernelBuilder& b;
-  const Shape& s;
+  const Rope& s;
   Var from, row;
   int64_t rows;
   Var weight{}, scale{};
@@ -125,14 +67,14 @@ struct Head {
 };
 
 /// Every head of `rows` rows of x, normed and rotated.
-void rotate(KernelBuilder& b, const Shape& s, Var x, Var norm, Var out, int64_t heads, Var row, const Rotation& by) {
+void rotate(KernelBuilder& b, const Rope& s, Var x, Var norm, Var out, int64_t heads, Var row, const Rotation& by) {
   const int64_t rows = by.cosine.type().shape[0], pairs = s.pairs();
   const DType dtype = x.type().dtype;
   b.for_each(0, heads, 1, [&](Var i) {
     Head head{b, s, b.at(x, 1, i), row, rows};
     Var to = b.at(out, 1, i);
     if (s.norm) head.measure(norm);
-    if (s.interleaved) {
+    if (s.style == Rope::Style::interleaved) {
       auto [first, second] = b.split(head.load(0, s.rotary_dim));
       Var turned = b.join(first * by.cosine - second * by.sine, second * by.cosine + first * by.sine);
       b.store(to, {row, 0}, to_storage(b, turned, dtype));
@@ -141,33 +83,8 @@ void rotate(KernelBuilder& b, const Shape& s, Var x, Var norm, Var out, int64_t 
       b.store(to, {row, 0}, to_storage(b, first * by.cosine - second * by.sine, dtype));
       b.store(to, {row, pairs}, to_storage(b, second * by.cosine + first * by.sine, dtype));
     }
-    if (s.rest() > 0) b.store(to, {row, s.rotary_dim}, to_storage(b, head.load(s.rotary_dim, s.rest()), dtype));
+    if (s.head_dim - s.rotary_dim > 0) b.store(to, {row, s.rotary_dim}, to_storage(b, head.load(s.rotary_dim, s.head_dim - s.rotary_dim), dtype));
   });
-}
-
-void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
-  const Shape s(w);
-  Var q = b.view("q", w.dtype, {kDynamic, s.heads, s.head_dim});
-  Var k = b.view("k", w.dtype, {kDynamic, s.kv_heads, s.head_dim});
-  Var positions = b.view("positions", DType::i32, {kDynamic});
-  Var table = b.view("table", DType::i32, {kRopeTableRows, s.pairs()}), q_norm, k_norm;
-  if (s.norm) q_norm = b.view("q_norm", w.dtype, {s.head_dim});
-  if (s.norm) k_norm = b.view("k_norm", w.dtype, {s.head_dim});
-  Var q_out = b.view("q_out", w.dtype, {kDynamic, s.heads, s.head_dim});
-  Var k_out = b.view("k_out", w.dtype, {kDynamic, s.kv_heads, s.head_dim});
-
-  const int64_t rows = config.get_int("rows");
-  Var row = b.program_id(0) * rows;
-  const Rotation by = rotation_of(b, s, positions, table, row, rows);
-  rotate(b, s, q, q_norm, q_out, s.heads, row, by);
-  rotate(b, s, k, k_norm, k_out, s.kv_heads, row, by);
-}
-
-autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
-  const Shape s(w);
-  const double elements = static_cast<double>(symbols[0] * (s.heads + s.kv_heads) * s.head_dim);
-  const double bytes = elements * static_cast<double>(dtype_bytes(w.dtype));
-  return {(s.norm ? 7 : 3) * elements, bytes + 4 * static_cast<double>(symbols[0]), bytes};
 }
 
 /// What a column of the table says, in double.
@@ -185,7 +102,7 @@ struct Turn {
 };
 
 /// Of row `row` of x, the heads' values; normed by the weight, where there is one.
-std::vector<double> heads_of(const Shape& s, const Tensor& x, int64_t row, const Tensor* weight) {
+std::vector<double> heads_of(const Rope& s, const Tensor& x, int64_t row, const Tensor* weight) {
   std::vector<double> values = read_row(x, row);
   if (!weight) return values;
   const std::vector<double> gain = read_row(*weight, 0);
@@ -199,15 +116,15 @@ std::vector<double> heads_of(const Shape& s, const Tensor& x, int64_t row, const
   return values;
 }
 
-void rotate_row(const Shape& s, const Tensor& table, double position, std::vector<double>& values) {
+void rotate_row(const Rope& s, const Tensor& table, double position, std::vector<double>& values) {
   for (int64_t pair = 0; pair < s.pairs(); ++pair) {
     const Turn turn(table, pair);
     const double turns = position * turn.per_position;
     const double angle = (turns - std::round(turns)) * 2 * std::numbers::pi * (s.inverse ? -1 : 1);
     const double cosine = std::cos(angle) * turn.factor, sine = std::sin(angle) * turn.factor;
     for (size_t head = 0; head < values.size(); head += static_cast<size_t>(s.head_dim)) {
-      double& first = values[head + static_cast<size_t>(s.interleaved ? 2 * pair : pair)];
-      double& second = values[head + static_cast<size_t>(s.interleaved ? 2 * pair + 1 : pair + s.pairs())];
+      double& first = values[head + static_cast<size_t>(s.style == Rope::Style::interleaved ? 2 * pair : pair)];
+      double& second = values[head + static_cast<size_t>(s.style == Rope::Style::interleaved ? 2 * pair + 1 : pair + s.pairs())];
       const double a = first, b = second;
       first = a * cosine - b * sine;
       second = b * cosine + a * sine;
@@ -215,27 +132,58 @@ void rotate_row(const Shape& s, const Tensor& table, double position, std::vecto
   }
 }
 
-void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Shape s(*p.workload);
-  outputs.assign(2, {});
-  for (const int64_t row : rows)
-    for (int i = 0; i < 2; ++i) {
-      std::vector<double> values = heads_of(s, p.tensors[i], row, s.norm ? &p.tensors[kNorm + i] : nullptr);
-      rotate_row(s, p.tensors[kTable], static_cast<double>(read_index(p.tensors[kPositions], row)), values);
-      outputs[i].insert(outputs[i].end(), values.begin(), values.end());
-    }
-}
-
-bool fill(const Problem& p, size_t arg, uint64_t seed) {
-  const Shape s(*p.workload);
-  if (arg == kPositions) fill_uniform_int(p.tensors[arg], 0, kMaxFilledPosition, seed);
-  else if (arg == kTable) fill_rope_table(rope_turns(s.rotary_dim, kFilledTheta), kFilledFactor, p.tensors[arg]);
-  else if (p.schema->args[arg].role == ArgRole::weight) fill_normal(p.tensors[arg], 1 - s.weight_offset, 0.1, seed);
+/// Positions that f32 holds, and a table that scales.
+bool fill_rope(const Problem& p, size_t arg, uint64_t seed) {
+  const std::string& name = p.schema->args[arg].name;
+  if (name == "positions") fill_uniform_int(p.tensors[arg], 0, kMaxFilledPosition, seed);
+  else if (name == "table")
+    fill_rope_table(rope_turns(op_of<Rope>(*p.workload).rotary_dim, kFilledTheta), kFilledFactor, p.tensors[arg]);
   else return false;
   return true;
 }
 
 }  // namespace
+
+void Rope::fields(FieldVisitor& v) {
+  v.integer("heads", heads, 1, kMaxHeads);
+  v.integer("kv_heads", kv_heads, 1, kMaxHeads);
+  v.integer("head_dim", head_dim, 2, 1024);
+  if (rotary_dim == 0) rotary_dim = head_dim;
+  v.integer("rotary_dim", rotary_dim, 2, head_dim);
+  if (rotary_dim % 2) v.refuse("rotary_dim", "must be even: elements are rotated in pairs");
+  v.choice("style", style, kStyleNames);
+  v.flag("inverse", inverse);
+  v.flag("norm", norm);
+  if (norm && inverse) v.refuse("norm", "needs inverse = 0: the gradient of a norm is rms_norm_backward's");
+  if (!norm) eps = weight_offset = 0;
+  v.number("eps", eps, 0, norm ? 1 : 0);
+  v.number("weight_offset", weight_offset, norm ? -1 : 0, norm ? 1 : 0);
+}
+
+void Rope::build(KernelBuilder& b, const Tensors<Var>& v, int64_t rows) const {
+  Var row = b.program_id(0) * rows;
+  const Rotation by = rotation_of(b, *this, v.positions, v.table, row, rows);
+  rotate(b, *this, v.q, v.q_norm, v.q_out, heads, row, by);
+  rotate(b, *this, v.k, v.k_norm, v.k_out, kv_heads, row, by);
+}
+
+void Rope::reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const {
+  const auto position = static_cast<double>(read_index(t.positions, row));
+  const auto add = [&](const Tensor& x, const Tensor& weight, std::vector<double>& to) {
+    std::vector<double> values = heads_of(*this, x, row, norm ? &weight : nullptr);
+    rotate_row(*this, t.table, position, values);
+    to.insert(to.end(), values.begin(), values.end());
+  };
+  add(t.q, t.q_norm, out.q_out);
+  add(t.k, t.k_norm, out.k_out);
+}
+
+/// An angle of up to pi is off by 2 ulp, a result by that times an input of up to 5; a norm adds its sum.
+autotune::OpDef::Tolerance Rope::tolerance() const {
+  auto bound = kernels::tolerance(dtype, norm ? head_dim : 1);
+  bound.absolute += 0x1p-21 * 5 * kFilledFactor;
+  return bound;
+}
 
 std::vector<double> rope_turns(int64_t rotary_dim, double theta) {
   std::vector<double> turns(static_cast<size_t>(rotary_dim / 2));
@@ -261,42 +209,10 @@ void fill_rope_table(std::span<const double> turns, double factor, const Tensor&
   }
 }
 
-Workload Rope::workload() const {
-  Workload w{"rope",
-             dtype,
-             threads,
-             {{"heads", heads},
-              {"kv_heads", kv_heads},
-              {"head_dim", head_dim},
-              {"rotary_dim", rotary_dim ? rotary_dim : head_dim},
-              {"style", style},
-              {"inverse", int64_t{inverse}},
-              {"norm", int64_t{norm}}}};
-  if (norm) w.fields.set("eps", eps), w.fields.set("weight_offset", weight_offset);
-  return w;
-}
-
 autotune::OpDef rope() {
-  autotune::OpDef op;
-  op.name = "rope";
-  op.version = 2;
-  op.summary = "rotary position embedding of query and key heads, normed or not";
-  op.normalize = normalize;
-  op.schema = schema;
-  const auto tile_columns = [](const Workload& w) {
-    const Shape s(w);
-    return s.rotary_dim * 2 + (s.heads + s.kv_heads) * s.head_dim;
-  };
-  define_row_kernel(op, tile_columns, cost);
-  op.build = build;
-  op.fill = fill;
-  op.reference = reference;
-  // An angle of up to pi is off by 2 ulp, a result by that times an input of up to 5; a norm adds its sum.
-  op.tolerance = [](const Workload& w, std::span<const int64_t>) {
-    const Shape s(w);
-    auto bound = tolerance(w.dtype, s.norm ? s.head_dim : 1);
-    bound.absolute += 0x1p-21 * 5 * kFilledFactor;
-    return bound;
+  autotune::OpDef op = row_kernel<Rope>("rotary position embedding of query and key heads, normed or not", 2);
+  op.fill = [declared = op.fill](const Problem& p, size_t arg, uint64_t seed) {
+    return fill_rope(p, arg, seed) || declared(p, arg, seed);
   };
   return op;
 }

@@ -131,6 +131,18 @@ Config row_default(const Workload& workload, int64_t tile_columns, int64_t lengt
 
 }  // namespace
 
+autotune::Cost row_cost(const autotune::Schema& schema, int64_t length, double flops_a_row) {
+  autotune::Cost cost{.flops = flops_a_row * static_cast<double>(length)};
+  for (const autotune::ArgSpec& arg : schema.args) {
+    if (arg.dims.front().symbol.empty()) continue;
+    int64_t elements = length;
+    for (size_t d = 1; d < arg.dims.size(); ++d) elements *= arg.dims[d].size;
+    (arg.role == autotune::ArgRole::output ? cost.bytes_written : cost.bytes_read) +=
+        static_cast<double>(elements * dtype_bytes(arg.dtype));
+  }
+  return cost;
+}
+
 void define_row_kernel(autotune::OpDef& op, int64_t (*tile_columns)(const Workload&),
                        autotune::Cost (*cost)(const Workload&, std::span<const int64_t> symbols)) {
   const RowModel model{tile_columns, cost};

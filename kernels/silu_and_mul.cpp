@@ -4,73 +4,26 @@
 
 #include "kernels/activation.h"
 #include "kernels/row_kernel.h"
-#include "kernels/tensor_values.h"
-#include "kernels/tolerance.h"
-#include "kernels/workload_reader.h"
 
 namespace seqtile::kernels {
 
-using autotune::ArgRole;
-using autotune::Config;
-using autotune::Problem;
-using autotune::Schema;
-using autotune::Workload;
+void SiluAndMul::fields(FieldVisitor& v) { v.integer("n", n, 1, kMaxFeatures / 2); }
 
-namespace {
-
-Workload normalize(const Workload& given) {
-  WorkloadReader reader(given);
-  reader.required("n", 1, kMaxFeatures / 2);
-  return reader.finish();
-}
-
-Schema schema(const Workload& w) {
-  const int64_t n = w.fields.get_int("n");
-  Schema schema;
-  schema.args.push_back({"x", ArgRole::input, w.dtype, {"length", 2 * n}});
-  schema.args.push_back({"y", ArgRole::output, w.dtype, {"length", n}});
-  return schema;
-}
-
-void build(KernelBuilder& b, const Workload& w, const Config& config, const Target&) {
-  const int64_t n = w.fields.get_int("n"), rows = config.get_int("rows");
-  Var x = b.view("x", w.dtype, {kDynamic, 2 * n}), y = b.view("y", w.dtype, {kDynamic, n});
-
+void SiluAndMul::build(KernelBuilder& b, const Tensors<Var>& v, int64_t rows) const {
   Var row = b.program_id(0) * rows;
-  Var gate = to_f32(b, b.load(x, {row, 0}, {rows, n}));
-  Var up = to_f32(b, b.load(x, {row, n}, {rows, n}));
-  b.store(y, {row, 0}, to_storage(b, b.silu(gate) * up, w.dtype));
+  Var gate = to_f32(b, b.load(v.x, {row, 0}, {rows, n}));
+  Var up = to_f32(b, b.load(v.x, {row, n}, {rows, n}));
+  b.store(v.y, {row, 0}, to_storage(b, b.silu(gate) * up, dtype));
 }
 
-autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
-  const double elements = static_cast<double>(symbols[0] * w.fields.get_int("n"));
-  const double bytes = elements * static_cast<double>(dtype_bytes(w.dtype));
-  return {12 * elements, 2 * bytes, bytes};
+void SiluAndMul::reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const {
+  const std::vector<double> x = read_row(t.x, row);
+  const size_t half = x.size() / 2;
+  for (size_t i = 0; i < half; ++i) out.y.push_back(activate(Activation::silu, x[i]) * x[half + i]);
 }
-
-void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  outputs.assign(1, {});
-  for (const int64_t row : rows) {
-    const std::vector<double> x = read_row(p.tensors[0], row);
-    const size_t n = x.size() / 2;
-    for (size_t i = 0; i < n; ++i) outputs[0].push_back(activate(Activation::silu, x[i]) * x[n + i]);
-  }
-}
-
-}  // namespace
 
 autotune::OpDef silu_and_mul() {
-  autotune::OpDef op;
-  op.name = "silu_and_mul";
-  op.summary = "silu of the left half of each row times its right half";
-  op.normalize = normalize;
-  op.schema = schema;
-  define_row_kernel(
-      op, [](const Workload& w) { return w.fields.get_int("n"); }, cost);
-  op.build = build;
-  op.reference = reference;
-  op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, 1); };
-  return op;
+  return row_kernel<SiluAndMul>("silu of the left half of each row times its right half");
 }
 
 }  // namespace seqtile::kernels

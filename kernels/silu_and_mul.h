@@ -1,23 +1,34 @@
 // kernels/silu_and_mul.h -- y = silu(left half of x) * right half of x, for each row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "autotune/op_def.h"
-#include "kernels/call.h"
+#include "kernels/op_fields.h"
+#include "kernels/op_tensors.h"
 
 namespace seqtile::kernels {
 
 /// The gate of a SwiGLU block for models that keep gate and up projection in one tensor.
 struct SiluAndMul {
+  static constexpr std::string_view kName = "silu_and_mul";
   int64_t n = 0;  ///< columns of y
   DType dtype = DType::f32;
-  int threads = 1;
 
   /// Shapes: x [length, 2 n], y [length, n].
-  struct Args {
-    Tensor x, y;
+  template <class T>
+  struct Tensors {
+    T x, y;
   };
-  autotune::Workload workload() const { return {"silu_and_mul", dtype, threads, {{"n", n}}}; }
-  static Call pack(const Args& args, const autotune::Schema&) { return Call(args.x.sizes[0], {&args.x, &args.y}); }
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    v.input("x", t.x, {kLength, 2 * n});
+    v.output("y", t.y, {kLength, n});
+  }
+  autotune::Workload workload() const { return workload_of(*this); }
+
+  int64_t tile_columns() const { return n; }
+  double flops_a_row() const { return 12 * static_cast<double>(n); }
+  void build(KernelBuilder& b, const Tensors<Var>& v, int64_t rows) const;
+  void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
 };
 
 autotune::OpDef silu_and_mul();

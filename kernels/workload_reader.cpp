@@ -73,8 +73,8 @@ double WorkloadReader::late_number(std::string_view name, double fallback, doubl
   return fallback;
 }
 
-std::string WorkloadReader::choice(std::string_view name, std::initializer_list<std::string_view> choices) {
-  std::string_view value = *choices.begin();
+std::string WorkloadReader::choice(std::string_view name, std::span<const std::string_view> choices, size_t fallback) {
+  std::string_view value = choices[fallback];
   const auto it = given_.fields.values().find(name);
   if (it != given_.fields.values().end()) {
     const std::string* given = std::get_if<std::string>(&it->second);

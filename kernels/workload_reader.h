@@ -5,6 +5,7 @@
 // unknown names are refused with field, value, limit and next step. The result names every field of the operation.
 #pragma once
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,10 @@ class WorkloadReader {
   /// The same, but left out of the result where it is the fallback: a field that came later changes no key that was.
   double late_number(std::string_view name, double fallback, double lo, double hi);
   /// One of `choices`; the first is the default.
-  std::string choice(std::string_view name, std::initializer_list<std::string_view> choices);
+  std::string choice(std::string_view name, std::initializer_list<std::string_view> choices) {
+    return choice(name, std::span(choices.begin(), choices.size()), 0);
+  }
+  std::string choice(std::string_view name, std::span<const std::string_view> choices, size_t fallback);
   [[noreturn]] void refuse(std::string_view name, const std::string& reason) const;
 
   /// The complete workload. Errors: a field that no call above asked for.

@@ -146,7 +146,10 @@ class ProgramMaker {
     }
     RmsNorm norm = rms(m_.hidden_size);
     norm.residual = true;
-    norm.normed = m_.norm_place == NormPlace::before ? "sum" : m_.norm_place == NormPlace::after ? "x" : "both";
+    using Normed = RmsNorm::Normed;
+    norm.normed = m_.norm_place == NormPlace::before  ? Normed::sum
+                  : m_.norm_place == NormPlace::after ? Normed::x
+                                                      : Normed::both;
     add("residual_norm", norm, std::move(wires));
   }
 

@@ -58,14 +58,10 @@ Tensor as_list(const Tensor& tensor) { return make_tensor(tensor.data, tensor.dt
 
 /// `length`: that of all ranks for operations that communicate; the tensors say it for others.
 template <class Op>
-Call packed(const typename Op::Args& args, int64_t length) {
-  using Args = typename Op::Args;
-  if constexpr (std::is_invocable_v<decltype(&Op::pack), const Args&, int64_t>) {
-    return Op::pack(args, length);
-  } else {
-    const autotune::Schema schema;
-    return Op::pack(args, schema);
-  }
+Call packed(const Op& op, const typename Op::Args& args, int64_t length) {
+  if constexpr (requires { Op::pack(args, length); }) return Op::pack(args, length);
+  else if constexpr (requires { Op::pack(args, autotune::Schema()); }) return Op::pack(args, autotune::Schema());
+  else return pack(op, args);
 }
 
 }  // namespace
@@ -129,7 +125,7 @@ class PlannedModelMaker : PlanShares {
     step.workload = op.workload();
     step.operation = step.workload.operation;
     step.communicates = step.workload.fields.contains("world_size");
-    const Call call = packed<Op>(args, length_);
+    const Call call = packed(op, args, length_);
     step.tensors.assign(call.tensors().begin(), call.tensors().end());
     step.length = call.length;
   }

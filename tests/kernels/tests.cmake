@@ -14,7 +14,7 @@ seqtile_test(kernels
   kernels/seqpar/norm_backward_test.cpp kernels/seqpar/protocol_text_test.cpp kernels/seqpar/rank_protocol_test.cpp
   kernels/seqpar/rank_race_test.cpp kernels/seqpar/row_layout_test.cpp kernels/seqpar/same_bits_test.cpp
   kernels/seqpar/shared_gpu_test.cpp
-  kernels/rope_test.cpp kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/workload_test.cpp
+  kernels/rope_test.cpp kernels/row_kernels_test.cpp kernels/simulated_faults_test.cpp kernels/simulated_test.cpp kernels/typed_op_test.cpp kernels/workload_test.cpp
   support/backward_run.cpp support/graph_rank.cpp)
 # Ranks that mpirun starts, where it is there. Sanitizers know nothing of MPI's own memory.
 if(TARGET seqtile_mpi AND MPIEXEC_EXECUTABLE AND NOT SEQTILE_SANITIZE)

@@ -127,7 +127,7 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
       kernels::AttentionForward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
       kernels::Linear{.n = 64, .k = 16, .scale = 0.5, .soft_cap = 30}.workload(),
       kernels::RmsNorm{.n = 64, .residual = true}.workload(),
-      kernels::RmsNorm{.n = 64, .residual = true, .normed = "both"}.workload(),
+      kernels::RmsNorm{.n = 64, .residual = true, .normed = kernels::RmsNorm::Normed::both}.workload(),
       kernels::LayerNorm{.n = 64}.workload(),
       kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
       kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64, .norm = true}.workload(),

@@ -145,7 +145,7 @@ DeviceMeasurement measure_device(const Session& session, const CalibrationSetup&
     const auto engine = open_engine(session, setup, fabric);
     plan::DeviceFacts facts;
     facts.peak_flops = peak_flops(*engine, setup, fabric);
-    const auto gate = engine->prepare(kernels::SiluAndMul{kColumns, setup.dtype, setup.threads});
+    const auto gate = engine->prepare(kernels::SiluAndMul{kColumns, setup.dtype});
     const int64_t row_bytes = 3 * kColumns * dtype_bytes(setup.dtype);  // two read, one written
     const int64_t most_bytes = std::max(kMostStreams / ranks, kLeastStream);
     const int64_t rows = std::clamp(kTimesCache * device.target().l3_bytes, kLeastStream, most_bytes) / row_bytes;
