@@ -218,6 +218,10 @@ class Cohort {
   ClockSnapshot snapshot(Warp& warp);
   void synchronise(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope, bool is_read,
                    bool is_write);
+  bool reaches(const ReleasedMessage& message, Scope scope, const Warp& warp) const;
+  void acquire(Warp& warp, const ReleasedMessage& message, Order order);
+  void release(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope);
+  void fence(Warp& warp, Scope scope);
 
   // shared_races.cpp
   bool is_tracked(const Cta& cta, uint32_t address, uint32_t bytes) const;
@@ -249,10 +253,6 @@ class Cohort {
   bool knows(const Warp& warp, const HistoryCell& cell, const Clock& clock) const;
   void report_conflict(const HistoryCell& cell, uint64_t address, const GlobalAccess& access, const Site& site);
   bool includes(Scope scope, const Warp& a, uint32_t thread) const;
-  bool reaches(const ReleasedMessage& message, Scope scope, const Warp& warp) const;
-  void acquire(Warp& warp, const ReleasedMessage& message, Order order);
-  void release(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope);
-  void fence(Warp& warp, Scope scope);
 
   // warp_ops.cpp
   void with_members(Warp& warp, const Instruction& i, uint32_t mask);
@@ -314,7 +314,7 @@ class Cohort {
   void finish_store(Warp& warp, BulkStore& job);
   static void reduce_into(std::byte* to, const std::byte* from, uint32_t bytes, AtomicOp op, PtxType type);
 
-  // matrix_ops.cpp, wgmma.cpp
+  // matrix_ops.cpp
   static SharedAccess collective(const Warp& warp, const Site& site);
   void load_matrix(Warp& warp, const Instruction& i);
   void store_matrix(Warp& warp, const Instruction& i);
@@ -326,6 +326,7 @@ class Cohort {
   void wmma_load(Warp& warp, const Instruction& i);
   void wmma_store(Warp& warp, const Instruction& i);
   void wmma(Warp& warp, const Instruction& i);
+  // wgmma.cpp
   void issue_wgmma(Warp& warp, const Instruction& i);
   void check_wgmma_issue(Warp& warp, const Instruction& i);
   void mark_busy(Warp& warp, const WgmmaOp& op, int change);
@@ -336,6 +337,7 @@ class Cohort {
   static Clock common_clock(const std::array<WgmmaOp*, 4>& ops);
   void check_wgmma_group(Warp* group, const std::array<WgmmaOp*, 4>& ops, const Site& site);
 
+  // interpreter.cpp
   void report(ReportKind kind, const Site& site, const std::string& message);
   Cta& cta_of(const Warp& warp) { return ctas_[warp.cta]; }
   const Cta& cta_of(const Warp& warp) const { return ctas_[warp.cta]; }

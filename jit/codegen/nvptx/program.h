@@ -96,7 +96,7 @@ class Program {
   void lower_view(const ir::Op& op);
   void lower_assume(const ir::Op& op);
   [[noreturn]] void fail(const ir::Op& op, const std::string& why) const;
-  // control.cpp
+  // control.cpp: loops and branches
   void lower_for(const ir::Op& op);
   void lower_if(const ir::Op& op);
   void lower_while(const ir::Op& op);
@@ -140,6 +140,8 @@ class Program {
   llvm::Value* flat_index(const LinearLayout& layout, const ir::Type& type, int reg, int64_t columns);
   const Held* held(const ir::Value* tile, const LinearLayout& layout) const;
   const Held& hold(const ir::Value* tile, LinearLayout layout, std::vector<llvm::Value*> registers);
+
+  // exchange.cpp: tiles from one layout into another, and the elements that a thread holds
   Staged exchanged(const LinearLayout& from, const LinearLayout& to, int64_t bytes) const;
   std::vector<llvm::Value*> convert(const Held& from, const LinearLayout& to, const ir::Type& type);
   /// The thread's share of the coordinates of `layout`; computed once.
@@ -152,7 +154,7 @@ class Program {
   llvm::Value* is_writer(const LinearLayout& layout);
   llvm::Value* both(llvm::Value* a, llvm::Value* b);  ///< null stands for true
 
-  // masks.cpp
+  // masks.cpp: masks that hold for a whole tile are not applied
   struct Bounds {
     llvm::Value *least, *most;  ///< i64
   };
@@ -186,7 +188,7 @@ class Program {
   bool is_streamed(const ir::Op& load, const ir::Op& loop) const;
   void close_region(const OpenRegion& region);
 
-  // memory.cpp
+  // memory.cpp: loads and stores
   std::vector<llvm::Value*> load(const ir::Op& op, const LinearLayout& layout);
   std::vector<llvm::Value*> gather(const ir::Op& op, const LinearLayout& layout);
   void store(const ir::Op& op);
@@ -195,20 +197,6 @@ class Program {
   void lower_element(const ir::Op& op);
   void prefetch(const ir::Op& op);
   llvm::Value* element_address(const ir::Op& op);
-  // synchronisation.cpp: atomics and flags; one thread acts for the block
-  void lower_sync(const ir::Op& op);
-  void lower_fence(const ir::Op& op);
-  void lower_griddep(const ir::Op& op);
-  void lower_atomic_load(const ir::Op& op);
-  void lower_wait_ge(const ir::Op& op);
-  void lower_signal(const ir::Op& op);
-  void lower_cas(const ir::Op& op);
-  void lower_atomic(const ir::Op& op);
-  llvm::Value* flag_address(const ir::Op& op);
-  void by_first_thread(DType dtype, const std::string& text, llvm::Value* address, llvm::Value* value);
-  void lower_await(const ir::Op& op);
-  void lower_clock(const ir::Op& op);
-  llvm::Value* from_first_thread(DType dtype, const std::function<llvm::Value*()>& act);
   void pin_loads_before(const ir::Op& write);
   bool is_needed_after(const ir::Value* tile, const ir::Op& op) const;
   /// Where a group of neighbouring registers lies in a view, and whether it is inside (null: it is).
@@ -228,6 +216,21 @@ class Program {
   };
   int access_width(const ir::Op& op, const ir::Type& tile, const LinearLayout& layout) const;
   Access access_of(const ir::Op& op, const ir::Type& tile, const LinearLayout& layout);
+  // synchronisation.cpp: atomics and flags; one thread acts for the block
+  void lower_sync(const ir::Op& op);
+  void lower_fence(const ir::Op& op);
+  void lower_griddep(const ir::Op& op);
+  void lower_atomic_load(const ir::Op& op);
+  void lower_wait_ge(const ir::Op& op);
+  void lower_signal(const ir::Op& op);
+  void lower_cas(const ir::Op& op);
+  void lower_atomic(const ir::Op& op);
+  llvm::Value* flag_address(const ir::Op& op);
+  void by_first_thread(DType dtype, const std::string& text, llvm::Value* address, llvm::Value* value);
+  llvm::Value* from_first_thread(DType dtype, const std::function<llvm::Value*()>& act);
+  // await.cpp: waits for other ranks, and their clock
+  void lower_await(const ir::Op& op);
+  void lower_clock(const ir::Op& op);
 
   // staging.cpp: tiles in shared memory
   Staged staged_operand(const ir::Op& dot, size_t operand);
@@ -239,6 +242,7 @@ class Program {
   // pipeline.cpp: loops whose operands are copied to shared memory turns ahead
   void plan_pipelines(const ir::Block& block);
   std::optional<Pipeline> plan_pipeline(const ir::Op& loop);
+  Pipeline plan_specialised();
   LinearLayout copy_layout(const ir::Type& tile) const;
   void copy_async(const ir::Op& load, const Staged& to, llvm::Value* is_wanted);
   void fetch_turn(const Pipeline& pipeline, llvm::Value* index, llvm::Value* slot);
@@ -248,7 +252,6 @@ class Program {
   void lower_pipelined(const ir::Op& op, const Pipeline& pipeline);
 
   // specialised.cpp: Hopper's loop
-  Pipeline plan_specialised();
   llvm::Value* barrier(int kind, int group, llvm::Value* slot);
   void init_barriers();
   void lower_specialised();
@@ -274,13 +277,13 @@ class Program {
   void release_operands(const ir::Op& dot);
   void lower_consumed(const ir::Op& op, const Pipeline& pipeline);
 
-  // tma_store.cpp
+  // tma_store.cpp: results that leave by TMA
   void store_by_tma(const ir::Op& op);
   bool store_matrices(const ir::Value* tile, const Staged& to);
   void copy_out(const ir::Op& op, const Staged& from);
   void copy_out_inside(const ir::Op& op, const Staged& from);
 
-  // wgmma.cpp
+  // wgmma.cpp: products of warp groups
   bool is_in_tma_loop(const ir::Op& dot) const { return tma_.loop && dot.parent == tma_.loop->regions[0]; }
   llvm::Value* descriptor(const Staged& tile, llvm::Value* row, bool is_n_major);
   LinearLayout wgmma_operand_layout(const ir::Op& op) const;
@@ -303,7 +306,7 @@ class Program {
   void lower_turns(const ir::Op& op, const Pipeline& pipeline, const std::vector<LinearLayout>& layouts);
   void lower_overlapped(const ir::Op& op, const Pipeline& pipeline);
 
-  // dot.cpp
+  // dot.cpp: products by mma.sync
   bool is_chained(const ir::Op& dot) const;
   LinearLayout dot_layout(const ir::Op& dot) const;
   std::vector<llvm::Value*> load_turned_rows(const Staged& left, llvm::Value* first, int64_t k);
