@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scalars and views are lowered in program order. Tiles are not: a tile is an expression that is evaluated, one vector
-// of elements at a time, inside the loops of whoever needs it (tile_eval.cpp). Only roots make loops: stores,
+// of elements at a time, inside the loops of the root that needs it (tile_eval.cpp). Only roots make loops: stores,
 // reductions, and tiles that a product, a branch or a second pass reads from memory. Roots with the same outer
 // dimensions wait in a row group and share one loop over rows (row_group.cpp). Products have stages of their own
 // (dot_stage.cpp, contraction.cpp). Tensors of one call may overlap only as the same tensor (in place): a row is read
@@ -47,7 +47,7 @@ struct Axis {
 struct Index {
   int lanes = 1;
   std::vector<Axis> axes;
-  llvm::Value* mask = nullptr;  ///< lanes that count; the others may hold anything
+  llvm::Value* mask = nullptr;  ///< lanes that count; other lanes may hold anything
   bool has_vector() const {
     for (const Axis& axis : axes)
       if (axis.is_vector) return true;
@@ -60,14 +60,14 @@ struct Root {
   enum class Kind { store, reduce, materialise } kind;
   const ir::Op* op = nullptr;        ///< store, store_add, reduce
   const ir::Value* value = nullptr;  ///< the tile to evaluate
-  Buffer buffer;                     ///< materialise: destination; reduce: of the result
+  Buffer buffer;                     ///< materialise: the destination; reduce: the buffer of the result
   int level = 0;                     ///< passes over the row that must come before
   bool is_private = false;           ///< materialise: later groups do not read `buffer` for this value
   bool in_place = false;             ///< materialise: `buffer` is read by earlier passes of the row
-  int64_t shift = 0;                 ///< store: added to the column (a part of a concatenation)
+  int64_t shift = 0;                 ///< store: added to the column, for a part of a concatenation
 };
 
-/// How far a loop over a dimension runs, and what that count is known to be divisible by.
+/// The count of a loop over a dimension, and a number that is known to divide it.
 struct Limit {
   llvm::Value* count;
   int64_t divisor;
@@ -130,7 +130,7 @@ class Program {
                           int64_t lane_stride, llvm::Value* mask);
   /// Whether positions of a load or a store along the dimension may be out of range.
   bool needs_check(const ir::Op& access, int dim);
-  /// Address of the scalar axes and whether they are in range (null: they are).
+  /// Address of the scalar axes' position. `in_range`: whether the position is in range; null: it is.
   struct RowAddress {
     llvm::Value* pointer;
     llvm::Value* in_range;
@@ -156,10 +156,10 @@ class Program {
   void emit_step(const std::vector<Root*>& roots, const Index& index, std::vector<llvm::Value*>& carried, int unroll,
                  int which);
   bool is_visible(const ir::Value* value) const;
-  /// True when the stores of its class bound the dimension, and the bound can be computed here.
+  /// True when the stores of the dimension's class bound it, and the bound can be computed here.
   bool is_limited(const ir::Value* tile, int dim) const;
   Limit limit(const ir::Value* tile, int dim);
-  /// Whether all that the group does is to store, the same rows of each tile, some of which may be out of range.
+  /// Whether the group only stores, and stores the same rows of each tile; some of the rows may be out of range.
   bool stores_one_range();
   struct Range {
     llvm::Value *first, *end;
@@ -174,7 +174,7 @@ class Program {
   void finish_reductions(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer,
                          const std::vector<llvm::Value*>& partial, int64_t unroll);
   void reduce_outer(const ir::Op& op);
-  // row_traffic.cpp: what a row group reads ahead of time and writes past the caches
+  // row_traffic.cpp: reads of a row group ahead of time, and stores past the caches
   void fetch_ahead(const ir::Op& load, llvm::Value* address, int lanes);
   void fetch_next_row(const ir::Value& row, const Index& index);
   bool is_whole_rows(const ir::Op& store) const;
@@ -218,7 +218,7 @@ class Program {
     enum class Form { outer, dot, transposed } form = Form::outer;
     bool in_matrix_registers = false;    ///< forms outer and transposed, by the kernel for them
     bool accumulate = false;             ///< the initial values were copied into c
-    llvm::Value *rows = nullptr, *columns = nullptr;  ///< of the tile that are computed
+    llvm::Value *rows = nullptr, *columns = nullptr;  ///< how many of the tile are computed
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };
   bool lower_contraction(const ir::Op& loop);
@@ -277,8 +277,8 @@ class Program {
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;
   const ir::Op* current_ = nullptr;      ///< the operation being lowered
-  bool is_after_current_ = false;        ///< it was the last of its block
-  std::vector<const ir::Block*> scope_;  ///< blocks around it, outermost first
+  bool is_after_current_ = false;        ///< current_ was the last operation of its block
+  std::vector<const ir::Block*> scope_;  ///< blocks around current_, outermost first
 
   std::vector<Root> pending_;  ///< the row group under construction
   std::vector<int64_t> pending_outer_;
@@ -288,7 +288,7 @@ class Program {
   int level_ = 0, step_ = 0;                 ///< the pass being emitted, and the vector of its unrolled loop
   bool has_own_rows_ = false;                ///< the group's stores have one range, and no other row is visited
   bool is_row_kernel_ = false;               ///< the group writes whole rows of tensors
-  bool is_streaming_ = false;                ///< and now past the caches
+  bool is_streaming_ = false;                ///< the stores that are being emitted go past the caches
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed
   std::map<std::pair<const ir::Value*, DType>, Buffer> packed_;  ///< left operands of products, in compute type
   std::map<std::string, llvm::Function*> kernels_;
