@@ -1,4 +1,4 @@
-// jit/sim/counters.h -- what a launch did, in numbers.
+// jit/sim/counters.h -- counts of a launch's instructions, traffic and waits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
