@@ -109,7 +109,7 @@ class Device {
   /// Maps the binary. Errors: invalid_argument on another target's binary; out_of_resources.
   virtual std::unique_ptr<LoadedKernel> load(KernelBinary binary) = 0;
   /// One launch: runs `grid` programs with the argument block `slots` (see ir::num_slots), which is read before this
-  /// returns. Returns when the launch is handed off; on the CPU that is when it is done. What a kernel does wrong is
+  /// returns. Returns when the launch is handed off; on the CPU that is when it is done. Faults of a kernel are
   /// thrown here or by a later synchronize(). No allocation, no lock before the hand-off. Only CPUs take a range.
   virtual void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream = {},
                       GridRange range = {}) = 0;

@@ -30,7 +30,7 @@ namespace {
 constexpr size_t kMaxOutput = 64 << 10;
 constexpr rlim_t kMaxFileBytes = 256 << 20;
 
-/// What the child needs between its start and exec, made before: there it must not allocate.
+/// Data that the child needs between its start and exec. It is made before, because the child must not allocate.
 struct Start {
   std::vector<char*> argv;
   std::vector<int> descriptors;

@@ -61,7 +61,8 @@ class NodeMemory final : public SymmetricMemory {
   uint64_t number_;
 };
 
-/// What one channel sends. Entries come in no order of the peers; abort words are looked at themselves.
+/// The send queue of one channel. Entries for different peers come in any order. Abort words have no entries: forward()
+/// reads their mirrors.
 class ChannelOutbox final : public Outbox, private Source {
  public:
   ChannelOutbox(std::shared_ptr<Carrier> carrier, int world_size, const NodeMemory& staging, const NodeMemory& flags,

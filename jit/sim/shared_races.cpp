@@ -106,7 +106,7 @@ void Cohort::check_shared_read(Cta& cta, ShadowCell& cell, uint32_t at, uint32_t
   else check_proxy(cell, at, access);
 }
 
-/// What generic stores wrote is visible to asynchronous readers only behind fence.proxy.async.
+/// Generic stores are visible to asynchronous readers only after fence.proxy.async.
 void Cohort::check_proxy(const ShadowCell& cell, uint32_t at, const SharedAccess& access) {
   if (access.kind != AccessKind::async || !checks_flight_ || (cell.flags & ShadowCell::kAsync) != 0) return;
   const uint32_t writer = epoch_thread(cell.write);

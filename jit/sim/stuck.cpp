@@ -20,7 +20,7 @@ constexpr int kIdleLimit = 20000, kSpinWeight = 100;
 /// that ends reads a few times at most.
 constexpr uint64_t kSilentPerWarp = uint64_t{1} << 20, kSilentPerByte = 8;
 constexpr uint64_t kSilentLeast = uint64_t{1} << 22, kSilentMost = uint64_t{1} << 26;
-/// What the other warps may still do, and be reported for, when one is in a loop that no path leaves.
+/// Instructions that the cohort may still execute, and be reported for, when a warp is in a loop that no path leaves.
 constexpr uint64_t kLostLimit = uint64_t{1} << 21;
 constexpr uint64_t kToldAtOnce = uint64_t{1} << 16;
 constexpr uint64_t kClockJump = uint64_t{1} << 40;  ///< lets every deadline of a kernel pass

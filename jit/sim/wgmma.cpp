@@ -165,7 +165,7 @@ void Cohort::finish_wgmma_group(Warp& warp, const Instruction& i) {
   ++warp.wgmma_base;
 }
 
-/// What all four warps knew at their issues: B is read for each of them.
+/// The knowledge that all four warps had when they issued the product: B is read for each of them.
 Clock Cohort::common_clock(const std::array<WgmmaOp*, 4>& ops) {
   Clock clock = *ops[0]->issued;
   for (const WgmmaOp* op : ops)
