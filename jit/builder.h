@@ -69,7 +69,8 @@ class Var {
   ir::Value* value_ = nullptr;
 };
 
-/// A Var, or a literal that becomes a constant of the dtype the context asks for.
+/// A Var, or a literal that becomes a constant of the dtype the context asks for. A default-constructed Var counts as
+/// the literal 0.
 class Operand {
  public:
   Operand(Var var) : var_(var) {}                  // NOLINT: literals and handles mix freely by design
@@ -88,22 +89,23 @@ class Operand {
 /// Promises about the memory behind a view parameter.
 struct ViewFacts {
   bool contiguous = true;  ///< innermost stride is 1; checked when the kernel is called
-  int alignment = 0;       ///< bytes, of the base and of every row; 0: the element size, or more after align_rows()
+  int alignment = 0;       ///< bytes, of the base and of every row; 0: the element size, or more by align_rows()
   bool noalias = false;    ///< promised by the caller of the kernel
 };
 
 enum class Compare { eq, ne, lt, le, gt, ge };
 
 /// Builds one function. Every operation is appended to the block under construction and checked at once.
-/// Errors: every function that adds to the function throws compile_failed: where a rule of the operation is broken,
-/// from the line of the kernel that breaks it; on a default-constructed Var; and after finish().
+/// Errors: every method that appends an operation throws compile_failed: where a rule of the operation is broken, from
+/// the line of the kernel that breaks it; on a default-constructed Var (but as an Operand it is the literal 0); and
+/// after finish().
 class KernelBuilder {
  public:
   /// `name` is the kernel's symbol in IR, dumps, profiles and the cache: letters, digits, '_', '.' and '$'.
   explicit KernelBuilder(std::string name);
 
   /// Views made from here on promise that their base and rows are aligned to up to `bytes`: as far as their static row
-  /// size allows. GPUs need it for wide accesses; whoever launches the kernel checks it.
+  /// size allows. GPUs need it for wide accesses; the launch checks it.
   void align_rows(int bytes) { row_alignment_ = bytes; }
   /// Whether align_rows() has been called: a kernel for GPUs.
   bool is_for_gpu() const { return row_alignment_ > 1; }

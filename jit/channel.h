@@ -30,7 +30,7 @@ struct ChannelOptions {
   std::vector<std::pair<std::string, std::string>> agreed = {};
 };
 
-/// Why the launches of a channel give NaN.
+/// The reason why launches of a channel give NaN.
 struct AbortRecord {
   channel::Outcome kind;
   int64_t operation, epoch, rank, peer, tile, expected, seen;

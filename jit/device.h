@@ -54,7 +54,7 @@ class DeviceMemory {
   virtual void* allocate(size_t bytes) = 0;
   /// Waits for the launches that may use the memory. Null is allowed.
   virtual void free(void* pointer) noexcept = 0;
-  /// In stream order; either side may be host memory, which must stay as it is until synchronize(stream).
+  /// Copies in stream order. Either side may be host memory, which must stay as it is until synchronize(stream).
   virtual void copy(void* to, const void* from, size_t bytes, Stream stream = {}) = 0;
   virtual void fill(void* pointer, uint8_t byte, size_t bytes, Stream stream = {}) = 0;
   /// True where kernels reach ordinary host memory, and the host may read and write what allocate() gives.

@@ -23,7 +23,7 @@ namespace seqtile {
 class SymmetricMemory {
  public:
   virtual ~SymmetricMemory() = default;
-  /// Where this rank's kernels find the buffer of `rank`.
+  /// The address at which this rank's kernels reach the buffer of `rank`.
   uint64_t address(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
   size_t bytes() const { return bytes_; }
 
@@ -74,9 +74,9 @@ std::vector<std::unique_ptr<Fabric>> make_sim_fabric(std::string_view target, in
 
 /// `world_size` ranks that share `gpu`, real or simulated, for as many threads of this process. The launches of all
 /// ranks become one launch; kernels are compiled for it (GpuLaunch::ranks_in_launch). A rank's launch returns when
-/// every rank has made its call. If for `patience` no further rank comes, the waiting ranks go on without the rest. Nothing
-/// can be captured. The kind is "virtual:sm_80". Errors: invalid_argument; unsupported where the device is no GPU.
-/// Errors of launches: invalid_argument, on all ranks, where ranks launch different kernels.
+/// every rank has made its call. If for `patience` no further rank comes, the waiting ranks go on without the rest.
+/// Nothing can be captured. The kind is "virtual:sm_80". Errors: invalid_argument; unsupported where the device is no
+/// GPU. Errors of launches: invalid_argument, on all ranks, where ranks launch different kernels.
 std::vector<std::unique_ptr<Fabric>> make_virtual_fabric(std::shared_ptr<Device> gpu, int world_size,
                                                          std::chrono::nanoseconds patience = std::chrono::seconds(10));
 

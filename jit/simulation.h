@@ -28,13 +28,13 @@ void name_memory(Device& device, const void* pointer, const std::string& name);
 /// From here on the machine reports a kernel that reads these bytes before a kernel writes them.
 void poison_memory(Device& device, const void* pointer, size_t bytes);
 void unpoison_memory(Device& device, const void* pointer, size_t bytes);
-/// How later launches run.
+/// Settings for later launches.
 struct SimulationOptions {
   bool profile = false;  ///< count everything, which is slower
   uint32_t seed = 0;     ///< seed of a random schedule; 0: warps in turn
 };
 void set_simulation(Device& device, const SimulationOptions& options);
-/// How far the launch that runs now, or the newest one, has come. May be asked from any thread.
+/// Progress of the launch that runs now, else of the newest one. May be asked from any thread.
 struct SimulationProgress {
   bool is_running = false;
   int64_t blocks = 0, blocks_done = 0;  ///< 0 blocks: nothing was launched yet

@@ -45,7 +45,7 @@ class Timeline {
 /// Chrome's trace format, which Perfetto opens: a process for each rank, in it a track for each program at a time, and
 /// arrows from the flags that are sent to where they are awaited.
 std::string chrome_trace(std::span<const std::vector<TimelineEvent>> ranks);
-/// The same as an SVG picture; the tooltip of a span says what it is.
+/// The events as an SVG picture; the tooltip of a span names it.
 std::string timeline_svg(std::span<const std::vector<TimelineEvent>> ranks);
 
 }  // namespace seqtile

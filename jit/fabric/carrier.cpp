@@ -130,7 +130,7 @@ void Carrier::send_text(uint64_t meeting, std::string_view text) {
   tell_all({.kind = Header::text, .meeting = meeting}, text);
 }
 
-/// All that will come: also true where somebody has left.
+/// Whether the texts of all remote ranks have come. A rank that has left is not counted.
 bool Carrier::has_texts(uint64_t meeting) {
   const std::lock_guard lock(mutex_);
   const auto& texts = texts_[meeting];

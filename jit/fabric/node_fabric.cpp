@@ -18,7 +18,7 @@
 namespace seqtile::fabric {
 namespace {
 
-/// Stands for a remote rank's buffer: zeros; what nobody writes takes no memory.
+/// Stands for a remote rank's buffer. It begins as zeros; pages that are never written take no memory.
 class Mirror {
  public:
   explicit Mirror(size_t bytes) : bytes_(bytes) {

@@ -33,7 +33,7 @@ class OperandTable {
   uint32_t register_id(uint32_t index) const { return function().first_register + index; }
   /// Offset and size in its frame of a .param variable of the function. Errors: compile_failed where `operand` is none.
   std::pair<int64_t, int64_t> frame_place(const PtxOperand& operand) const;
-  /// Where a parameter or result of a function lies in that function's frame.
+  /// The place of a parameter or result of a function in that function's frame.
   int64_t frame_offset(size_t function, std::string_view parameter) const {
     return static_cast<int64_t>(parameters_[function].at(parameter).value & ~kLocalWindow) -
            static_cast<int64_t>(kLocalBase);
@@ -87,7 +87,7 @@ class OperandTable {
   std::map<std::string_view, Symbol> module_symbols_;           ///< variables of the module that are reached
   std::vector<std::map<std::string_view, Symbol>> parameters_;  ///< by function: also results
   std::vector<std::vector<Symbol>> variables_;                  ///< by function
-  std::map<std::pair<uint64_t, bool>, uint32_t> frame_slots_;   ///< of the function
+  std::map<std::pair<uint64_t, bool>, uint32_t> frame_slots_;   ///< slots of the function
   struct Storage {
     const PtxVariable* variable;
     uint64_t* words;

@@ -68,7 +68,7 @@ struct LaunchResult {
   bool ok() const { return num_reports == 0; }
 };
 
-/// How far the launch that runs now, or the newest one, has come. May be read from any thread.
+/// Progress of the launch that runs now, else of the newest one. May be read from any thread.
 struct LaunchProgress {
   std::atomic<bool> is_running{false};
   std::atomic<int64_t> ctas{0}, ctas_done{0};

@@ -85,7 +85,7 @@ enum class Op : uint8_t {
   wgmma,
 };
 
-/// How the counters group instructions.
+/// Groups of instructions, for the counters.
 enum class InstructionClass : uint8_t {
   integer,
   floating,

@@ -45,7 +45,7 @@ class SimWorld {
   struct Queue {
     std::vector<Item> items;
     bool is_waited_for = false;
-    std::exception_ptr error;  ///< what a round has thrown, for the thread that waits for this device
+    std::exception_ptr error;  ///< the error of a round, for the thread that waits for this device
   };
   bool is_everyone_waiting() const;
   void run(const Options& options);

@@ -121,8 +121,8 @@ struct Warp {
   Clock clock;
   ClockSnapshot snapshot;  ///< a copy of `clock`; null when the clock has changed
   ForeignClocks foreign;
-  std::array<Clock, 4> fence_release;    ///< what a fence of that scope published
-  std::array<Clock, 4> acquire_pending;  ///< read by relaxed loads, waiting for a fence of that scope
+  std::array<Clock, 4> fence_release;    ///< by scope: the clock at the last fence
+  std::array<Clock, 4> acquire_pending;  ///< by scope: clocks of relaxed loads, until a fence of that scope
   std::array<ForeignClocks, 4> fence_foreign, foreign_pending;  ///< fence_release, acquire_pending: CTAs that run apart
 
   std::vector<CopyOp> copies;

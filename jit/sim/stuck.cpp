@@ -1,9 +1,10 @@
 // jit/sim/stuck.cpp -- notices that a cohort does not come to its end, and says why: deadlocks, loops without end.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A deadlock is a rotation in which nobody can run, or many in which warps run but nothing happens that another warp
-// could see: a spin counts more than a long computation. A warp that does not even look for what others do is in a loop
-// without end, or a long one: only its instructions count. A loop that no path of the text leaves is one for certain.
+// A deadlock is a rotation in which no warp can run, or many rotations in which warps run but change nothing that
+// another warp could see: a spin counts more than a long computation. A warp that does not spin may be in a long loop,
+// or in one without end: only its instructions count. A loop that no path of the text leaves is without end for
+// certain.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,7 +89,7 @@ bool Cohort::is_over_limit(uint64_t first) {
   return true;
 }
 
-/// For whoever watches the launch from outside.
+/// Updates LaunchProgress, which other threads read.
 void Cohort::note_progress() {
   const uint64_t fresh = counters_.warp_instructions - counters_told_;
   if (fresh < kToldAtOnce) return;

@@ -43,7 +43,7 @@ struct Axis {
   }
 };
 
-/// Where a tile is evaluated: one axis per dimension, at most one of them a vector.
+/// The elements at which a tile is evaluated: one axis per dimension, at most one of them a vector.
 struct Index {
   int lanes = 1;
   std::vector<Axis> axes;

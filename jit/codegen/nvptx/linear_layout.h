@@ -68,13 +68,13 @@ class LinearLayout {
   /// The layout of the transposed tile: result dimension i is dimension permutation[i].
   LinearLayout permuted(std::span<const int64_t> permutation) const;
 
-  /// The layout of a tile with twice the columns along `axis`: register 2 i + j holds what interleaving gives for
-  /// register i of this one and the even (j = 0) or odd half.
+  /// The layout of a tile with twice the columns along `axis`, the interleaving of two tiles of this layout: register
+  /// 2 i + j holds the element of register i of the even (j = 0) or odd tile.
   LinearLayout doubled(int axis) const;
   /// The inverse of doubled(). Nothing where the lowest register bit does not tell even from odd.
   std::optional<LinearLayout> halved(int axis) const;
 
-  /// How many registers from a multiple of that count on hold neighbours along `axis`, a power of two.
+  /// The largest power of two v so that v registers, from each multiple of v on, hold neighbours along `axis`.
   int widest_vector(int axis) const;
   /// Whether bit `bit` of `input` moves along `axis` only (and is not replicated).
   bool moves_along(Input input, int bit, int axis) const;
