@@ -37,7 +37,7 @@ Target assembled(Target target, std::string_view arch = {});
 bool is_made_for(const KernelBinary& binary, const Target& target);
 
 /// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen
-/// 10".
+/// <n>".
 std::string_view toolchain_version();
 /// toolchain_version(), and the version of the ptxas if one makes the cubins of `target`: all that the bytes of a
 /// binary depend on.

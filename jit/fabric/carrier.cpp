@@ -185,7 +185,8 @@ void Carrier::leave() {
   has_left_ = true;
 }
 
-// A process that was stopped for a while has to look at what has come before it says who was silent.
+// Peers count as silent only up to the time when all messages had been received: after a stop of this process the
+// messages that came meanwhile are read first.
 bool Carrier::has_dead_peer() const noexcept {
   const int64_t looked = looked_;
   return std::ranges::any_of(remote_ranks_,

@@ -17,8 +17,8 @@ namespace seqtile::sim {
 namespace {
 
 constexpr int kIdleLimit = 20000, kSpinWeight = 100;
-/// Instructions of which others see nothing: so many for each warp, and for each byte of global memory, which a loop
-/// that ends reads a few times at most.
+/// Limit of instructions without an effect that other warps can see: so many for each warp, and for each byte of global
+/// memory, since a loop that ends reads each byte a few times at most.
 constexpr uint64_t kSilentPerWarp = uint64_t{1} << 20, kSilentPerByte = 8;
 constexpr uint64_t kSilentLeast = uint64_t{1} << 22, kSilentMost = uint64_t{1} << 26;
 /// Instructions that the cohort may still execute, and be reported for, when a warp is in a loop that no path leaves.

@@ -1,4 +1,4 @@
-// jit/sim/synchronisation.cpp -- what orders accesses: barriers, fences, releases and acquires, as clocks.
+// jit/sim/synchronisation.cpp -- the order of accesses as clocks: barriers, fences, releases and acquires.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A release leaves a message at its address, an acquire of that address learns every message whose scope reaches it; a

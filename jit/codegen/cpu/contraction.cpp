@@ -206,7 +206,7 @@ void Program::contract_outer(const Contraction& found) {
       });
     });
   };
-  // A call without rows still makes one round, of no steps, which writes the zeros.
+  // If the run-time k is 0, one iteration of no steps still runs: it writes the zeros.
   e_.loop(e_.i64(0), c.k == ir::kDynamic ? e_.max_i64(depth_k, e_.i64(1)) : depth_k, c.kc, block);
 }
 
