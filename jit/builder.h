@@ -355,8 +355,8 @@ class KernelBuilder {
   int row_alignment_ = 1;
 };
 
-// Operators: binary(), unary() and compare() of the operand's builder. A literal on the left is a double; that of an
-// integer must be a whole number. Errors: compile_failed on a default-constructed Var.
+// Operators: binary(), unary() and compare() of the operand's builder. A literal on the left is a double; next
+// to integers it must be a whole number. Errors: compile_failed on a default-constructed Var.
 
 Var operator+(Var a, Operand b);
 Var operator-(Var a, Operand b);

@@ -21,7 +21,7 @@ std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own);
 /// The error message of a rank that has waited for others too long.
 std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds patience);
 
-/// A barrier at which all ranks exchange texts: each rank brings one and gets those of all ranks.
+/// A barrier at which all ranks exchange texts: each rank brings one and gets the texts of all ranks.
 class Meeting {
  public:
   explicit Meeting(int world_size) : brought_(static_cast<size_t>(world_size)), meetings_(brought_.size()) {}

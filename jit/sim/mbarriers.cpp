@@ -1,7 +1,7 @@
 // jit/sim/mbarriers.cpp -- mbarriers: counts of arrivals and of bytes under way, in phases.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A phase completes when no arrival is missing and no byte is outstanding. A warp that waits for it then joins the
+// A phase completes when no arrival is missing and no byte is outstanding. A warp whose wait acquires then joins the
 // clocks of all arrivals and copies. The object is opaque: its eight bytes belong to the mbarrier instructions alone.
 #include <fmt/format.h>
 
