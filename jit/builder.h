@@ -155,7 +155,7 @@ class KernelBuilder {
 
   // Creation. Tiles have 1 to 3 dimensions, positive sizes, and at most 2^24 elements.
 
-  /// A scalar.
+  /// A constant scalar of `dtype`.
   /// Errors:   compile_failed where an integer dtype meets a fraction, or a number that does not fit.
   Var constant(DType dtype, std::variant<int64_t, double> value);
   /// A tile of `shape` with `value` everywhere. Errors: as constant().
@@ -187,7 +187,7 @@ class KernelBuilder {
   std::pair<Var, Var> split(Var tile);
   /// The inverse of split(). Shapes: [m, n] and [m, n] -> [m, 2 n].
   Var join(Var even, Var odd);
-  /// One after the other along the last dimension. Shapes: [m, a] and [m, b] -> [m, a + b].
+  /// `left`, then `right`, along the last dimension. Shapes: [m, a] and [m, b] -> [m, a + b].
   Var concat(Var left, Var right);
 
   // Arithmetic, for scalars and tiles alike. Operators on Var cover + - * / % < <= > >= and unary -. Sides are fitted
@@ -211,17 +211,17 @@ class KernelBuilder {
   /// Shapes:   condition i1: a scalar, or a tile that fits the sides. The sides may be views of equal rank and dtype;
   ///           the condition is then a scalar, and the result keeps the facts that hold for both.
   Var select(Var condition, Operand a, Operand b);
-  /// a b + c, of numbers.
+  /// a b + c, of numbers; types and errors as binary().
   Var fma(Var a, Operand b, Operand c);
   /// Converts the values; floats are truncated to integers. Returns `a` itself where the dtype stays.
   Var cast(Var a, DType dtype);
   /// The same bits as another dtype of the same width; neither is i1.
   Var bitcast(Var a, DType dtype);
-  /// The smaller one.
+  /// The smaller of a and b; dtypes and errors as binary().
   Var min(Operand a, Operand b) { return binary(ir::OpKind::min, a, b); }
-  /// The larger one.
+  /// The larger of a and b; dtypes and errors as binary().
   Var max(Operand a, Operand b) { return binary(ir::OpKind::max, a, b); }
-  /// Both hold; i1. Integers: bits that both have.
+  /// a and b, of i1. Integers: bitwise.
   Var logical_and(Var a, Var b) { return binary(ir::OpKind::bit_and, a, b); }
   /// a / b, rounded up. Requires: integers, a >= 0, b > 0.
   Var cdiv(Operand a, Operand b);
@@ -253,7 +253,7 @@ class KernelBuilder {
 
   /// c + a b, accumulated in f32.
   /// Shapes:   a [m, k], b [k, n], both f32, bf16 or f16; c [m, n] f32.
-  /// `precision` "native" or "tf32". "tf32": on GPUs operands of f32 are rounded to ten bits of mantissa.
+  /// `precision`: "native" or "tf32". With "tf32" GPUs round operands of f32 to ten bits of mantissa; CPUs do not.
   /// Errors:   compile_failed on other shapes or dtypes.
   Var dot(Var a, Var b, Var c, std::string precision = "native");
 
@@ -261,14 +261,14 @@ class KernelBuilder {
 
   /// The run-time size along `axis`; i64.
   Var size(Var view, int axis);
-  /// i64, of the first element: whether two views are one.
+  /// The address of the first element, i64, to be compared: whether two views are one.
   Var address(Var view);
   /// A part of a view: the same rank and strides, its own sizes; accesses are checked against these. Sizes are static
   /// where they are constants. Shapes: one offset and one size for each dimension, i64.
-  /// Requires: offset >= 0 and offset + size <= the view's size, or size 0. Nothing checks it when the kernel runs.
+  /// Requires: offset >= 0 and offset + size <= the view's size, or size 0. No check is made when the kernel runs.
   Var slice(Var view, std::vector<Operand> offsets, std::vector<Operand> sizes);
   /// The view without `axis`, at `index` of it. Without the last axis the result is not contiguous.
-  /// Requires: a view of rank 2 or more; 0 <= index < size. Nothing checks the index when the kernel runs.
+  /// Requires: a view of rank 2 or more; 0 <= index < size. The index is not checked when the kernel runs.
   Var at(Var view, int axis, Operand index);
   /// A dense view of memory that other programs or ranks write while the kernel runs; `address` is an i64 scalar, and
   /// aligned as align_rows() asks. Never noalias. Shapes: 1 to 4 sizes, i64; static where they are constants.
@@ -281,13 +281,14 @@ class KernelBuilder {
   /// Shapes:   a view of rank 1 to 3; `shape` has the same rank.
   /// Errors:   compile_failed on a fraction as the fill of integers.
   Var load(Var view, std::vector<Operand> offsets, std::vector<int64_t> shape, double fill = 0.0);
-  /// One element. Requires: it is inside of the view. Nothing checks it when the kernel runs.
+  /// The element at `offsets`. Requires: the element is inside of the view. No check is made when the kernel runs.
   Var load_scalar(Var view, std::vector<Operand> offsets);
-  /// Elements outside of the view are not written.
+  /// Writes the tile with its first element at `offsets`. Elements outside of the view are not written.
   void store(Var view, std::vector<Operand> offsets, Var tile);
-  /// One element. A literal takes the view's dtype. Requires: as load_scalar().
+  /// Writes the element at `offsets`. A literal takes the view's dtype. Requires: as load_scalar().
   void store_scalar(Var view, std::vector<Operand> offsets, Operand scalar);
-  /// view += tile; elements outside of the view are left alone. Not atomic between programs.
+  /// Adds the tile to the view, with its first element at `offsets`. Elements outside of the view are left alone. The
+  /// addition is not atomic between programs.
   /// Errors:   compile_failed on i1.
   void store_add(Var view, std::vector<Operand> offsets, Var tile);
   /// Row i of the result is row rows[i] of the view, from `column` on. Elements outside of the view are `fill`.
@@ -355,8 +356,8 @@ class KernelBuilder {
   int row_alignment_ = 1;
 };
 
-// Operators: binary(), unary() and compare() of the operand's builder. A literal on the left is a double; next
-// to integers it must be a whole number. Errors: compile_failed on a default-constructed Var.
+// Operators: binary(), unary() and compare() of the operand's builder. A literal on the left is a double; next to
+// integers it must be a whole number. Errors: compile_failed on a default-constructed Var.
 
 Var operator+(Var a, Operand b);
 Var operator-(Var a, Operand b);
