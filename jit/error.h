@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kind of failure decides the form: the caller or the machine at fault -> throw Error; our own bug ->
-// SEQTILE_ASSERT (throws `internal` with file and line); an expected absence -> std::optional or false; a failed candidate -> data.
+// SEQTILE_ASSERT (throws `internal` with file and line); an expected absence -> std::optional or false; a failed
+// candidate -> data.
 // Nothing is thrown through LLVM, CUDA or SQLite frames, thread entries or destructors.
 #pragma once
 #include <stdexcept>

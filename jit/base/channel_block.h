@@ -25,16 +25,16 @@ enum Word : int64_t {
   deadline_ns,   ///< how long a wait may take; negative: for ever, and peers are not awaited
   parity_bytes,  ///< bytes of the staging for one parity, all phases and sources
   flags_per_source,
-  wait_function,        ///< CPUs: the address of a WaitFunction
-  wait_context,         ///< CPUs: the address of the context that the WaitFunction reads
-  record,               ///< kRecordWords: why the channel was aborted
-  remote_ranks = 17,    ///< CPUs: a bit for each rank that is on another node
-  outbox,               ///< address of the outbox for remote ranks, if there are any: jit/base/outbox_block.h
-  outbox_entries,       ///< how many entries the outbox has room for
-  clock_function = 20,  ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
-  timeline,             ///< the address of the timeline's events, or 0: jit/base/timeline_block.h
-  timeline_events,      ///< how many events the timeline has room for
-  peers = 24,           ///< for each rank num_peer_words words: addresses of its staging, flags and abort word
+  wait_function,                 ///< CPUs: the address of a WaitFunction
+  wait_context,                  ///< CPUs: the address of the context that the WaitFunction reads
+  record,                        ///< kRecordWords: why the channel was aborted
+  remote_ranks = 17,             ///< CPUs: a bit for each rank that is on another node
+  outbox,                        ///< address of the outbox for remote ranks, if there are any: jit/base/outbox_block.h
+  outbox_entries,                ///< how many entries the outbox has room for
+  clock_function = 20,           ///< CPUs: the address of a timeline::ClockFunction, where there is a timeline
+  timeline,                      ///< the address of the timeline's events, or 0: jit/base/timeline_block.h
+  timeline_events,               ///< how many events the timeline has room for
+  peers = 24,                    ///< for each rank num_peer_words words: addresses of its staging, flags and abort word
   kept = peers + 3 * kMaxRanks,  ///< kept + r: address of the staging where this rank reads what rank r keeps for all
   num_words = kept + kMaxRanks
 };

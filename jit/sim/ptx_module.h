@@ -97,15 +97,15 @@ struct PtxRegister {
 struct PtxOperand {
   enum class Kind : uint8_t { reg, immediate, special, symbol, label, memory, vector, sink };
   Kind kind = Kind::sink;
-  bool is_negated = false;  ///< `!%p1`
-  bool is_double = false;   ///< an immediate written as 0d...: 64 bits of a double
-  bool is_float = false;    ///< an immediate written as 0f...: 32 bits of a float
-  uint32_t reg = 0;         ///< index into PtxKernel::registers
-  int variable = -1;        ///< symbols: index into PtxKernel::variables; -1: of the module, or a parameter
-  uint64_t bits = 0;        ///< immediates: the value, sign extended
-  int64_t offset = 0;       ///< [base+offset] and symbol+offset: the offset
-  uint32_t target = 0;      ///< labels: index of the instruction
-  std::string_view text;    ///< special register, symbol or label
+  bool is_negated = false;           ///< `!%p1`
+  bool is_double = false;            ///< an immediate written as 0d...: 64 bits of a double
+  bool is_float = false;             ///< an immediate written as 0f...: 32 bits of a float
+  uint32_t reg = 0;                  ///< index into PtxKernel::registers
+  int variable = -1;                 ///< symbols: index into PtxKernel::variables; -1: of the module, or a parameter
+  uint64_t bits = 0;                 ///< immediates: the value, sign extended
+  int64_t offset = 0;                ///< [base+offset] and symbol+offset: the offset
+  uint32_t target = 0;               ///< labels: index of the instruction
+  std::string_view text;             ///< special register, symbol or label
   std::vector<PtxOperand> elements;  ///< elements of a vector {..}; memory operands: the base, then its coordinates
 };
 

@@ -323,7 +323,7 @@ class Program {
                                             int64_t step);
   struct DotOperands {
     Staged left, right;
-    LinearLayout fragment_layout;  ///< layout of `fragments`
+    LinearLayout fragment_layout;         ///< layout of `fragments`
     std::vector<llvm::Value*> fragments;  ///< operand a in registers; empty: operand a is `left`
   };
   DotOperands prepare_operands(const ir::Op& op, const LinearLayout& layout);
