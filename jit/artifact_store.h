@@ -1,4 +1,4 @@
-// jit/artifact_store.h -- where compiled binaries are kept; the compiler asks, the cache implements.
+// jit/artifact_store.h -- where compiled binaries are kept: the interface that the cache implements.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace seqtile {
 
-/// What a stored binary is found by: everything that its bytes depend on.
+/// The key of a stored binary: everything that its bytes depend on.
 struct ArtifactKey {
   std::string hash;      ///< hex SHA-256 of `manifest`
   std::string manifest;  ///< readable: operation, source hash, static fields, configuration, target, toolchain

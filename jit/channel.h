@@ -1,4 +1,4 @@
-// jit/channel.h -- what a stream of fused launches shares with its peers: epochs, flags, staging, abort words.
+// jit/channel.h -- the memory that fused launches of one stream share with peers: flags, staging, abort words.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Launches of one channel follow each other on one stream, in the same order on every rank. Kernels reach everything
@@ -21,20 +21,20 @@ namespace seqtile {
 
 struct ChannelOptions {
   int64_t capacity = 0;       ///< rows of all ranks of the longest call
-  int64_t staging_bytes = 0;  ///< of one parity
+  int64_t staging_bytes = 0;  ///< for one parity
   int64_t flags_per_source = 1;
-  std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< of a wait for a peer
-  bool awaits_peers = true;  ///< false: what peers send is taken for there, for benchmarks of what waiting costs
+  std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< how long a wait for a peer may take
+  bool awaits_peers = true;  ///< false: kernels do not wait for peers, for benchmarks of what waiting costs
   uint64_t first_epoch = 0;  ///< for tests of the wrap-around
-  /// What else all ranks must want alike, by name, compared first: the static arguments of its operations.
+  /// Further values that all ranks must agree on, by name: the static arguments of the operations. Compared first.
   std::vector<std::pair<std::string, std::string>> agreed = {};
 };
 
-/// Why the launches of a channel give NaN.
+/// The reason why launches of a channel give NaN.
 struct AbortRecord {
   channel::Outcome kind;
   int64_t operation, epoch, rank, peer, tile, expected, seen;
-  int64_t deadline_ns = 0;  ///< of the wait
+  int64_t deadline_ns = 0;  ///< how long the wait could take
   /// One line for people; `name` is the operation's.
   std::string text(std::string_view name = "operation") const;
 };
@@ -45,8 +45,8 @@ class Outbox;
 
 class Channel {
  public:
-  /// Collective. Errors, on all ranks alike: invalid_argument (options that are negative or too large, or others than
-  /// rank 0 has), out_of_resources.
+  /// Collective. Errors, on all ranks alike: invalid_argument (options that are negative, too large, or not those of
+  /// rank 0), out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -56,16 +56,17 @@ class Channel {
   /// block, [channel::num_words] i64.
   std::array<Tensor, 3> tensors() const;
   Fabric& fabric() const { return fabric_; }
-  /// This rank's staging, of both parities.
+  /// This rank's staging, for both parities.
   uint64_t staging_address() const { return staging_->address(fabric_.rank()); }
   int64_t staging_bytes() const { return static_cast<int64_t>(staging_->bytes()); }
   const ChannelOptions& options() const { return options_; }
-  /// Collective, when no launch is in flight: room for calls of at least these rows, bytes and flags; nothing shrinks,
-  /// epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (other values than rank 0 has),
-  /// unsupported (a graph has been captured), aborted (reset() it first), out_of_resources; then all stays as it was.
+  /// Collective, when no launch is in flight: makes room for calls of at least these rows, bytes and flags. Nothing
+  /// shrinks, epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (values that are not
+  /// those of rank 0), unsupported (a graph has been captured), aborted (reset() the channel first), out_of_resources;
+  /// the channel then stays as it was.
   void reserve(const ChannelOptions& least);
-  /// Collective: memory of its own again, in which nothing is aborted. Waits for the launches of all ranks; epochs go
-  /// on from the highest of any. Errors: aborted (a rank has died: see survivors_of()), out_of_resources.
+  /// Collective: gives the channel new memory, in which nothing is aborted. Waits for the launches of all ranks; epochs
+  /// go on from the highest epoch of any rank. Errors: aborted (a rank has died: see survivors_of()), out_of_resources.
   void reset();
 
   /// Errors: invalid_argument where the launches so far were on another stream.
@@ -77,10 +78,10 @@ class Channel {
   /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order. `name`
   /// is for people.
   int64_t add_operation(std::string_view name);
-  /// Launches that have ended. Waits for those before.
+  /// The number of launches that have ended. Waits for the launches before.
   uint64_t epoch();
-  /// Nothing where all is well. Where another rank gave up first, its record is the more telling one; the own operation
-  /// is 0 where no program here has waited in vain.
+  /// Nothing where all is well. Where another rank gave up first, that rank's record says more than this one;
+  /// `operation` is 0 where no program of this rank has waited in vain.
   std::optional<AbortRecord> abort_record();
   /// Errors where this rank or a peer has given up, with the record: timeout, aborted (a peer has given up or died),
   /// invalid_argument (ranks that called other operations or lengths, or more rows than there is room for).
@@ -94,7 +95,7 @@ class Channel {
 
   Fabric& fabric_;
   ChannelOptions options_;
-  std::optional<void*> stream_;  ///< of the launches so far
+  std::optional<void*> stream_;  ///< the stream of the launches so far
   std::vector<std::string> operations_;  ///< their names, by number
   bool is_captured_ = false;
   DeviceBuffer block_;

@@ -14,11 +14,11 @@ namespace seqtile {
 /// function asks for nothing.
 using StageDump = std::function<void(std::string_view stage, std::string_view text)>;
 
-/// Which sanitizer of this process watches what generated code for CPUs does; for tests.
+/// The sanitizer of this process that watches generated code for CPUs; for tests.
 enum class Sanitizer : uint8_t { none, thread, address };
 
 /// Compiles `function` (verified first) for `target`. Thread-safe: each call has its own LLVM context.
-/// For GPUs the result is a cubin where `target` names its architecture and ptxas knows it, else PTX.
+/// For GPUs the result is a cubin where `target` names an architecture that ptxas knows, else PTX.
 /// Errors: compile_failed, naming the operation that has no lowering, the external symbol that is left or the complaint
 /// of ptxas; unsupported where a cubin is asked for and there is no ptxas. A binary for a sanitizer holds addresses of
 /// this process and must not be stored; unsupported where the process has no such sanitizer.
@@ -28,8 +28,8 @@ KernelBinary compile(const ir::Function& function, const Target& target, const S
 /// Whether this build's LLVM generates code for `target`; AArch64 is left out where LLVM is linked statically.
 bool can_compile_for(const Target& target);
 
-/// `target` with cubins of the GPU `arch` ("sm_89"; empty: of the target itself) where this machine has a ptxas
-/// that works (docs/env.md), else as it is: PTX, which the driver compiles.
+/// `target` for cubins of the GPU `arch` ("sm_89"; empty: of the target itself) where this machine has a ptxas that
+/// works (docs/env.md), else `target` as it is: the driver compiles the PTX.
 Target assembled(Target target, std::string_view arch = {});
 
 /// Whether `binary`, which may come from a store, is what compile() gives for `target`: its name, and for GPUs stage
@@ -37,9 +37,10 @@ Target assembled(Target target, std::string_view arch = {});
 bool is_made_for(const KernelBinary& binary, const Target& target);
 
 /// Version text of everything that the machine code depends on besides the IR: "seqtile 0.1.0, LLVM 19.1.7, codegen
-/// 10".
+/// <n>".
 std::string_view toolchain_version();
-/// The same with the ptxas that makes the cubins of `target`, where it does: what the bytes of a binary depend on.
+/// toolchain_version(), and the version of the ptxas if one makes the cubins of `target`: all that the bytes of a
+/// binary depend on.
 std::string toolchain_version(const Target& target);
 
 }  // namespace seqtile

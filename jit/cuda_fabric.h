@@ -9,10 +9,10 @@
 
 namespace seqtile {
 
-/// Collective: the ranks of `hosts` (threads of a process, or processes, also those of MPI) with a GPU of its own each,
-/// this rank with cuda:`gpu`: by peer access between threads, by CUDA's memory handles between processes. The kind is
-/// that of the code, "cuda:sm_90a". Kernels wait for each other, so no two ranks share a GPU. That a process has died,
-/// its peers learn from the channel's deadline.
+/// Collective: gives each rank of `hosts` (threads of a process, or processes, also those of MPI) a GPU of its own;
+/// this rank gets cuda:`gpu`. Threads reach peers by peer access, processes by CUDA's memory handles. The kind names
+/// the code, "cuda:sm_90a". Kernels wait for each other, so no two ranks share a GPU. If a process dies, its peers
+/// learn it from the channel's deadline.
 /// Errors, on all ranks alike: driver (there is none, or no such GPU), unsupported (GPUs that cannot reach each other,
 /// some ranks in one process and some not), invalid_argument (GPUs of different kinds, two ranks on one).
 std::unique_ptr<Fabric> make_cuda_fabric(std::unique_ptr<Fabric> hosts, int gpu);

@@ -51,7 +51,7 @@ struct FoundGpu {
   Target target;
 };
 
-/// Those that run kernels. Where there is none, open_device("cuda") says why.
+/// The GPUs that can run kernels. Where there is none, open_device("cuda") says why.
 std::vector<DeviceInfo> list_gpus() {
   std::vector<DeviceInfo> gpus;
   const auto try_to = [](auto action) {

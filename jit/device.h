@@ -18,7 +18,7 @@
 
 namespace seqtile {
 
-/// Identity of a device: what enters the key of every tuning record.
+/// Identity of a device. It enters the key of every tuning record.
 struct DeviceInfo {
   std::string kind;                                        ///< "cpu", "sim"
   std::string name;                                        ///< "AMD EPYC", for people
@@ -54,10 +54,10 @@ class DeviceMemory {
   virtual void* allocate(size_t bytes) = 0;
   /// Waits for the launches that may use the memory. Null is allowed.
   virtual void free(void* pointer) noexcept = 0;
-  /// In stream order; either side may be host memory, which must stay as it is until synchronize(stream).
+  /// Copies in stream order. Either side may be host memory, which must stay as it is until synchronize(stream).
   virtual void copy(void* to, const void* from, size_t bytes, Stream stream = {}) = 0;
   virtual void fill(void* pointer, uint8_t byte, size_t bytes, Stream stream = {}) = 0;
-  /// Kernels reach ordinary host memory, and what allocate() gives may be read and written directly.
+  /// True where kernels reach ordinary host memory, and the host may read and write what allocate() gives.
   virtual bool is_host() const = 0;
 };
 
@@ -104,17 +104,17 @@ class Device {
   virtual const Target& target() const = 0;
   virtual DeviceMemory& memory() = 0;
   virtual DeviceStreams& streams() = 0;
-  /// How the device runs at this moment, in words: clocks, and what slows them. Empty where that is not known.
+  /// How the device runs at this moment, in words: clocks, and the reasons that slow them. Empty where it is not known.
   virtual std::string condition() { return ""; }
   /// Maps the binary. Errors: invalid_argument on another target's binary; out_of_resources.
   virtual std::unique_ptr<LoadedKernel> load(KernelBinary binary) = 0;
   /// One launch: runs `grid` programs with the argument block `slots` (see ir::num_slots), which is read before this
-  /// returns. Returns when the launch is handed off; on the CPU that is when it is done. What a kernel does wrong is
+  /// returns. Returns when the launch is handed off; on the CPU that is when it is done. Faults of a kernel are
   /// thrown here or by a later synchronize(). No allocation, no lock before the hand-off. Only CPUs take a range.
   virtual void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream = {},
                       GridRange range = {}) = 0;
-  /// One launch of a kernel that ranks share (GpuLaunch::ranks_in_launch), for all of them; launch() is for the first
-  /// one alone. Errors: as launch(), unsupported where no kernel is one of that kind.
+  /// One launch for all ranks of a kernel that ranks share (GpuLaunch::ranks_in_launch). launch() of such a kernel runs
+  /// the first rank alone. Errors: as launch(), unsupported on devices that have no such kernels.
   virtual void launch_ranks(const LoadedKernel& kernel, std::span<const RankArguments> ranks, Stream stream);
 };
 
@@ -163,10 +163,10 @@ class OwnedStream {
 std::unique_ptr<Device> make_cpu_device(int num_threads);
 std::unique_ptr<Device> make_cpu_device(Executor& executor);
 
-/// Cores that this process may use: containers and taskset leave a part of the machine's.
+/// Cores that this process may use: containers and taskset leave it a part of the machine's cores.
 int cores_available();
-/// "cpu", with all of those cores where `num_threads` is 0; "sim:sm_80" and "sim:sm_90a", machines that execute PTX
-/// (docs/ptx_machine.md) on so many cores.
+/// Opens a device by name. "cpu": the host; `num_threads` 0 means cores_available(). "sim:sm_80" and "sim:sm_90a":
+/// machines that execute PTX (docs/ptx_machine.md) on `num_threads` cores.
 /// Errors: unsupported for devices that are not in this machine or build ("cuda": no driver).
 std::unique_ptr<Device> open_device(const std::string& name, int num_threads);
 /// Every device found, for `seqtile devices`.

@@ -1,4 +1,4 @@
-// jit/device_profile.h -- GPUs that are not in this machine: enough of them to compile, rank and store for them.
+// jit/device_profile.h -- GPUs that are not in this machine: enough facts to compile, rank and store for them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A profile is a file in jit/profiles/, built into the library. open_device("h200") gives a device whose identity in
@@ -17,20 +17,20 @@ namespace seqtile {
 struct DeviceProfile {
   std::string name;  ///< "h200"
   GpuFacts facts;
-  std::vector<std::string> sources;  ///< where the numbers are from
+  std::vector<std::string> sources;  ///< the origins of the numbers
 };
 
 /// h200, h100_sxm, a100.
 const std::vector<DeviceProfile>& device_profiles();
-/// By name, or by a target that stands for one: "sm_90a" for h200, "sm_80" for a100. Null: there is none.
+/// A profile by its name, or by a target that stands for one: "sm_90a" for h200, "sm_80" for a100. Null: there is none.
 const DeviceProfile* find_profile(std::string_view name);
 
 /// A device that compiles for the profile and loads binaries to look at them. Launching and memory throw unsupported.
 std::unique_ptr<Device> make_profile_device(const DeviceProfile& profile);
-/// The profile that `device` stands for; null: it can launch.
+/// The profile that `device` stands for; null for a device that can launch.
 const DeviceProfile* profile_of(const Device& device);
 
-/// The target of open_device(name), found out without taking anything of the device: for processes that only compile.
+/// The target of open_device(name), found without taking anything of the device: for processes that only compile.
 /// Errors: as open_device().
 Target device_target(const std::string& name);
 

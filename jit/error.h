@@ -1,8 +1,9 @@
 // jit/error.h -- the one exception type and the assertion macro.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happened decides the form: the caller or the machine at fault -> throw Error; our own bug -> SEQTILE_ASSERT
-// (throws `internal` with file and line); an expected absence -> std::optional or false; a failed candidate -> data.
+// The kind of failure decides the form: the caller or the machine at fault -> throw Error; our own bug ->
+// SEQTILE_ASSERT (throws `internal` with file and line); an expected absence -> std::optional or false; a failed
+// candidate -> data.
 // Nothing is thrown through LLVM, CUDA or SQLite frames, thread entries or destructors.
 #pragma once
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// jit/executor.h -- who runs the programs of a grid on the host.
+// jit/executor.h -- the threads that run the programs of a grid on the host.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A fixed set of preallocated workers; the caller is worker 0. A server may hand in its own pool by implementing

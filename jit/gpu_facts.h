@@ -1,8 +1,8 @@
-// jit/gpu_facts.h -- what a GPU is, in numbers: for the key of its records and for models of its speed.
+// jit/gpu_facts.h -- properties of a GPU in numbers: for the key of its records and for models of its speed.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver's answers and the profiles of GPUs that are not here (device_profile.h) both end in GpuFacts; key_facts()
-// alone decides what of them enters a key, so that a decision made with a profile is found on the GPU itself.
+// The driver's answers and the profiles of GPUs that are not here (device_profile.h) both end in GpuFacts. key_facts()
+// alone decides which of these facts enter a key, so that a decision made with a profile is found on the GPU itself.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,8 +15,8 @@ struct GpuFacts {
   std::string name;            ///< as the driver gives it: "NVIDIA H200"
   int compute_capability = 0;  ///< 10 * major + minor
   int num_multiprocessors = 0;
-  int clock_mhz = 0;         ///< the highest
-  int64_t memory_bytes = 0;  ///< of the whole GPU, or of its MIG slice
+  int clock_mhz = 0;         ///< the highest clock
+  int64_t memory_bytes = 0;  ///< the memory of the whole GPU, or of its MIG slice
   double memory_gb_per_s = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes_per_block = 0;  ///< the opt-in limit

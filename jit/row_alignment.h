@@ -1,4 +1,4 @@
-// jit/row_alignment.h -- what the static sizes of a tensor say about the alignment of its rows.
+// jit/row_alignment.h -- the alignment of a tensor's rows that follows from its static sizes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace seqtile {
 
-/// Bytes that kernels for GPUs ask of bases and rows, as far as static sizes allow.
+/// Alignment in bytes that kernels for GPUs ask of bases and rows, as far as static sizes allow.
 constexpr int kGpuAlignment = 16;
 
-/// Bytes that bases and rows of a dense tensor with these sizes (ir::kDynamic where unknown) are multiples of, up to
-/// `most`: rows start at multiples of the innermost size; a tensor of one row promises `most` where its size is static.
+/// Alignment in bytes, at most `most`, of the base and the rows of a dense tensor with these sizes (ir::kDynamic where
+/// unknown). Rows start at multiples of the innermost size. A tensor of rank 1 promises `most` if its size is static.
 int row_alignment(DType dtype, std::span<const int64_t> sizes, int most);
 
 }  // namespace seqtile

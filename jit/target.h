@@ -28,7 +28,7 @@ struct Target {
           l3_bytes = 32 << 20;  ///< data caches of this machine, one core's view
 
   int64_t shared_bytes = 0;   ///< GPUs: shared memory that one block of threads may have; 0 for CPUs
-  std::string cubin_arch;     ///< GPUs: what the PTX is assembled for, "sm_89"; empty: it stays PTX. See assembled()
+  std::string cubin_arch;     ///< GPUs: the PTX is assembled for it, "sm_89"; empty: it stays PTX. See assembled()
   std::string ptxas;          ///< path of the assembler, where there is a cubin_arch
   bool loads_cubins = false;  ///< GPUs: a device of its own compute capability, not the PTX machine or text alone
   GpuFacts gpu;               ///< GPUs: for predictions and limits of configurations, never for what code computes

@@ -1,8 +1,8 @@
-// jit/timeline.h -- what the kernels of a channel do and when: programs, flags that are sent, waited for, and come.
+// jit/timeline.h -- when the kernels of a channel do what: programs begin and end, flags are sent, awaited, arrive.
 // SPDX-License-Identifier: Apache-2.0
 //
-// While a Timeline of a channel lives, its kernels write events into a ring in device memory; without one they look at
-// one word. Times of all ranks of a machine are of one clock. docs/sequence_parallel.md#timeline
+// While a channel has a Timeline, its kernels write events into a ring in device memory. Without a Timeline they read
+// one word and write nothing. All ranks of a machine use one clock. docs/sequence_parallel.md#timeline
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,16 +16,16 @@ namespace seqtile {
 
 struct TimelineEvent {
   int64_t time_ns, epoch;
-  std::string role;  ///< of the program, as its protocol names it; "last" awaits the rest
+  std::string role;  ///< the program's role, as its protocol names it; "last" awaits the rest
   timeline::Kind kind;
-  int64_t phase, peer, chunk;  ///< of flags
+  int64_t phase, peer, chunk;  ///< events of flags only
   int64_t program;             ///< its place in the grid
 };
 
 class Timeline {
  public:
-  /// The launches that follow write, until the channel is reset or grows; of more than `num_events` events the newest
-  /// are kept. One timeline a channel, which outlives it. Waits for the launches before.
+  /// Later launches write events, until the channel is reset or grows. The newest `num_events` events are kept. A
+  /// channel has one timeline at a time, and outlives it. Waits for the launches before.
   /// Errors: invalid_argument (num_events < 1), out_of_resources.
   Timeline(Channel& channel, int64_t num_events);
   Timeline(const Timeline&) = delete;
@@ -45,7 +45,7 @@ class Timeline {
 /// Chrome's trace format, which Perfetto opens: a process for each rank, in it a track for each program at a time, and
 /// arrows from the flags that are sent to where they are awaited.
 std::string chrome_trace(std::span<const std::vector<TimelineEvent>> ranks);
-/// The same as a picture; what a span is stands in its tooltip.
+/// The events as an SVG picture; the tooltip of a span names it.
 std::string timeline_svg(std::span<const std::vector<TimelineEvent>> ranks);
 
 }  // namespace seqtile

@@ -1,4 +1,4 @@
-// jit/base/cdiv.h -- how many pieces of a size cover a length, and what they cover.
+// jit/base/cdiv.h -- how many pieces of one size cover a length, and the length that the pieces have together.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>

@@ -30,7 +30,7 @@ namespace {
 constexpr size_t kMaxOutput = 64 << 10;
 constexpr rlim_t kMaxFileBytes = 256 << 20;
 
-/// What the child needs between its start and exec, made before: there it must not allocate.
+/// Data that the child needs between its start and exec. It is made before, because the child must not allocate.
 struct Start {
   std::vector<char*> argv;
   std::vector<int> descriptors;
@@ -38,8 +38,8 @@ struct Start {
   std::pair<__rlimit_resource, rlimit> limits[4];
 };
 
-/// Limits that the kernel keeps: those of processor time and file sizes hold where this process is killed and nobody is
-/// left to wait.
+/// Sets limits that the kernel keeps: limits of processor time and file sizes hold also if this process is killed and
+/// cannot wait for the child.
 Start prepare(std::span<const std::string> arguments, std::span<const MemoryFile* const> files, int input, int output,
               const ChildLimits& limits) {
   const auto both = [](rlim_t value) { return rlimit{value, value}; };

@@ -22,8 +22,8 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile();
   int descriptor() const { return fd_; }
-  std::string path() const;  ///< for a child that inherits it
-  /// The first `limit` bytes of what is in it.
+  std::string path() const;  ///< for a child that inherits the file
+  /// The first `limit` bytes of the contents.
   std::string read(size_t limit) const;
 
  private:
@@ -31,13 +31,13 @@ class MemoryFile {
 };
 
 struct ChildLimits {
-  double seconds = 25;                        ///< until the group is killed; processor time is limited to a little more
+  double seconds = 25;                        ///< until the group is killed; processor time may be a little more
   uint64_t memory_bytes = uint64_t{4} << 30;  ///< address space of each process
 };
 
 struct ChildResult {
-  int exit_status = 0;  ///< where it ended by itself
-  int signal = 0;       ///< that ended it
+  int exit_status = 0;  ///< where the child ended by itself
+  int signal = 0;       ///< the signal that ended the child
   bool is_timed_out = false;
   std::string output;  ///< standard output and error, in order; the first 64 KiB
   bool ok() const { return exit_status == 0 && signal == 0 && !is_timed_out; }
@@ -45,8 +45,8 @@ struct ChildResult {
   std::string cause(const ChildLimits& limits) const;
 };
 
-/// Runs `arguments[0]` (a path) with `files` open in it and no other of ours, and waits for it.
-/// Errors: unsupported when it cannot be started.
+/// Runs `arguments[0]` (a path) and waits for it. It has `files` open, and no other file of this process.
+/// Errors: unsupported when the program cannot be started.
 ChildResult run_child(std::span<const std::string> arguments, std::span<const MemoryFile* const> files,
                       const ChildLimits& limits);
 

@@ -1,4 +1,4 @@
-// jit/base/forever.h -- objects that nobody destroys, so that they are there for as long as the process is.
+// jit/base/forever.h -- objects that are never destroyed, so that they live as long as the process.
 // SPDX-License-Identifier: Apache-2.0
 //
 // exit() destroys statics while other threads run on, perhaps inside a call of the library. So the library's statics

@@ -10,7 +10,7 @@ namespace seqtile {
 enum class LogLevel { warning = 0, info = 1, trial = 2 };
 
 bool log_enabled(LogLevel level);
-/// Thread-safe; "seqtile: <line>\n" in one write. A warning comes at most once a minute, however
+/// Writes "seqtile: <line>\n" in one write. Thread-safe. The same warning is written at most once a minute, however
 /// many stores meet it.
 void log_line(LogLevel level, std::string_view line);
 

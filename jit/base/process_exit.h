@@ -1,11 +1,12 @@
 // jit/base/process_exit.h -- a process may exit while its threads are inside the library.
 // SPDX-License-Identifier: Apache-2.0
 //
-// exit() runs handlers and destructors of statics, latest first, while other threads run on. Calls keep nothing that
-// has such a destructor (forever.h). LLVM does: exit() waits for compilations that are under way, and later ones sleep
-// until the process is gone. LLVM makes its statics in the first compilation, and exit() destroys them before it waits.
-// A process compiles a small kernel first for that reason (compiler.cpp): an exit() in those few milliseconds may still
-// crash. Statics of the program, as a handle, are destroyed too: what they own is then left alone.
+// exit() runs handlers and destructors of statics, latest first, while other threads run on. This library has no
+// statics with such a destructor (forever.h), but LLVM has: exit() waits for compilations that are under way, and later
+// compilations sleep until the process is gone. LLVM makes its statics in the first compilation, and exit() destroys
+// them before it waits. A process compiles a small kernel first for that reason (compiler.cpp): an exit() in those few
+// milliseconds may still crash. Statics of the program, for example a handle, are destroyed too; objects that they own
+// are then left alone.
 #pragma once
 
 namespace seqtile {

@@ -1,8 +1,8 @@
 // jit/base/timeline_block.h -- the events of a timeline as kernels write them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// 64-bit words in memory of the rank's device: how many events were ever written, in a place as large as an event, then
-// the newest events, around. The control block has their address (jit/base/channel_block.h).
+// 64-bit words in memory of the rank's device: first the number of events that were ever written, in a place as large
+// as an event, then the newest events as a ring. The control block has their address (jit/base/channel_block.h).
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,11 +12,11 @@ namespace seqtile::timeline {
 enum EventWord : int64_t { time_ns, epoch, role, kind, phase, peer, chunk, program, num_event_words };
 
 enum Kind : int64_t {
-  begin,  ///< of a program
+  begin,  ///< a program begins
   end,
   publish,  ///< before the flag of a chunk goes to `peer`
   wait,     ///< for a chunk of `peer`
-  arrive    ///< it is there
+  arrive    ///< the chunk has arrived
 };
 
 /// A role's name, up to eight letters, as a word.

@@ -7,7 +7,7 @@
 
 namespace seqtile::codegen {
 
-/// In elements, from sizes (i64), outermost first; constants where they can be.
+/// Strides in elements, outermost first, from sizes (i64). A stride of constant sizes is a constant.
 inline std::vector<llvm::Value*> dense_strides(llvm::IRBuilderBase& b, const std::vector<llvm::Value*>& sizes) {
   std::vector<llvm::Value*> strides(sizes.size(), b.getInt64(1));
   for (size_t d = sizes.size() - 1; d > 0; --d) strides[d - 1] = b.CreateMul(sizes[d], strides[d]);

@@ -1,4 +1,4 @@
-// jit/codegen/stages.h -- what every backend does with LLVM: target machines, checks, passes, code.
+// jit/codegen/stages.h -- the part of LLVM that all backends use: target machines, checks, passes, code.
 // SPDX-License-Identifier: Apache-2.0
 //
 // LLVM is initialised once, for all targets of the build and before any of them compiles: some of its switches belong
@@ -29,12 +29,12 @@ llvm::TargetMachine& target_machine(const Target& target);
 /// Errors: internal, naming `kernel`.
 void verify(const llvm::Module& module, const std::string& kernel);
 
-/// The lowering has tiled, unrolled and vectorised already: what remains is to clean up after it. The passes give the
+/// The lowering has tiled, unrolled and vectorised already; the passes only clean up after it. The passes give the
 /// code of O3 in a fifth of its time, and assume no library function; none forms calls of memset or memcpy (loop-idiom
 /// would).
 enum class Cleanup : uint8_t {
   plain,
-  addresses,  ///< sums of addresses are put into one order too; code generation does not look for more that they share
+  addresses,  ///< also puts sums of addresses into one order; code generation looks for no further common parts
 };
 void clean_up(llvm::Module& module, llvm::TargetMachine& machine, Cleanup cleanup);
 

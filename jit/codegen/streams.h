@@ -1,9 +1,10 @@
-// jit/codegen/streams.h -- loads of a loop that may be fetched turns ahead, because only products read them.
+// jit/codegen/streams.h -- loads of a loop that may be fetched iterations ahead, because only products read them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A stream is a load in a loop's body whose tile is used by products of that body alone and whose address follows from
-// the loop's index and values from outside: what a pipelined loop copies to shared memory while earlier turns compute.
-// Nothing in the loop may write or synchronise, so the copies may be early. An analysis: the IR stays as it is.
+// the loop's index and values from outside. A pipelined loop copies its streams to shared memory while earlier
+// iterations compute. Nothing in the loop may write or synchronise, so the copies may be early. An analysis: the IR
+// stays as it is.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -34,8 +35,8 @@ struct Stream {
 struct StreamedLoop {
   const ir::Op* loop;
   std::vector<Stream> streams;
-  /// Tiles from outside that products of the body read: worth keeping where products find them.
-  std::vector<Stream> residents;       ///< `load` is what defines the tile; any operation
+  /// Loop-invariant tiles that products of the body read: worth keeping in shared memory.
+  std::vector<Stream> residents;       ///< `load` is the operation that defines the tile, of any kind
   std::vector<const ir::Op*> indices;  ///< operations of the body that the streams' addresses are computed by, in order
 };
 

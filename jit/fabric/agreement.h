@@ -1,7 +1,7 @@
-// jit/fabric/agreement.h -- collective calls in which every rank must want the same.
+// jit/fabric/agreement.h -- checks that all ranks give a collective call the same arguments.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rank that cannot take part comes all the same and says why: else its peers would wait for it.
+// A rank that cannot take part makes the call all the same and says why. Otherwise its peers would wait for it.
 #pragma once
 #include <functional>
 #include <optional>
@@ -14,15 +14,16 @@
 
 namespace seqtile::fabric {
 
-/// What a rank wants, by name; no line breaks.
+/// Values that a rank asks for, by name. No line breaks.
 using Wishes = std::vector<std::pair<std::string, std::string>>;
 
-/// Collective: returns where all ranks want the same and none has a problem. Errors, the same on all ranks: the first
-/// value that is not rank 0's (invalid_argument; names rank, value and both of them), or else the first rank's problem.
+/// Collective: returns if all ranks have equal `wishes` and no rank has a problem. Errors, the same on all ranks:
+/// invalid_argument for the first value that differs from rank 0's (names the rank and both values), else the problem
+/// of the first rank that has one.
 void agree(Fabric& fabric, const std::string& what, const Wishes& wishes,
            const std::optional<Error>& problem = std::nullopt);
 
-/// What `work` throws.
+/// Runs `work` and returns the exception that it throws, as an Error (internal for other exceptions); else nothing.
 std::optional<Error> problem_in(const std::function<void()>& work);
 
 }  // namespace seqtile::fabric

@@ -130,7 +130,7 @@ void Carrier::send_text(uint64_t meeting, std::string_view text) {
   tell_all({.kind = Header::text, .meeting = meeting}, text);
 }
 
-/// All that will come: also true where somebody has left.
+/// Whether the texts of all remote ranks have come. A rank that has left is not counted.
 bool Carrier::has_texts(uint64_t meeting) {
   const std::lock_guard lock(mutex_);
   const auto& texts = texts_[meeting];
@@ -185,7 +185,8 @@ void Carrier::leave() {
   has_left_ = true;
 }
 
-// A process that was stopped for a while has to look at what has come before it says who was silent.
+// Peers count as silent only up to the time when all messages had been received: after a stop of this process the
+// messages that came meanwhile are read first.
 bool Carrier::has_dead_peer() const noexcept {
   const int64_t looked = looked_;
   return std::ranges::any_of(remote_ranks_,

@@ -1,9 +1,10 @@
 // jit/fabric/carrier.h -- a rank's thread that carries rows, flags and texts to the ranks of other nodes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows and the flag behind them are one message: the receiver's thread copies the rows to its staging and then stores
-// the flag with release order, as a rank of its own node would have done. Memory has the same number on all ranks; what
-// comes for memory that is gone is dropped. docs/sequence_parallel.md says why a delay does no harm.
+// Rows and the flag behind them are one message. The receiver's carrier thread copies the rows to the receiver's
+// staging and then stores the flag with release order, as a rank of the same node would have done. An allocation has
+// the same number on all ranks; messages for an allocation that is gone are dropped. docs/sequence_parallel.md says why
+// a delay does no harm.
 #pragma once
 #include <array>
 #include <atomic>
@@ -25,47 +26,47 @@
 
 namespace seqtile::fabric {
 
-/// What is stored at a peer: rows, perhaps none, then a word.
+/// A store at a peer: rows, perhaps none, then a word.
 struct Delivery {
   uint64_t staging;  ///< the number of the memory that the rows go to
   int64_t data_offset, rows, row_bytes, pitch;
-  uint64_t flags;  ///< that of the word
+  uint64_t flags;  ///< the number of the memory that the word goes to
   int64_t flag_offset, flag;
   bool has_word = true;  ///< false: rows alone, more follow
 };
 
 class Carrier;
 
-/// Where the carrier looks for what is to be sent.
+/// A queue of deliveries that the carrier empties.
 class Source {
  public:
   virtual ~Source() = default;
-  /// Sends what there is by Carrier::deliver(); whether there was anything.
+  /// Sends all waiting deliveries by Carrier::deliver(). Returns whether there were any.
   virtual bool forward(Carrier& carrier) = 0;
 };
 
 class Carrier final : public PeerWatch {
  public:
-  /// A rank that has not been heard of for so long is dead.
+  /// `silence`: a rank that sends nothing for so long counts as dead.
   Carrier(std::unique_ptr<NodeLink> link, std::vector<int> remote_ranks, std::chrono::nanoseconds silence);
   ~Carrier() override;
   const std::vector<int>& remote_ranks() const { return remote_ranks_; }
 
-  /// To all remote ranks: this rank's text of a meeting.
+  /// Sends this rank's text of a meeting to all remote ranks.
   void send_text(uint64_t meeting, std::string_view text);
-  /// What the remote ranks have sent, in their order. Errors: aborted where one has died or left.
+  /// Texts of the remote ranks, in the order of remote_ranks(). Errors: aborted where one of them has died or left.
   std::vector<std::string> await_texts(uint64_t meeting, std::chrono::nanoseconds patience, const PeerWatch& watch);
 
-  /// From here on it takes what peers send there.
+  /// From here on deliveries to memory `number` are stored in `own`.
   void add_memory(uint64_t number, std::span<std::byte> own);
   void remove_memory(uint64_t number);
   void add_source(Source& source);
-  /// Forwards what is there before.
+  /// Forwards the source's waiting deliveries first.
   void remove_source(Source& source);
-  /// For sources. `rows`: where the first row is.
+  /// Called by sources. `rows`: the address of the first row.
   void deliver(int to, const Delivery& what, const std::byte* rows);
 
-  /// This rank takes part no more: nobody need wait for it.
+  /// Tells all remote ranks that this rank takes part no more, so that they do not wait for it.
   void leave();
   bool has_dead_peer() const noexcept override;
 
@@ -84,12 +85,12 @@ class Carrier final : public PeerWatch {
   const std::unique_ptr<NodeLink> link_;
   const std::vector<int> remote_ranks_;
   const std::chrono::nanoseconds silence_;
-  std::mutex mutex_;  ///< of all that follows but for the atomics
+  std::mutex mutex_;  ///< guards all members below but for the atomics
   std::map<uint64_t, std::span<std::byte>> memories_;
   std::vector<Source*> sources_;
   std::map<uint64_t, std::map<int, std::string>> texts_;  ///< by meeting and rank
-  uint32_t left_ = 0;                                     ///< a bit for each rank that has said so
-  bool has_left_ = false;                                 ///< this one
+  uint32_t left_ = 0;                                     ///< a bit for each rank that has left
+  bool has_left_ = false;                                 ///< this rank has left
   Clock::time_point next_sign_;
   std::array<std::atomic<int64_t>, channel::kMaxRanks> heard_{};  ///< when, by rank
   std::atomic<int64_t> looked_{0};                                ///< when all that had come was received

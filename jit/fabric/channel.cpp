@@ -133,7 +133,7 @@ void Channel::renew_memory(const ChannelOptions& options, uint64_t epoch) {
     words[channel::staging_address] = static_cast<int64_t>(staging_->address(peer));
     words[channel::flags_address] = static_cast<int64_t>(flags_->address(peer));
     words[channel::abort_address] = static_cast<int64_t>(abort_->address(peer));
-    // What a rank of another node keeps is sent here, as is what it writes to this one's staging.
+    // A rank of another node sends the data that it keeps for all to this rank's staging, like its data for this rank.
     const bool is_remote = block[channel::remote_ranks] >> peer & 1;
     block[channel::kept + peer] = static_cast<int64_t>(staging_->address(is_remote ? fabric_.rank() : peer));
   }

@@ -1,10 +1,10 @@
 // jit/fabric/cuda_fabric.cpp -- ranks that are GPUs of one machine: peer access, or memory opened across processes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hosts meet in a fabric of their own. Ranks that are threads of one process give each other addresses; those that
-// are processes give each other handles, which each opens for its GPU. A block may be freed when no other process has
-// it open any more: a rank that has let one go says so at the next allocation, and who hears it of all frees it there.
-// What is left at the end goes with the process.
+// The hosts meet in a fabric of their own. Ranks that are threads of one process give each other addresses. Ranks that
+// are processes give each other handles, which each rank opens for its GPU. A block may be freed when no other process
+// has it open any more: ranks announce closed blocks in the next collective allocation, and once all ranks have
+// announced a block, it is freed. Blocks that remain at the end go with the process.
 #include "jit/fabric/cuda_fabric.h"
 
 #include "jit/cuda_fabric.h"
@@ -48,7 +48,8 @@ std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-/// Of ranks in one process: holds the blocks of all, as peers may still store there when a rank has gone.
+/// Memory of ranks in one process. It holds the blocks of all ranks, as peers may still store there when a rank has
+/// gone.
 class PeerMemory final : public SymmetricMemory {
  public:
   PeerMemory(std::vector<SharedBlock> blocks, size_t bytes)
@@ -94,7 +95,7 @@ class SharedBlocks {
   std::set<uint64_t> closed_;
 };
 
-/// Of ranks that are processes.
+/// Memory of ranks that are processes.
 class OpenedMemory final : public SymmetricMemory {
  public:
   OpenedMemory(std::vector<uint64_t> addresses, size_t bytes, std::vector<cuda::OpenedBlock> peers,

@@ -48,7 +48,7 @@ std::vector<std::string> Meeting::meet(int rank, std::string_view mine, std::chr
     num_here_ = 0, num_leaving_ = brought_.size(), ++number_;
     changed_.notify_all();
   } else {
-    // Who is in a meeting gets its texts also when a rank leaves right after it.
+    // A rank in a complete meeting gets its texts, also if another rank leaves right after it.
     const bool has_ended = changed_.wait_for(lock, patience, [&] { return number_ != number || has_left_; });
     if (!has_ended) {
       has_left_ = true;

@@ -13,21 +13,21 @@
 
 namespace seqtile::fabric {
 
-/// Errors: invalid_argument where a fabric cannot have so many ranks.
+/// Errors: invalid_argument for a number of ranks that no fabric can have.
 void check_world_size(int world_size);
-/// Collective: where the buffer is that each rank has made.
+/// Collective: the addresses of all ranks' buffers, by rank; `own` is this rank's buffer.
 std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own);
 
-/// What a rank says that has waited for others too long.
+/// The error message of a rank that has waited for others too long.
 std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds patience);
 
-/// Everyone brings a text and leaves with all of them.
+/// A barrier at which all ranks exchange texts: each rank brings one and gets the texts of all ranks.
 class Meeting {
  public:
   explicit Meeting(int world_size) : brought_(static_cast<size_t>(world_size)), meetings_(brought_.size()) {}
-  /// Errors: aborted where a rank has left; timeout, after which this one has.
+  /// Errors: aborted where a rank has left; timeout. After a timeout this rank has left.
   std::vector<std::string> meet(int rank, std::string_view mine, std::chrono::nanoseconds patience);
-  /// A rank is gone: nobody need wait for it.
+  /// A rank is gone: ranks that wait, and ranks that come later, get an error.
   void leave();
 
  private:
@@ -37,9 +37,9 @@ class Meeting {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> brought_;
-  std::vector<uint64_t> meetings_;         ///< that a rank has come to
-  size_t num_here_ = 0, num_leaving_ = 0;  ///< of this meeting; of the one before, while its texts are read
-  uint64_t number_ = 0;                    ///< of meetings that were complete
+  std::vector<uint64_t> meetings_;         ///< by rank: the number of meetings it has come to
+  size_t num_here_ = 0, num_leaving_ = 0;  ///< ranks in this meeting; ranks that still read texts of the one before
+  uint64_t number_ = 0;                    ///< how many meetings were complete
   bool has_left_ = false;
 };
 

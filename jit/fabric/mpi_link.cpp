@@ -67,7 +67,7 @@ int MpiLink::end(MPI_Comm, int, void* link, void*) {
     if (std::chrono::steady_clock::now() - start > kLastMoment) break;
     std::this_thread::yield();
   }
-  // What nobody has received to the end stays for MPI to read and write.
+  // Messages that were not received to the end stay in memory, for MPI to read and write.
   std::make_unique<std::list<Sending>>(std::move(self.sending_)).release();
   std::make_unique<std::list<Receiving>>(std::move(self.receiving_)).release();
   self.has_ended_ = true;

@@ -7,8 +7,8 @@
 
 namespace seqtile::fabric {
 
-/// Collective over MPI_COMM_WORLD, of which it makes a communicator of its own. Needs MPI_THREAD_MULTIPLE. It ends
-/// early where MPI does: MPI_Finalize then finds nobody at work.
+/// Collective over MPI_COMM_WORLD: makes a link with a communicator of its own. Needs MPI_THREAD_MULTIPLE. The link
+/// ends when MPI ends, if that is earlier: MPI_Finalize then finds no operation of the link under way.
 std::unique_ptr<NodeLink> make_mpi_link();
 
 }  // namespace seqtile::fabric

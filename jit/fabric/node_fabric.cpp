@@ -18,7 +18,7 @@
 namespace seqtile::fabric {
 namespace {
 
-/// Stands for a remote rank's buffer: zeros; what nobody writes takes no memory.
+/// Stands for a remote rank's buffer. It begins as zeros; pages that are never written take no memory.
 class Mirror {
  public:
   explicit Mirror(size_t bytes) : bytes_(bytes) {
@@ -61,7 +61,8 @@ class NodeMemory final : public SymmetricMemory {
   uint64_t number_;
 };
 
-/// What one channel sends. Entries come in no order of the peers; abort words are looked at themselves.
+/// The send queue of one channel. Entries for different peers come in any order. Abort words have no entries: forward()
+/// reads their mirrors.
 class ChannelOutbox final : public Outbox, private Source {
  public:
   ChannelOutbox(std::shared_ptr<Carrier> carrier, int world_size, const NodeMemory& staging, const NodeMemory& flags,

@@ -12,14 +12,14 @@ struct NodeMessage {
   std::vector<std::byte> bytes;
 };
 
-/// One rank's end. What a rank sends to another one arrives in its order. One thread at a time.
+/// One rank's end of a link between all ranks. Messages from one rank to another arrive in order. One thread at a time.
 class NodeLink {
  public:
-  /// Gives what was sent a moment to arrive.
+  /// Gives messages under way a moment to arrive.
   virtual ~NodeLink() = default;
-  /// Waits for nobody. What cannot be delivered is lost.
+  /// Does not wait for the receiver. A message that cannot be delivered is lost.
   virtual void send(int to, std::vector<std::byte> bytes) = 0;
-  /// What has come, if anything has.
+  /// The next message that has arrived, or nothing.
   virtual std::optional<NodeMessage> receive() = 0;
 };
 

@@ -1,11 +1,11 @@
 // jit/fabric/process_fabric.cpp -- ranks that are processes of one machine: memory of a file that has no name.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whoever starts the ranks makes the file (memfd) and lets them inherit it: nothing is left behind when the last one
-// ends, however it ends, and the size of /dev/shm does not matter. Its first part is where the host's side of the ranks
-// meets, by the protocol of the channels: two sets of slots, single writers, everyone waits for everyone. More such
-// pages stand behind it, each for those that outlive the ranks of the one before. Then follow the symmetric buffers,
-// the parts of all ranks side by side, mapped by each rank where it likes.
+// The process that starts the ranks makes the file (memfd) and lets them inherit it: nothing is left behind when the
+// last rank ends, however it ends, and the size of /dev/shm does not matter. The first page of the file is for
+// collective calls of the hosts, by the protocol of the channels: two sets of slots, single writers, every rank waits
+// for every rank. More such pages follow, each for the survivors of the page before. Then follow the symmetric buffers,
+// with the parts of all ranks side by side; each rank maps them where it likes.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -39,7 +39,7 @@ namespace {
 constexpr uint64_t kMagic = 0x32'62'61'66'65'71'73;  // "sqefab2": tells a file of another kind or version
 constexpr size_t kTextBytes = 4096;
 
-/// What one rank brings to a meeting: a part of its text, and the size of all of it.
+/// A rank's contribution to a meeting: a part of its text, and the size of the whole text.
 struct Slot {
   uint64_t total_bytes;
   char part[kTextBytes];
@@ -178,7 +178,7 @@ class ProcessFabric final : public Fabric {
   MeetingPage& page() const { return *static_cast<MeetingPage*>(page_.data()); }
   bool has_left(int rank) const { return (page().left.load() >> rank & 1) != 0; }
 
-  /// Those that neither have come nor are gone, until there are none and it is decided.
+  /// Ranks that have neither come nor gone. When there are none, decides which ranks survive; then there are none.
   std::vector<int> undecided_ranks() {
     std::vector<int> absent;
     uint32_t going = 0, undecided = 0;

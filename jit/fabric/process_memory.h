@@ -16,7 +16,7 @@ namespace seqtile::fabric {
 constexpr size_t kPage = 4096;
 
 [[noreturn]] void fail(ErrorCode code, const std::string& what);
-/// What the system says of its last call.
+/// The system's reason for the failure of its last call.
 std::string system_reason();
 
 /// A shared mapping of a part of the file. Errors: out_of_resources.
@@ -37,15 +37,16 @@ class Mapping {
 struct SharedFile {
   explicit SharedFile(Descriptor descriptor) : descriptor(std::move(descriptor)) {}
   Descriptor descriptor;
-  std::atomic<size_t> held_bytes{0};  ///< of buffers that are there, with the parts of all ranks
+  std::atomic<size_t> held_bytes{0};  ///< bytes of all live buffers, with the parts of all ranks
 };
 
-/// The parts of all ranks, `stride` bytes apart from `offset` on, and behind them a page that counts who has let go.
+/// A buffer with the parts of all ranks, `stride` bytes apart from `offset` on, and behind them a page that counts the
+/// ranks that have let go of it.
 class FileMemory final : public SymmetricMemory {
  public:
   FileMemory(std::shared_ptr<SharedFile> file, int world_size, size_t offset, size_t stride, size_t bytes);
-  /// Peers may still store here, or read: the last rank that lets go gives all parts back to the system. Where one has
-  /// died they go with the file.
+  /// Peers may still store here, or read: the last rank that lets go gives all parts back to the system. If a rank has
+  /// died, the parts go with the file.
   ~FileMemory() override;
 
   static size_t file_bytes(int world_size, size_t stride) { return stride * static_cast<size_t>(world_size) + kPage; }

@@ -14,8 +14,9 @@
 
 namespace seqtile::fabric {
 
-/// The peers, by descriptors that become readable when a process ends. One that has ended before is dead. One that has
-/// given its fabric up and then ended may have sent all that is waited for: others may still have to send theirs.
+/// Watches the peers by descriptors that become readable when a process ends. A peer that has ended without giving its
+/// fabric up is dead. A peer that has given it up and then ended may have sent all that this rank waits for: other
+/// peers may still send, so has_dead_peer() counts it only after kGrace.
 class ProcessWatch final : public PeerWatch {
  public:
   /// `left`: a bit for each rank that has given its fabric up. Errors: out_of_resources.

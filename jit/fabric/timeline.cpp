@@ -42,7 +42,7 @@ Timeline::Timeline(Channel& channel, int64_t num_events)
 Timeline::~Timeline() {
   try {
     tell_kernels(0);
-  } catch (const Error&) {  // what a launch did wrong is told by whoever waits for it
+  } catch (const Error&) {  // the error of a launch is thrown where it is waited for
   }
 }
 

@@ -1,9 +1,9 @@
-// jit/fabric/timeline_view.h -- events of all ranks as what a picture shows: spans on tracks, and flags between them.
+// jit/fabric/timeline_view.h -- events of all ranks as a picture shows them: spans on tracks, and flags between them.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program is a span on the first track of its rank that is free when it starts, so a rank has as many tracks as
-// programs ran at once; what it waits for are spans inside. A flag goes from where it is sent to the first wait that it
-// ends.
+// programs ran at once. A wait is a span inside its program's span. A flag goes from the program that sends it to the
+// first wait that it ends.
 #pragma once
 #include <span>
 #include <vector>
@@ -20,7 +20,7 @@ struct TimelineSpan {
   int64_t end_ns;
 };
 
-/// One end of a flag's way.
+/// The sending or the arriving end of a flag.
 struct TimelineFlag {
   size_t rank;
   int track;
@@ -30,7 +30,7 @@ struct TimelineFlag {
 
 struct TimelineView {
   int64_t start_ns = 0, end_ns = 0;
-  std::vector<int> tracks;  ///< of each rank
+  std::vector<int> tracks;  ///< by rank: how many tracks it has
   std::vector<TimelineSpan> spans;
   std::vector<TimelineFlag> sent, arrived;
 };

@@ -118,7 +118,7 @@ void SharedGpu::leave() {
   changed_.notify_all();
 }
 
-// Also of some ranks alone: those that are not there do nothing, and the kernels that wait for them see their deadline.
+// Launches the ranks that have come. The other ranks do nothing; kernels that wait for them see their deadline.
 void SharedGpu::launch_all() {
   const std::optional<Error> problem = problem_in([this] { hand_off(); });
   for (Rank& rank : ranks_)  // each gets a text of its own: ThreadSanitizer does not see how copies share one

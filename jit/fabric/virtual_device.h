@@ -1,9 +1,9 @@
-// jit/fabric/virtual_device.h -- a GPU that several ranks share, and what each of them sees of it.
+// jit/fabric/virtual_device.h -- a GPU that several ranks share, and the device that each rank sees.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory, copies and kernels of one rank alone go to the GPU as they are. Kernels that ranks share are launched once
-// for all: each rank's thread brings its arguments and waits; the last one launches. The launch comes behind all that
-// the ranks have asked for on their streams before it, and before what they ask for next.
+// Memory, copies and kernels of one rank alone go to the GPU as they are. A kernel that ranks share is launched once
+// for all ranks: each rank's thread brings its arguments and waits; the last thread launches. On every rank's stream
+// the launch comes after the rank's earlier work and before its later work.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -23,7 +23,7 @@ class SharedGpu {
 
   Device& gpu() { return *gpu_; }
   int world_size() const { return static_cast<int>(ranks_.size()); }
-  /// One object for all ranks that load the same. Errors: as Device::load; invalid_argument where the kernel is
+  /// Ranks that load the same binary get one object. Errors: as Device::load; invalid_argument where the kernel is
   /// compiled for another number of ranks.
   std::shared_ptr<const LoadedKernel> load(KernelBinary binary);
   /// Returns when the launch of all ranks is handed off. Errors: as make_virtual_fabric() and Device::launch.
@@ -34,10 +34,10 @@ class SharedGpu {
  private:
   using Clock = std::chrono::steady_clock;
   struct Rank {
-    const LoadedKernel* kernel = nullptr;  ///< null: has not come
+    const LoadedKernel* kernel = nullptr;  ///< null: the rank has not come
     RankArguments arguments;
     Stream stream;
-    std::optional<Error> error;  ///< of the launch that it waits for
+    std::optional<Error> error;  ///< error of the launch that the rank waits for
     std::unique_ptr<Event> event;
   };
   void launch_all();
@@ -50,13 +50,13 @@ class SharedGpu {
   std::vector<Rank> ranks_;
   std::vector<std::weak_ptr<const LoadedKernel>> kernels_;
   int num_here_ = 0, num_left_ = 0;
-  uint64_t number_ = 0;  ///< of launches so far
+  uint64_t number_ = 0;  ///< how many launches there were so far
   Clock::time_point last_came_{};
 };
 
 /// The GPU as the device of one rank.
 std::unique_ptr<Device> make_virtual_device(std::shared_ptr<SharedGpu> gpu, int rank);
-/// The GPU behind the device of a rank; other devices as they are.
+/// The GPU behind the device of a rank. Other devices are returned as they are.
 Device& hardware_of(Device& device);
 const Device& hardware_of(const Device& device);
 

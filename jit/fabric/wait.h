@@ -1,15 +1,15 @@
 // jit/fabric/wait.h -- how a thread waits for what another thread or process stores.
 // SPDX-License-Identifier: Apache-2.0
 //
-// It spins for about a microsecond, then yields, as ranks may share a core, then sleeps in short naps, in which it can
-// look after what else may happen. There is nobody to wake it: who stores a flag makes no system call.
+// The thread spins for about a microsecond, then yields, as ranks may share a core, then sleeps in short naps, between
+// which it looks for dead peers. Nothing wakes it: a rank that stores a flag makes no system call.
 #pragma once
 #include <cstdint>
 #include <functional>
 
 namespace seqtile::fabric {
 
-/// What a long wait looks at now and then.
+/// Says whether a peer has died. A long wait asks it now and then.
 class PeerWatch {
  public:
   virtual ~PeerWatch() = default;

@@ -13,10 +13,10 @@
 
 namespace seqtile::ir {
 
-/// The parameter, or the select between views, that slices and indices lead to.
+/// The parameter, or the select between views, that `view` is a part of by slices and indices.
 const Value* base_of(const Value* view);
 
-/// Whether two views may be of one tensor.
+/// Whether two views may be views of one tensor.
 bool may_share(const Value* a, const Value* b);
 
 /// Positions terms + constant + [0, extent) along one dimension; any position where `is_known` is false.
@@ -26,19 +26,19 @@ struct Interval {
   int64_t constant = 0, extent = 1;
 };
 
-/// What one operation touches.
+/// The elements that one operation may touch.
 struct Region {
   const Value* base = nullptr;
-  std::vector<Interval> dims;  ///< of the base
+  std::vector<Interval> dims;  ///< one for each dimension of the base
 };
 
-/// Of an operation on a view: load, store, gather, scatter, of one element, atomic.
+/// The region of an operation on a view: load, store, gather, scatter, an access to one element, atomic.
 Region region_of(const Op& op);
 
 enum class Overlap : uint8_t { none, same, some };
-/// How the elements of two operations relate where values are the same in both: same means position by position.
+/// How the elements of two operations relate if values are equal in both. `same`: equal position by position.
 Overlap overlap(const Region& a, const Region& b);
-/// Whether `a` in one iteration of `loop` and `b` in another one may touch the same element.
+/// Whether `a` in one iteration of `loop` and `b` in another iteration may touch the same element.
 bool overlaps_across(const Region& a, const Region& b, const Op& loop);
 
 }  // namespace seqtile::ir

@@ -91,7 +91,7 @@ class Function {
   const Block& body() const { return *body_; }
   /// Names of the parameters (the body's arguments), in order.
   const std::vector<std::string>& param_names() const { return param_names_; }
-  /// How a program is run, for backends that ask: {num_warps} of a GPU's block of threads.
+  /// Facts about how a program is run, for backends that ask: {num_warps} of a GPU's block of threads.
   Attributes attributes;
 
   Value* add_param(std::string name, const Type& type);

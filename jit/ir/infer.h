@@ -1,8 +1,8 @@
 // jit/ir/infer.h -- the result types that operations imply; the builder creates them, the verifier demands them.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every function accepts any operand type and attribute without harm: where the operation's rule is broken it returns
-// the operand's type unchanged, and the verifier, which checks the rule first, says what is wrong.
+// Every function accepts any operand type and attribute without harm. If the operation's rule is broken, the function
+// returns the operand's type unchanged; the verifier, which checks the rule first, reports the error.
 #pragma once
 #include <span>
 

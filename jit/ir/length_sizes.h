@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A function with the attribute {length_sizes = [slot, plus, slot, plus, ...]} has one more slot at the end of its
-// argument block: the address of the length in device memory, or 0. Where it is not 0, each named size is the smaller
-// one of what its slot holds and length + plus. So one binary serves calls whose block has their sizes, and graphs
-// whose block has those of the largest call: the length of a replay is no argument of it.
+// argument block: the address of the length in device memory, or 0. If the address is not 0, each named size is the
+// minimum of its slot's value and length + plus. So one binary serves calls, whose argument block has the sizes of the
+// call, and graphs, whose block has the sizes of the largest call: a replay reads its length from device memory.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,7 +15,7 @@
 namespace seqtile::ir {
 
 struct LengthSize {
-  int64_t slot = 0;  ///< of the size in the argument block
+  int64_t slot = 0;  ///< the size's slot in the argument block
   int64_t plus = 0;  ///< added to the length
 };
 

@@ -13,7 +13,7 @@
 
 namespace seqtile::ir {
 
-/// What is wrong with the type in itself (ranks, sizes, alignment); empty where nothing is.
+/// The rule that the type by itself breaks (ranks, sizes, alignment); empty where it breaks none.
 std::string check_type(const Type& type);
 /// `dot %17`, or `store of %3` for operations without results.
 std::string op_label(const Op& op);
@@ -53,7 +53,8 @@ class OpRules {
   void check_debug() const;
 
   // control (op_rules_control.cpp)
-  /// `region` begins with `extra` arguments, carries the results' types and yields `extra_yields` values and them.
+  /// `region` takes `extra_arguments` arguments and, if `carries`, one of each result's type; it yields `extra_yields`
+  /// values and then one of each result's type.
   void check_region(const Block& region, size_t extra_arguments, size_t extra_yields, bool carries) const;
   void check_inits(size_t first) const;
   void check_condition() const;

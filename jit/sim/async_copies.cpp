@@ -1,7 +1,7 @@
 // jit/sim/async_copies.cpp -- cp.async: copies of single threads into shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data moves as late as the text allows, at the wait: who looks too early sees old data, as on a device on a bad day.
+// Data moves as late as the text allows, at the wait: a read before the wait sees old data, as it may on a device.
 #include <fmt/format.h>
 
 #include <bit>

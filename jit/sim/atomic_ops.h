@@ -1,4 +1,4 @@
-// jit/sim/atomic_ops.h -- what a read-modify-write makes of an element: atom, red, and the reductions of bulk copies.
+// jit/sim/atomic_ops.h -- the results of read-modify-writes: atom, red, and the reductions of bulk copies.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>

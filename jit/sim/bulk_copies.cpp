@@ -3,8 +3,8 @@
 //
 // A load arrives a rotation or more after its issue; a store reads its source when its group is waited for, and its
 // data is in global memory only behind a wait without .read. Each copy is an event of a pseudo-thread of its CTA: loads
-// by their mbarrier, stores by their warp group, so that waiting for one says nothing about another. What a copy
-// touches in shared memory is a range of whole rows of the swizzle, which the swizzle does not leave.
+// by their mbarrier, stores by their warp group, so that waiting for one says nothing about another. A copy touches
+// whole rows of the swizzle in shared memory: a range that the swizzle does not leave.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void each_chunk(const TensorMap& map, uint32_t address, const BoxRow& row, F f) 
   }
 }
 
-/// What lies outside of the tensor reads as zero, or as NaN where the map says so.
+/// Fills a box with what elements outside of the tensor read as: zero, or NaN if the map says so.
 void fill_box(std::byte* box, const TensorMap& map, uint32_t bytes) {
   uint32_t word = 0;
   if (map.fill_nan != 0)

@@ -1,4 +1,4 @@
-// jit/sim/call_graph.h -- which functions of a text a kernel reaches.
+// jit/sim/call_graph.h -- the functions of a text that a kernel reaches.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string_view>
@@ -17,7 +17,7 @@ struct ReachedFunction {
   bool is_recursive = false;    ///< reaches itself
 };
 
-/// The functions that `kernel` reaches, each behind those that it calls (but for recursion), and `kernel` as the last.
+/// The functions that `kernel` reaches, each after the functions that it calls (but for recursion), and `kernel` last.
 /// Errors: compile_failed naming the line, where a function that is called cannot be read, is only declared, or is
 /// called by its address.
 std::vector<ReachedFunction> reached_functions(const PtxModule& module, const PtxKernel& kernel);

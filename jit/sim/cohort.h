@@ -4,8 +4,8 @@
 // Where to look: scheduler.cpp turns, stuck.cpp deadlocks and loops without end, interpreter.cpp the instruction loop,
 // calls.cpp and system_calls.cpp functions, exits.cpp ends of warps and CTAs, access.cpp loads, stores and atomics,
 // shared_races.cpp, global_races.cpp and synchronisation.cpp the race checks, warp_ops.cpp shuffles and votes,
-// barriers.cpp and mbarriers.cpp what waits, async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator,
-// matrix_ops.cpp ldmatrix and mma, wgmma.cpp the warp-group product.
+// barriers.cpp and mbarriers.cpp barriers, async_copies.cpp cp.async, bulk_copies.cpp the tensor memory accelerator,
+// matrix_ops.cpp ldmatrix and mma, fragments.cpp wmma, wgmma.cpp the warp-group product.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -24,7 +24,7 @@ struct LaunchContext {
   LaunchProgress& progress;
   bool is_parallel = false;
   uint32_t first_cohort = 1;  ///< older cohorts belong to launches that are over
-  uint64_t start_ns = 0;      ///< what %globaltimer reads at first
+  uint64_t start_ns = 0;      ///< %globaltimer at the start
   std::atomic<int64_t> finished_prefix{0};
   std::vector<std::atomic<bool>> finished = {};
   std::mutex sync_mutex = {};
@@ -41,7 +41,7 @@ enum class Flow : uint8_t {
   park,   ///< the group waits and goes on behind this instruction
 };
 
-/// A place in the text that an access comes from.
+/// The warp, line and lane that an access comes from.
 struct Site {
   const Warp* warp;
   int32_t line;
@@ -49,7 +49,7 @@ struct Site {
 };
 
 enum class AccessKind : uint8_t { plain, strong, async };
-/// Who touches shared memory, how, and what that thread of the analysis knows.
+/// An access to shared memory: the thread of the analysis, its clock, and the kind of access.
 struct SharedAccess {
   uint32_t thread;
   const Clock& clock;
@@ -58,7 +58,7 @@ struct SharedAccess {
   uint8_t lane = kNoLane;
 };
 
-/// Pseudo-threads of one CTA's bulk copies, the last of them for stores.
+/// Numbers of pseudo-threads for one CTA's bulk copies: all of them, and the last ones, which are for stores.
 constexpr uint32_t kCopyThreads = 8, kStoreThreads = 2;
 
 class Cohort {
@@ -70,7 +70,7 @@ class Cohort {
   /// Runs streams of launches at the same time, all CTAs resident.
   void run_streams(std::span<const std::vector<Launch>> streams);
   const Counters& counters() const { return counters_; }
-  /// What %globaltimer reads: a nanosecond for each instruction of a warp, and more where warps wait.
+  /// The value of %globaltimer: a nanosecond for each instruction of a warp, and more where warps wait.
   uint64_t time_ns() const { return now_ + counters_.warp_instructions; }
 
  private:
@@ -149,12 +149,12 @@ class Cohort {
   void load(Warp& warp, const Instruction& i, uint32_t mask);
   void store(Warp& warp, const Instruction& i, uint32_t mask);
   void atomic(Warp& warp, const Instruction& i, uint32_t mask);
-  /// Where one lane's access goes.
+  /// The place of one lane's access.
   struct Place {
     PtxSpace space = PtxSpace::generic;
-    uint64_t address = 0;     ///< without its window
+    uint64_t address = 0;     ///< the address without its window
     std::byte* at = nullptr;  ///< refused_ after a report
-    Cta* cta = nullptr;       ///< of shared memory
+    Cta* cta = nullptr;       ///< the CTA whose shared memory it is
   };
   void note_access(Warp& warp, const Instruction& i, const Place& place, uint32_t bytes, const Site& site,
                    bool is_write);
@@ -196,14 +196,15 @@ class Cohort {
   // synchronisation.cpp
   bool races() const { return context_.options.checks.races; }
   bool checks_lanes() const { return context_.options.checks.lanes; }
-  /// Pseudo-threads of the clocks behind those of the warps: copies of each CTA, and what each warp has waited for.
+  /// Entries of the clocks behind the warps' own: first those of each CTA's copies, then one per warp for the wgmma
+  /// that it has waited for.
   uint32_t copy_thread(int cta, uint32_t slot) const {
     return static_cast<uint32_t>(warps_.size()) + static_cast<uint32_t>(cta) * kCopyThreads + slot;
   }
   uint32_t wait_thread(int warp) const {
     return copy_thread(static_cast<int>(ctas_.size()), 0) + static_cast<uint32_t>(warp);
   }
-  /// Behind them, one per CTA: the last fence.mbarrier_init of it. No access has such an epoch.
+  /// Behind wait_thread(), one entry per CTA: its last fence.mbarrier_init. No access has such an epoch.
   uint32_t init_thread(int cta) const {
     return wait_thread(static_cast<int>(warps_.size())) + static_cast<uint32_t>(cta);
   }
@@ -218,6 +219,10 @@ class Cohort {
   ClockSnapshot snapshot(Warp& warp);
   void synchronise(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope, bool is_read,
                    bool is_write);
+  bool reaches(const ReleasedMessage& message, Scope scope, const Warp& warp) const;
+  void acquire(Warp& warp, const ReleasedMessage& message, Order order);
+  void release(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope);
+  void fence(Warp& warp, Scope scope);
 
   // shared_races.cpp
   bool is_tracked(const Cta& cta, uint32_t address, uint32_t bytes) const;
@@ -249,10 +254,6 @@ class Cohort {
   bool knows(const Warp& warp, const HistoryCell& cell, const Clock& clock) const;
   void report_conflict(const HistoryCell& cell, uint64_t address, const GlobalAccess& access, const Site& site);
   bool includes(Scope scope, const Warp& a, uint32_t thread) const;
-  bool reaches(const ReleasedMessage& message, Scope scope, const Warp& warp) const;
-  void acquire(Warp& warp, const ReleasedMessage& message, Order order);
-  void release(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope);
-  void fence(Warp& warp, Scope scope);
 
   // warp_ops.cpp
   void with_members(Warp& warp, const Instruction& i, uint32_t mask);
@@ -314,7 +315,7 @@ class Cohort {
   void finish_store(Warp& warp, BulkStore& job);
   static void reduce_into(std::byte* to, const std::byte* from, uint32_t bytes, AtomicOp op, PtxType type);
 
-  // matrix_ops.cpp, wgmma.cpp
+  // matrix_ops.cpp
   static SharedAccess collective(const Warp& warp, const Site& site);
   void load_matrix(Warp& warp, const Instruction& i);
   void store_matrix(Warp& warp, const Instruction& i);
@@ -326,6 +327,7 @@ class Cohort {
   void wmma_load(Warp& warp, const Instruction& i);
   void wmma_store(Warp& warp, const Instruction& i);
   void wmma(Warp& warp, const Instruction& i);
+  // wgmma.cpp
   void issue_wgmma(Warp& warp, const Instruction& i);
   void check_wgmma_issue(Warp& warp, const Instruction& i);
   void mark_busy(Warp& warp, const WgmmaOp& op, int change);
@@ -336,6 +338,7 @@ class Cohort {
   static Clock common_clock(const std::array<WgmmaOp*, 4>& ops);
   void check_wgmma_group(Warp* group, const std::array<WgmmaOp*, 4>& ops, const Site& site);
 
+  // interpreter.cpp
   void report(ReportKind kind, const Site& site, const std::string& message);
   Cta& cta_of(const Warp& warp) { return ctas_[warp.cta]; }
   const Cta& cta_of(const Warp& warp) const { return ctas_[warp.cta]; }
@@ -347,9 +350,9 @@ class Cohort {
   Group& current(Warp& warp) { return warp.groups[current_]; }
 
   LaunchContext& context_;
-  uint32_t number_;  ///< of this run, in the history of global memory
+  uint32_t number_;  ///< this run's number in the history of global memory
   const bool checks_initialised_, checks_flight_;
-  const bool is_watched_;  ///< by any check or counter
+  const bool is_watched_;  ///< any check or counter is on
   std::vector<Cta> ctas_;
   std::vector<Warp> warps_;
   std::vector<ClusterState> clusters_;
@@ -357,16 +360,16 @@ class Cohort {
   std::deque<BulkLoad> loads_;
   std::mt19937 random_;
   Counters counters_;
-  uint64_t last_sector_ = ~uint64_t{0};  ///< of global memory that was counted
+  uint64_t last_sector_ = ~uint64_t{0};  ///< the last sector of global memory that was counted
   uint64_t events_ = 0;                  ///< progress that others can see
-  uint64_t now_;                         ///< what %globaltimer reads, without the instructions
+  uint64_t now_;                         ///< %globaltimer without the instructions
   int idleness_ = 0, jumps_ = 0;
   uint64_t idle_since_ = 0;   ///< instructions when the cohort's last progress was seen
   uint64_t lost_since_ = 0;   ///< instructions when a warp was first seen in a loop that no path leaves
   bool may_be_lost_ = false;  ///< a program has such a loop
   uint64_t counters_told_ = 0;
   bool is_stopped_ = false, has_spun_ = false, has_computed_ = false, has_read_clock_ = false;
-  int current_ = 0;                         ///< group of the warp that runs
+  int current_ = 0;                         ///< the running group of the warp
   alignas(64) std::byte refused_[64] = {};  ///< where refused accesses go
 };
 

@@ -1,4 +1,4 @@
-// jit/sim/counters.h -- what a launch did, in numbers.
+// jit/sim/counters.h -- counts of a launch's instructions, traffic and waits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Counters {
   uint64_t warp_instructions = 0, lane_instructions = 0;
   uint64_t by_class[kNumInstructionClasses] = {};  ///< warp instructions by InstructionClass; with Options::profile
   uint64_t mma = 0, wgmma = 0;                     ///< operations: a warp's, a warp group's
-  uint64_t global_sectors = 0;                     ///< of 32 bytes, asynchronous copies included; with Options::profile
+  uint64_t global_sectors = 0;                     ///< 32 bytes each, with asynchronous copies; with Options::profile
   uint64_t global_bytes = 0;                       ///< asked for; with Options::profile
   uint64_t shared_accesses = 0;                    ///< wavefronts without conflict; with Options::profile
   uint64_t bank_conflicts = 0;                     ///< wavefronts beyond them; with Options::profile

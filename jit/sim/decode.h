@@ -1,8 +1,8 @@
 // jit/sim/decode.h -- the steps of decoding, private to the decoder's files.
 // SPDX-License-Identifier: Apache-2.0
 //
-// decode.cpp turns each instruction of the text into an Instruction over virtual registers; decode_forms.cpp reads the
-// modifiers of the non-scalar forms; slots.cpp finds which registers are live where and gives them slots.
+// decode.cpp turns each instruction of the text into an Instruction over virtual registers. decode_forms.cpp reads the
+// modifiers of the non-scalar forms. slots.cpp finds the live ranges of registers and gives them slots.
 #pragma once
 #include <map>
 #include <span>
@@ -25,12 +25,12 @@ struct PtxForm {
 const PtxForm* find_form(const Opcode& opcode);
 /// The first target that has the modifiers of a form of ptx_ops.def, or a scalar form.
 PtxTarget least_target(const Opcode& opcode);
-/// Reads what the operation needs from its modifiers. Returns what is wrong, empty if nothing.
+/// Reads the operation's modifiers into `into`. Returns the error; empty if there is none.
 std::string decode_modifiers(const Opcode& opcode, Instruction& into);
 
-/// Where a branch may lead, besides the instruction behind it.
+/// Instructions that a branch may lead to, besides the next one.
 std::span<const uint32_t> branch_targets(const Program& program, const Instruction& instruction);
-/// Whether the instruction behind may follow.
+/// Whether the next instruction of the text may follow.
 bool falls_through(const Instruction& instruction);
 /// Finds the loops that no path leaves, for Program::never_ends.
 void find_endless_loops(Program& program);
@@ -38,7 +38,7 @@ void find_endless_loops(Program& program);
 /// Operands while they have no slots yet: registers as they are, then constants.
 struct VirtualProgram {
   std::vector<bool> is_wide;   ///< per virtual id
-  uint32_t num_registers = 0;  ///< ids below are registers of the functions in turn and the carry, the others constants
+  uint32_t num_registers = 0;  ///< ids below: registers of each function and the carry; ids from here on: constants
 };
 
 /// Replaces the virtual ids in `program.pool` and the guards by slots and sets the checking flags.

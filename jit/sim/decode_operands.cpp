@@ -83,7 +83,7 @@ OperandTable::OperandTable(const PtxModule& module, const std::vector<ReachedFun
   relocate();
 }
 
-/// What a device gives a thread, a block and a module is said before anything is allocated.
+/// Sizes beyond the limits of a device are reported before anything is allocated.
 void OperandTable::place_module_variables() {
   const std::set<std::string_view> names = used_names(module_, reached_);
   int64_t shared = 0, global = 0;

@@ -1,9 +1,9 @@
 // jit/sim/decode_operands.h -- the operands of an instruction as virtual ids, private to the decoder.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Registers keep their index behind those of the functions before; every immediate, address of a variable and special
-// register gets one id behind them all, the same wherever it is used. Variables get their places in shared, local and
-// global memory here; a variable of the module that the kernel does not reach takes none.
+// Registers keep their index, after the registers of earlier functions. Every immediate, address of a variable and
+// special register gets one id behind all registers, the same wherever it is used. Variables get their places in
+// shared, local and global memory here. A variable of the module that the kernel does not reach takes no place.
 #pragma once
 #include <map>
 #include <string>
@@ -33,7 +33,7 @@ class OperandTable {
   uint32_t register_id(uint32_t index) const { return function().first_register + index; }
   /// Offset and size in its frame of a .param variable of the function. Errors: compile_failed where `operand` is none.
   std::pair<int64_t, int64_t> frame_place(const PtxOperand& operand) const;
-  /// Where a parameter or result of a function lies in that function's frame.
+  /// The place of a parameter or result of a function in that function's frame.
   int64_t frame_offset(size_t function, std::string_view parameter) const {
     return static_cast<int64_t>(parameters_[function].at(parameter).value & ~kLocalWindow) -
            static_cast<int64_t>(kLocalBase);
@@ -79,15 +79,15 @@ class OperandTable {
 
   const PtxModule& module_;
   const std::vector<ReachedFunction>& reached_;
-  const PtxKernel* kernel_ = nullptr;  ///< or function
-  size_t index_ = 0;                   ///< of that function
+  const PtxKernel* kernel_ = nullptr;  ///< the kernel or function that is decoded now
+  size_t index_ = 0;                   ///< its place in the program
   Program& program_;
   const PtxInstruction* current_ = nullptr;
   VirtualProgram virtual_;
-  std::map<std::string_view, Symbol> module_symbols_;           ///< of variables that are reached
+  std::map<std::string_view, Symbol> module_symbols_;           ///< variables of the module that are reached
   std::vector<std::map<std::string_view, Symbol>> parameters_;  ///< by function: also results
   std::vector<std::vector<Symbol>> variables_;                  ///< by function
-  std::map<std::pair<uint64_t, bool>, uint32_t> frame_slots_;   ///< of the function
+  std::map<std::pair<uint64_t, bool>, uint32_t> frame_slots_;   ///< slots of the function
   struct Storage {
     const PtxVariable* variable;
     uint64_t* words;

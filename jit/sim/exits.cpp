@@ -83,7 +83,7 @@ void Cohort::check_last_exit(Warp& warp, const Instruction& i) {
   }
 }
 
-/// Whose shared memory a load touches must know at its end that the load is over.
+/// Notes a load in each CTA whose shared memory it touches. The CTA must know, when it ends, that the load is over.
 void Cohort::note_load(const BulkLoad& job, const Site& site) {
   Cta& own = ctas_[job.cta];
   const auto note = [&](Cta& cta) {

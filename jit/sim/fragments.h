@@ -1,9 +1,10 @@
-// jit/sim/fragments.h -- the fragments of wmma: which lane and register hold which element of a matrix.
+// jit/sim/fragments.h -- the fragments of wmma: the element of a matrix that each lane and register holds.
 // SPDX-License-Identifier: Apache-2.0
 //
 // PTX leaves the layout of wmma's fragments open: only loads, products and stores know it. Here the elements stand in
-// the order of the rows, so many a lane as its registers hold; where the registers of a warp hold more than the matrix
-// has, the rest repeats it, as the devices do. What a kernel does to each element of a fragment keeps its meaning.
+// the order of the rows, and each lane has as many as its registers hold. If the registers of a warp hold more elements
+// than the matrix has, the rest repeats the matrix, as on devices. A kernel may still work on each element of a
+// fragment alike.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,8 +20,8 @@ enum class Fragment : uint8_t { a, b, c };
 
 struct FragmentShape {
   int m = 0, n = 0, k = 0;
-  bool is_column = false;    ///< of a load or store, or of A: columns are contiguous
-  bool is_b_column = false;  ///< of a product
+  bool is_column = false;    ///< loads, stores, and A of a product: columns are contiguous
+  bool is_b_column = false;  ///< B of a product: columns are contiguous
   bool saturates = false;
 
   uint32_t pack() const {
@@ -52,7 +53,7 @@ struct FragmentShape {
   }
 };
 
-/// Reads shape, types and layouts of a wmma opcode. Returns what is wrong, empty if nothing.
+/// Reads shape, types and layouts of a wmma opcode. Returns the error; empty if there is none.
 std::string decode_fragments(const Opcode& opcode, Instruction& into);
 
 }  // namespace seqtile::sim

@@ -28,7 +28,7 @@ constexpr uint32_t kAllLanes = ~0u;
 typedef uint64_t WideLane __attribute__((may_alias));
 
 enum class VectorLevel { base, avx2, avx512 };
-/// What this CPU can do; found once.
+/// The widest vectors of this CPU; found once.
 VectorLevel vector_level();
 
 /// Executes one instruction on `regs` for the lanes of `mask`; slots[0] is the first destination.

@@ -1,8 +1,8 @@
 // jit/sim/lone_memory.h -- memory with nothing else near it.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An address that leaves such memory is in no other, so that the machine reports it. Allocators put blocks side by
-// side: an index that is too large by some rows would read a neighbour there, which is memory that a kernel may read.
+// An address beyond such memory lies in no other memory, so that the machine reports it. Ordinary allocators put blocks
+// side by side: an index that is too large by some rows would read the neighbouring block, which kernels may read.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -11,7 +11,7 @@ namespace seqtile::sim {
 
 class LoneMemory {
  public:
-  /// At a multiple of a page. Errors: out_of_resources.
+  /// The memory begins at a multiple of a page. Errors: out_of_resources.
   explicit LoneMemory(size_t bytes);
   ~LoneMemory();
   LoneMemory(LoneMemory&& other) noexcept;

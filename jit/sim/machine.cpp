@@ -74,7 +74,7 @@ class GridRun {
         grid_(grid),
         ctas_per_item_(grid.shape.cooperative ? grid.num_ctas() : grid.cluster_size()) {}
 
-  /// What the clock reads at the end.
+  /// The clock at the end of the grid.
   uint64_t end_ns() const { return end_ns_; }
   Counters run(Executor* executor) {
     const int64_t items = grid_.num_ctas() / ctas_per_item_;

@@ -1,11 +1,11 @@
-// jit/sim/machine.h -- executes decoded PTX on the CPU, whole grids at a time, and reports what the kernel does wrong.
+// jit/sim/machine.h -- executes decoded PTX on the CPU, whole grids at a time, and reports the faults of the kernel.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Warps are 32-lane register arrays; lanes that part run as groups, smallest instruction first, and merge where they
-// meet. The CTAs of a cluster run together on one host thread (those of a cooperative grid all together), clusters on
-// several through an Executor. Asynchronous data arrives as late as the text allows, so that a missing wait shows.
-// Execution is sequentially consistent; what would break on weaker hardware is found by happens-before, not by values.
-// Faults are data: a launch returns reports and throws only for what the caller did wrong.
+// Warps are 32-lane register arrays. Lanes that diverge run as groups, smallest instruction first, and merge where they
+// meet. The CTAs of a cluster, or all CTAs of a cooperative grid, run together on one host thread; clusters run on
+// several threads through an Executor. Asynchronous data arrives as late as the text allows, so that a missing wait
+// shows. Execution is sequentially consistent; errors that show only on weaker hardware are found by happens-before,
+// not by values. Faults are data: a launch returns reports, and throws only for errors of the caller.
 #pragma once
 #include <array>
 #include <atomic>
@@ -31,17 +31,17 @@ struct LaunchShape {
   std::array<int, 3> cluster = {1, 1, 1};
   int64_t shared_bytes = 0;  ///< dynamic shared memory
   bool cooperative = false;  ///< all CTAs are resident together
-  int registers = 0;         ///< per thread at the start; 0: .maxnreg, else what 64 K registers give each thread
+  int registers = 0;         ///< per thread at the start; 0: .maxnreg, else 64 K registers divided among the threads
   int num_threads() const { return threads * threads_yz[0] * threads_yz[1]; }
 };
 
-/// What to look for. Bounds and alignment are always checked: they protect the host.
+/// The checks to make. Bounds and alignment are always checked: they protect the host.
 struct Checks {
   bool initialised = true;  ///< registers, shared memory, poisoned global memory
   bool in_flight = true;    ///< data and registers of asynchronous operations before their wait; missing fences
   bool races = true;        ///< by happens-before, in shared and global memory
   bool lanes = true;        ///< races between the lanes of one warp; only together with `races`
-  /// A stage that a wgmma read is free when all four warps have waited; else when one has.
+  /// Memory that a wgmma has read is free when all four warps have waited; false: when one warp has.
   bool release_per_warp = true;
 
   static Checks none() { return {false, false, false, false, true}; }
@@ -61,14 +61,14 @@ constexpr size_t kMaxPrinted = 100;
 
 struct LaunchResult {
   std::vector<Report> reports;  ///< the first of each kind and line
-  size_t num_reports = 0;       ///< all of them
+  size_t num_reports = 0;       ///< the number of all reports
   Counters counters;
-  std::vector<std::string> printed;  ///< by printf, at most kMaxPrinted lines
-  size_t num_printed = 0;            ///< all of them
+  std::vector<std::string> printed;  ///< lines of printf, at most kMaxPrinted
+  size_t num_printed = 0;            ///< the number of all lines
   bool ok() const { return num_reports == 0; }
 };
 
-/// How far the launch that runs now, or the newest one, has come. May be read from any thread.
+/// Progress of the launch that runs now, else of the newest one. May be read from any thread.
 struct LaunchProgress {
   std::atomic<bool> is_running{false};
   std::atomic<int64_t> ctas{0}, ctas_done{0};
@@ -76,7 +76,7 @@ struct LaunchProgress {
   void begin(int64_t num_ctas) { is_running = true, ctas = num_ctas, ctas_done = 0, warp_instructions = 0; }
 };
 
-/// One launch of several that run at the same time, or after each other on one device.
+/// A launch of run_streams().
 struct Launch {
   const Program* program = nullptr;  ///< not owned
   LaunchShape shape;
@@ -94,13 +94,13 @@ class Machine {
   /// `is_peer_visible`. Errors: invalid_argument where it overlaps registered memory.
   void register_memory(std::string name, void* pointer, uint64_t bytes, int device = 0, bool is_peer_visible = false);
   void unregister_memory(const void* pointer);
-  /// What reports call the memory that was registered at `pointer`.
+  /// Changes the name that reports use for the memory that was registered at `pointer`.
   void rename(const void* pointer, std::string name);
-  /// From now on `watcher` is told of every load, store and atomic operation that kernels make in the memory that was
-  /// registered at `pointer`, behind it and in their order; not of asynchronous copies. A grid whose clusters run on
-  /// several threads calls it from all of them. Errors: invalid_argument.
+  /// From now on `watcher` is called after every load, store and atomic operation that kernels make in the memory that
+  /// was registered at `pointer`, in their order; not for asynchronous copies. A grid whose clusters run on several
+  /// threads calls `watcher` from all of these threads. Errors: invalid_argument.
   void watch(const void* pointer, Watcher watcher);
-  /// Marks bytes as never written: reading them is reported until a kernel writes them.
+  /// Marks bytes as never written: a kernel that reads them is reported, until a kernel writes them.
   void poison(const void* pointer, uint64_t bytes);
   void unpoison(const void* pointer, uint64_t bytes);
 

@@ -1,8 +1,8 @@
 // jit/sim/mbarriers.cpp -- mbarriers: counts of arrivals and of bytes under way, in phases.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A phase completes when no arrival is missing and no byte is outstanding; who then waits for it learns what all who
-// arrived and all copies knew. The object is opaque: its eight bytes belong to the mbarrier instructions alone.
+// A phase completes when no arrival is missing and no byte is outstanding. A warp whose wait acquires then joins the
+// clocks of all arrivals and copies. The object is opaque: its eight bytes belong to the mbarrier instructions alone.
 #include <fmt/format.h>
 
 #include <bit>

@@ -1,9 +1,9 @@
 // jit/sim/memory_map.h -- global memory as named regions with owners, poison, access history and last writers.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The history of 16 bytes is four cells, each one access: who, when, which bytes, how. A new access that conflicts with
-// a cell and is not ordered after it is a race. Cells are replaced when they are full: the machine may then miss a race
-// but never invents one.
+// The history of 16 bytes is four cells. A cell is one access: thread, time, bytes and kind. A new access that
+// conflicts with a cell and is not ordered after it is a race. When all cells are in use, one is replaced: the machine
+// may then miss a race but never invents one.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -33,11 +33,11 @@ struct LastWriter {
   int line = 0, cta = 0, warp = 0, lane = 0;
 };
 
-/// What a lane of a kernel has done to watched memory.
+/// An access of one lane of a kernel to watched memory.
 struct WatchedAccess {
-  int device;         ///< whose kernel
-  int cta, num_ctas;  ///< which of the grid's
-  uint64_t offset;    ///< from where the memory begins
+  int device;         ///< the kernel's device
+  int cta, num_ctas;  ///< the CTA's number in the grid, and the number of CTAs
+  uint64_t offset;    ///< bytes from the begin of the memory
   bool is_write;
   Order order;
   Scope scope;
@@ -62,7 +62,7 @@ struct Region {
 
   uint64_t address() const { return reinterpret_cast<uint64_t>(begin); }
   uint64_t end() const { return address() + bytes; }
-  /// Also for addresses so high that the end of the access is low.
+  /// Right also for addresses so high that the end of the access wraps around.
   bool contains(uint64_t from, uint64_t count) const {
     const uint64_t offset = from - address();
     return offset < bytes && count <= bytes - offset;

@@ -1,7 +1,7 @@
 // jit/sim/mma_core.h -- the product at the heart of mma.sync and wgmma, in the register layout of the fragments.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lane 4g+t holds of an accumulator rows g and g+8 and columns 2t and 2t+1; so for all lanes at once
+// Lane 4g+t holds rows g and g+8 and columns 2t and 2t+1 of an accumulator. So for all lanes at once
 //   d(row half h, column parity e)[lane] += sum over k of  a[h][k][lane] * b[k][e][lane % 4]
 // where a is spread over the four lanes of a row and b has four values that repeat. The accumulators stay in register
 // layout; only the operands are spread out. A wgmma is a row of such blocks, with a spread once and b once per block.
@@ -44,7 +44,7 @@ void spread_b(PtxType type, const uint32_t* const* regs, int num_regs, int k, Sp
 /// a becomes -a.
 void negate(SpreadA& a, int k);
 
-/// What accumulators hold: a float, two halves in a register, or an integer whose sums wrap or stick to the ends.
+/// Contents of an accumulator's register: a float, two halves, or an integer whose sums wrap (s32) or saturate.
 enum class Accumulator { f32, f16, s32, s32_saturated };
 Accumulator accumulator_of(PtxType element, int accumulator_bytes, bool saturates);
 /// d = c + a * b over registers of 32 lanes: four, two of f16. `c` null: zero; c may be d.

@@ -17,7 +17,7 @@
 
 namespace seqtile::sim {
 
-/// What the rows of ptx_ops.def and the scalar families lead to.
+/// Operations of the machine. The rows of ptx_ops.def and the scalar families are decoded to them.
 enum class Op : uint8_t {
   scalar,
   read_clock,
@@ -85,7 +85,7 @@ enum class Op : uint8_t {
   wgmma,
 };
 
-/// How the counters group instructions.
+/// Groups of instructions, for the counters.
 enum class InstructionClass : uint8_t {
   integer,
   floating,
@@ -110,14 +110,14 @@ constexpr uint32_t kNoRegister = ~0u;
 struct Instruction {
   ScalarFn scalar = nullptr;
   uint32_t slot[6] = {};  ///< the first operands
-  uint32_t pool = 0;      ///< of all operands: index into Program::pool
-  uint32_t aux = 0;       ///< of a scalar function; mode of shuffles, votes, reductions; of a call: in Program::calls
+  uint32_t pool = 0;      ///< index into Program::pool, where all operands are
+  uint32_t aux = 0;       ///< argument of a scalar function; mode of a shuffle, vote, reduction; index of a call
   int32_t guard = -1;     ///< slot
   uint32_t virtual_guard = kNoRegister;
-  int64_t offset = 0;   ///< of the (first) memory operand
-  int64_t offset2 = 0;  ///< of the second one
-  int64_t offset3 = 0;  ///< of the third one
-  uint32_t target = 0;  ///< of a branch; of brx.idx: the number of targets, which begin at `aux` in Program::targets
+  int64_t offset = 0;   ///< offset of the (first) memory operand
+  int64_t offset2 = 0;  ///< offset of the second memory operand
+  int64_t offset3 = 0;  ///< offset of the third memory operand
+  uint32_t target = 0;  ///< target of a branch; brx.idx: how many targets begin at `aux` in Program::targets
   int32_t line = 0;
   uint16_t num_operands = 0, num_destinations = 0;
   Op op = Op::scalar;
@@ -127,7 +127,7 @@ struct Instruction {
   Order order = Order::weak;
   Scope scope = Scope::sys;
   AtomicOp atomic = AtomicOp::add;
-  uint8_t width = 0;   ///< bytes of one element in memory, of an accumulator
+  uint8_t width = 0;   ///< bytes of one element in memory, or of an accumulator
   uint8_t vector = 1;  ///< elements; blocks of 8 columns of a wgmma; rank of a tensor; k of an mma
   bool is_guard_negated = false;
   bool is_wide = false;  ///< value registers or addresses have 64 bits
@@ -157,7 +157,7 @@ struct SpecialSlot {
   bool is_wide;
 };
 
-/// A slot that holds, in each lane, the address of something in the frame of the function that runs.
+/// A slot that holds, in each lane, the address of a variable in the frame of the function that runs.
 struct FrameSlot {
   uint32_t slot;
   uint64_t offset;  ///< the address where the frame begins at 0
@@ -167,12 +167,12 @@ struct FrameSlot {
 /// A function of the text, or the kernel. Its variables in .local and .param memory are its frame.
 struct Function {
   std::string name;
-  uint32_t entry = 0;                             ///< instruction
-  uint32_t first_register = 0, end_register = 0;  ///< virtual
+  uint32_t entry = 0;                             ///< index of the first instruction
+  uint32_t first_register = 0, end_register = 0;  ///< its virtual registers
   int64_t frame_bytes = 0;
   bool is_recursive = false;  ///< a call from here may come back here
   std::vector<FrameSlot> frame_slots;
-  /// The slots of its registers and frame addresses, which a recursive call may overwrite.
+  /// The slots of the function's registers and frame addresses, which a recursive call may overwrite.
   struct Slots {
     uint32_t first, end;  ///< a wide value takes two
     bool is_wide;
@@ -182,12 +182,12 @@ struct Function {
 
 /// An argument or result of a call: from one frame to the other, or between a frame and a register.
 struct CallMove {
-  int operand = -1;                                 ///< of the instruction, where a register is one side
+  int operand = -1;                                 ///< the instruction's operand, where a register is one side
   int64_t of_caller = 0, of_callee = 0, bytes = 0;  ///< offsets in the frames
 };
 
 struct Call {
-  uint32_t caller = 0, callee = 0;  ///< in Program::functions; the callee of a system call is nothing
+  uint32_t caller = 0, callee = 0;  ///< indices in Program::functions; a system call has no callee
   std::vector<CallMove> arguments, results;
 };
 
@@ -196,22 +196,22 @@ struct Program {
   std::shared_ptr<const PtxModule> module;  ///< the lines for reports
   std::vector<Instruction> code;
   std::vector<uint32_t> pool;          ///< operand slots
-  std::vector<uint32_t> virtual_pool;  ///< beside it: virtual registers, kNoRegister for constants
+  std::vector<uint32_t> virtual_pool;  ///< for each entry of `pool`: the virtual register; kNoRegister for constants
   std::vector<ConstantSlot> constants;
   std::vector<SpecialSlot> specials;
-  std::vector<Function> functions;  ///< those that are called before those that call them, the kernel last
+  std::vector<Function> functions;  ///< each after the functions that it calls, the kernel last
   std::vector<Call> calls;
-  std::vector<uint32_t> targets;  ///< of brx.idx: instructions
+  std::vector<uint32_t> targets;  ///< instructions that brx.idx may lead to
   uint32_t num_slots = 0, num_virtual = 0;
   std::vector<uint32_t> watched;  ///< virtual registers that some path reads before it writes them
   int64_t static_shared_bytes = 0;
-  int64_t local_bytes = 0;  ///< of a thread: the frames of the deepest chain of calls
+  int64_t local_bytes = 0;  ///< a thread's local memory: the frames of the deepest chain of calls
   std::vector<PtxVariable> params;
   int64_t param_bytes = 0;
   std::array<int, 3> required_block = {0, 0, 0}, required_cluster = {0, 0, 0};  ///< zeros: the text does not say
   int max_threads = 0, max_registers = 0;                                       ///< 0: the text does not say
   bool has_wgmma = false;
-  /// By instruction: from here the text cannot reach its end. Empty where there is no such place.
+  /// By instruction: whether no path leads from it to the end. Empty where there is no such instruction.
   std::vector<bool> never_ends;
   /// Module variables in the global and constant spaces: name, place, bytes. The storage is shared by copies.
   struct Global {
@@ -221,7 +221,7 @@ struct Program {
     bool is_constant;
   };
   std::vector<Global> globals;
-  /// Where cooperative groups keep the barrier of a cooperative grid, 0 where the kernel does not ask.
+  /// Address at which cooperative groups keep the barrier of a cooperative grid; 0 where the kernel does not ask.
   uint64_t grid_workspace = 0;
 
   const Function& entry() const { return functions.back(); }

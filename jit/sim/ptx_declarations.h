@@ -1,4 +1,4 @@
-// jit/sim/ptx_declarations.h -- what PTX says of a parameter or variable: type, alignment, size, first values.
+// jit/sim/ptx_declarations.h -- reads declarations of parameters and variables: type, alignment, size, first values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "jit/sim/ptx_lexer.h"
@@ -6,7 +6,7 @@
 
 namespace seqtile::sim {
 
-/// The type behind a dot. `expected` is what the message asks for where there is none.
+/// The type behind a dot. `expected`: what the error message asks for where there is no type.
 PtxType read_type(PtxLexer& lexer, std::string_view word, const char* expected);
 /// An integer or a floating-point number in one of its spellings.
 PtxOperand read_immediate(PtxLexer& lexer);
@@ -14,7 +14,7 @@ PtxOperand read_immediate(PtxLexer& lexer);
 uint64_t immediate_bits(const PtxOperand& operand, bool is_wide);
 /// `.align 16 .b8 name[128]`, shared by parameters and variables.
 void read_declarator(PtxLexer& lexer, PtxVariable& variable);
-/// What stands behind the variable's `=`.
+/// Reads the first values behind the variable's `=`.
 void read_initializer(PtxLexer& lexer, PtxVariable& variable);
 
 }  // namespace seqtile::sim

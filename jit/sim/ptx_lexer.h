@@ -40,11 +40,11 @@ class PtxLexer {
   void skip_braces();
   /// One character, whatever it is.
   void skip_token();
-  /// From the parenthesis that comes next to the one that closes it.
+  /// Skips from the next parenthesis to the one that closes it.
   void skip_parentheses();
-  /// To behind the `;` that ends a declaration, or behind the braces of a body: whichever comes first.
+  /// Skips to behind the `;` that ends a declaration, or behind the braces of a body: the one that comes first.
   void skip_definition();
-  /// Goes back to a place that `position` has given.
+  /// A place in the text, from position(), for go_back().
   struct Position {
     size_t at;
     int line;

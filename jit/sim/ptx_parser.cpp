@@ -125,7 +125,7 @@ class Parser {
     return true;
   }
 
-  /// What is wrong with a kernel or function is kept: it matters to whoever executes it.
+  /// Reads a kernel or function. An error in it is kept with it, until it is executed: other kernels may run.
   void kernel(bool is_function) {
     if (module_.target_line == 0 || module_.version.empty())
       PtxLexer::fail_at(lexer_.line(), fmt::format("a kernel stands before {}; {}",

@@ -19,7 +19,7 @@ class PtxScopes {
   void close();
   bool is_inside() const { return scope_ >= 0; }
 
-  /// `count` registers from number `first` of the kernel on, name0 ..; -1: one, of this very name.
+  /// `count` registers from number `first` of the kernel on: name0, name1, ... `count` -1: one register, `name` itself.
   void add_registers(std::string_view name, uint32_t first, int count, int line);
   /// The number of the register, -1 where there is none.
   int find_register(std::string_view name) const;
@@ -28,12 +28,12 @@ class PtxScopes {
   /// The variable's index, -1 where there is none.
   int find_variable(std::string_view name) const;
 
-  /// A label stands in front of that instruction.
+  /// Adds a label that stands in front of `instruction`.
   void add_label(std::string_view name, uint32_t instruction, int line);
-  /// The label names a table for brx.idx, which gets one more target.
+  /// Adds the target `label` to the table for brx.idx that is labelled `table`.
   void add_to_table(std::string_view table, std::string_view label);
   void note_use(std::string_view label, size_t instruction, size_t operand);
-  /// Fills in where labels stand that were used.
+  /// Fills in the places of all labels that were used.
   void resolve_labels(std::vector<PtxInstruction>& instructions) const;
 
  private:

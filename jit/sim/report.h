@@ -1,4 +1,4 @@
-// jit/sim/report.h -- what the machine found wrong with a launch, as data.
+// jit/sim/report.h -- faults of a launch that the machine has found, as data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <atomic>
@@ -39,21 +39,21 @@ std::string_view report_kind_name(ReportKind kind);
 
 struct Report {
   ReportKind kind;
-  int line = 0;  ///< of the PTX text; 0 where no single line is at fault
+  int line = 0;  ///< line of the PTX text; 0 where no single line is at fault
   int cta = -1, warp = -1, lane = -1, device = 0;
   std::string message;  ///< the whole sentence, kernel and line text included
 };
 
-/// Collects reports of one launch from several threads. One report per kind and line is kept, that of the first cohort
-/// that has one, whichever thread is faster; the rest is counted.
+/// Collects reports of one launch from several threads. One report per kind and line is kept: the report of the first
+/// cohort that has one, whichever thread is faster. The other reports are only counted.
 class ReportSink {
  public:
   explicit ReportSink(size_t max_kept) : max_kept_(max_kept) {}
   void add(Report report, uint32_t cohort);
-  /// True when running on is pointless: so many came, or the launch does not end.
+  /// True when running on is pointless: too many reports came, or the launch does not end.
   bool is_enough() const { return is_enough_; }
   size_t total() const { return total_; }
-  /// In the order of the cohorts, and of time within one.
+  /// The kept reports, in the order of the cohorts, and of time within a cohort.
   std::vector<Report> take();
 
  private:
@@ -62,7 +62,7 @@ class ReportSink {
   std::atomic<bool> is_enough_{false};
   struct Kept {
     uint32_t cohort;
-    size_t number;  ///< of all reports, in time
+    size_t number;  ///< place among all reports, by time
     Report report;
   };
   std::map<std::pair<ReportKind, int>, Kept> kept_;

@@ -1,8 +1,8 @@
 // jit/sim/scalar.h -- scalar PTX instructions as families of (operation x type): from an opcode to a function.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which scalar forms a kernel contains is LLVM's choice, so they are covered by families and not form by form. One
-// resolver per group of families; resolve_scalar asks each in turn. A resolver that knows the operation but not these
+// LLVM chooses the scalar forms that a kernel contains, so they are covered by families and not form by form. Each
+// group of families has a resolver; resolve_scalar asks each in turn. A resolver that knows the operation but not these
 // modifiers returns no function, and the decoder reports the form with its line.
 #pragma once
 #include <optional>
@@ -16,15 +16,15 @@
 
 namespace seqtile::sim {
 
-/// What the decoder knows of an operand before it has a slot.
+/// Facts about an operand before it has a slot.
 struct OperandShape {
-  int bytes = 0;   ///< of the register: 1 predicate, 2, 4, 8; 0 where an immediate takes the instruction's width
+  int bytes = 0;   ///< the register's width: 1 predicate, 2, 4, 8; 0: an immediate of the instruction's width
   int vector = 0;  ///< elements of a `{..}` operand, 0 otherwise
   bool is_negated = false;
 };
 
-/// Operand letters, destinations first: p predicate, n one that may be negated, w at most 32 bits, x 64 bits, c the
-/// condition code, which the text does not name.
+/// Operand letters, destinations first: p predicate, n predicate that may be negated, w at most 32 bits, x 64 bits, c
+/// the condition code, which the text does not name.
 struct ScalarForm {
   ScalarFn run = nullptr;
   uint32_t aux = 0;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One rotation is a turn for every warp. Copies that were under way before a rotation arrive at its end (with a seed:
-// later). What does not come to its end is found in stuck.cpp.
+// later). Launches that do not come to their end are found in stuck.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,11 +1,11 @@
 // jit/sim/shared_races.cpp -- races, missing waits and missing fences in shared memory, exact (shared_shadow.h).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strong accesses (atomics, flags) do not race with each other. While a part of memory is in their hands, all of their
-// epochs stand among its readers, so that a plain access must be ordered after each of them, and the writer is the last
-// plain one, after which each of them must be ordered. Within one warp a lane's
-// access is ordered after another lane's only by a barrier, bar.warp.sync included: each publishes the warp's clock, so
-// an access of the same epoch by another lane is not ordered.
+// Strong accesses (atomics, flags) do not race with each other. While only strong accesses touch a part of memory,
+// their epochs stand among its readers, so that a plain access must be ordered after each of them. The part's writer is
+// the last plain writer, after which each strong access must be ordered. Within one warp a lane's access is ordered
+// after another lane's only by a barrier, bar.warp.sync included: each barrier publishes the warp's clock, so an access
+// of the same epoch by another lane is not ordered.
 #include <fmt/format.h>
 
 #include "jit/sim/address.h"
@@ -106,7 +106,7 @@ void Cohort::check_shared_read(Cta& cta, ShadowCell& cell, uint32_t at, uint32_t
   else check_proxy(cell, at, access);
 }
 
-/// What generic stores wrote is visible to asynchronous readers only behind fence.proxy.async.
+/// Generic stores are visible to asynchronous readers only after fence.proxy.async.
 void Cohort::check_proxy(const ShadowCell& cell, uint32_t at, const SharedAccess& access) {
   if (access.kind != AccessKind::async || !checks_flight_ || (cell.flags & ShadowCell::kAsync) != 0) return;
   const uint32_t writer = epoch_thread(cell.write);

@@ -1,11 +1,11 @@
-// jit/sim/shared_shadow.h -- who wrote and read each part of a CTA's shared memory last.
+// jit/sim/shared_shadow.h -- the last writer and the last readers of each part of a CTA's shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unlike the history of global memory this is exact: a stage that one warp of eight released too early must show. State
-// is kept per 16 bytes; a chunk that smaller accesses touch is split into four words, a word into four bytes, until a
-// whole write joins it again. An epoch packs a thread of the analysis and its time. Several unordered readers are a
-// set; the chunks of one tile go through the same sets, so sets are numbered and shared, and what was found out about
-// one is remembered for the next chunk.
+// Unlike the history of global memory the shadow is exact: a pipeline stage that one warp of eight released too early
+// must show. State is kept per 16 bytes; a chunk that smaller accesses touch is split into four words, a word into four
+// bytes, until a whole write joins it again. An epoch packs a thread of the analysis and its time. Several unordered
+// readers are a set. The chunks of one tile go through the same sets: so sets are numbered and shared, and the last
+// answer about a set is remembered for the next chunk.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ShadowCell {
   uint32_t read = 0;   ///< epoch, or kMany | number of a reader set; with kStrong also of the strong writers
   uint16_t write_line = 0, read_line = 0;
   uint16_t pending = 0;      ///< 1 + warp whose cp.async is in flight here
-  uint8_t proxy_fences = 0;  ///< of the writer at that time, modulo 256
+  uint8_t proxy_fences = 0;  ///< the writer's proxy fences at that time, modulo 256
   uint8_t flags = 0;
   uint8_t write_lane = kNoLane, read_lane = kNoLane;
 };
@@ -51,7 +51,7 @@ class SharedShadow {
 
   /// The epochs of a cell's readers.
   const std::vector<uint32_t>& readers(const ShadowCell& cell) const { return sets_[cell.read & ~ShadowCell::kMany]; }
-  /// Puts a reader beside those that are there and that `is_over` does not say are ordered before it.
+  /// Adds a reader. Readers for which `is_over` holds, as they are ordered before it, are dropped.
   template <class F>
   void add_reader(ShadowCell& cell, uint32_t epoch, F is_over);
   /// Remembers that all readers of the cell lie before the moment `epoch`.

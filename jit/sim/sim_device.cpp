@@ -94,7 +94,8 @@ std::unique_ptr<LoadedKernel> PtxDevice::load(KernelBinary binary) {
 
 namespace {
 
-/// Of a persistent kernel fewer blocks than a GPU holds, so that small grids take turns too.
+/// Blocks that run at once. Few blocks of a persistent kernel do, fewer than a GPU holds, so that small grids take
+/// turns too.
 int64_t resident_blocks(const KernelBinary& binary, const Target& target) {
   constexpr int64_t kFew = 4;
   return binary.gpu.is_cooperative && !binary.gpu.is_in_order ? target.gpu.num_multiprocessors : kFew;

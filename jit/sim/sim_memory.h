@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Fresh memory is poison until something is copied, filled or written there: a kernel that reads it is reported. Copies
-// and fills beyond an allocation are refused. Thread-safe together with whoever else uses the world's mutex.
+// and fills beyond an allocation are refused. Thread-safe together with all other users of the world's mutex.
 #pragma once
 #include <functional>
 #include <map>
@@ -22,7 +22,7 @@ class SimMemory final : public DeviceMemory {
   void name(const void* pointer, std::string name);
 
   void* allocate(size_t bytes) override { return allocate(bytes, false); }
-  /// Kernels of the world's other devices reach it too where it `is_for_peers`.
+  /// `is_for_peers`: kernels of the world's other devices reach the memory too.
   void* allocate(size_t bytes, bool is_for_peers);
   void free(void* pointer) noexcept override;
   void copy(void* to, const void* from, size_t bytes, Stream stream) override;
@@ -31,7 +31,7 @@ class SimMemory final : public DeviceMemory {
 
  private:
   void check(const void* pointer, size_t bytes, const char* what);
-  /// In the order of the stream, and of the device's launches.
+  /// Does `work` in the order of the stream, and of the device's launches.
   void do_in_order(Stream stream, std::function<void()> work);
 
   SimWorld& world_;

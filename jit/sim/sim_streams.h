@@ -20,10 +20,10 @@ class SimStreams final : public DeviceStreams {
     bool is_kernel = false;
   };
 
-  /// `finish` does what was put off, where anything was.
+  /// `finish` does work that was put off, if there is any.
   explicit SimStreams(std::function<void()> finish);
   ~SimStreams() override;
-  /// Does the work, or keeps it where the stream captures.
+  /// Does the work, or keeps it if the stream captures.
   void add(Stream stream, Work work);
 
   Stream create() override;

@@ -78,7 +78,7 @@ void SimWorld::run(const Options& options) {
       fail(std::current_exception());
     }
   }
-  // Whoever waited goes on, also where its thread has not woken up yet.
+  // Every waiting device goes on, also if its thread has not woken up yet.
   for (Queue& queue : queues_) queue.is_waited_for = false;
 }
 
@@ -90,7 +90,7 @@ void SimWorld::fail(const std::exception_ptr& error) {
   }
 }
 
-// Of each device the host work that comes first, then the launches of one kernel and size.
+// A round takes from each device's queue the host work at its front, then launches of one kernel and size.
 void SimWorld::run_round(const Options& options) {
   std::vector<std::vector<Launch>> streams(queues_.size());
   for (size_t d = 0; d < queues_.size(); ++d) {

@@ -14,7 +14,7 @@
 
 namespace seqtile::sim {
 
-/// What an acquire of a location's present value learns, by who released it and how far that reaches.
+/// A release of a location's present value: the releasing thread, the scope, and the clocks that an acquire learns.
 struct ReleasedMessage {
   uint32_t cohort;
   int thread, cta, cluster, device;
@@ -40,7 +40,7 @@ struct Group {
 /// A call that a lane has not come back from.
 struct Frame {
   uint32_t call_pc;
-  uint32_t base;               ///< of the caller's frame in local memory
+  uint32_t base;               ///< where the caller's frame begins in local memory
   std::vector<uint64_t> kept;  ///< values of the caller's slots, where the callee may overwrite them
 };
 
@@ -71,11 +71,11 @@ struct BulkStore {
   std::array<int32_t, 5> at;
   uint32_t from, bytes, pc;
   int lane;
-  PtxType type;   ///< of the elements
-  uint32_t time;  ///< of the CTA's copy threads
+  PtxType type;   ///< the elements' type
+  uint32_t time;  ///< time of the CTA's copy threads
   std::vector<BulkPiece> pieces;
   bool is_read;                 ///< shared memory has been read, into `data`
-  std::vector<std::byte> data;  ///< of the pieces, one behind the other
+  std::vector<std::byte> data;  ///< data of the pieces, one behind the other
 };
 struct BulkGroup {
   int lane;
@@ -90,7 +90,7 @@ struct BulkLoad {
   uint32_t pc;
   int warp, lane;
   bool is_tensor, from_shared;
-  uint32_t thread, time;  ///< of the CTA's copies that complete on this barrier
+  uint32_t thread, time;  ///< the copy thread of copies that complete on this barrier, and its time
   ClockSnapshot issued;
 };
 /// The newest load of one thread of the copies that touches a CTA's shared memory.
@@ -102,28 +102,28 @@ struct LoadUnderWay {
 struct Grid;
 
 struct Warp {
-  int id = 0;     ///< in the cohort: its thread in every clock
+  int id = 0;     ///< number in the cohort: its thread in every clock
   int cta = 0;    ///< index in the cohort
-  int index = 0;  ///< in its CTA
+  int index = 0;  ///< number in its CTA
   const Grid* grid = nullptr;
   uint32_t live = kAllLanes;
   bool is_done = false;
-  bool has_waited = false;  ///< has looked for what others do since the cohort's last progress
+  bool has_waited = false;  ///< has spun, waiting for others, since the cohort's last progress
   int rotation = 0;         ///< which group gets the next turn after a spin
   int registers = 0;        ///< per thread, as setmaxnreg left it
   uint32_t* regs = nullptr;
   std::vector<Group> groups;
   std::vector<std::byte> local;
-  std::array<uint32_t, 32> frame_base = {};   ///< of the function that a lane is in, in its local memory
-  std::array<std::vector<Frame>, 32> frames;  ///< of the calls that a lane is in
+  std::array<uint32_t, 32> frame_base = {};   ///< by lane: where its function's frame begins in local memory
+  std::array<std::vector<Frame>, 32> frames;  ///< by lane: frames of the calls that it is in
   Region* last_region = nullptr;
 
   Clock clock;
-  ClockSnapshot snapshot;  ///< of `clock`, null when it has changed
+  ClockSnapshot snapshot;  ///< a copy of `clock`; null when the clock has changed
   ForeignClocks foreign;
-  std::array<Clock, 4> fence_release;    ///< what a fence of that scope published
-  std::array<Clock, 4> acquire_pending;  ///< read by relaxed loads, waiting for a fence of that scope
-  std::array<ForeignClocks, 4> fence_foreign, foreign_pending;  ///< the same of CTAs that run apart
+  std::array<Clock, 4> fence_release;    ///< by scope: the clock at the last fence
+  std::array<Clock, 4> acquire_pending;  ///< by scope: clocks of relaxed loads, until a fence of that scope
+  std::array<ForeignClocks, 4> fence_foreign, foreign_pending;  ///< fence_release, acquire_pending: CTAs that run apart
 
   std::vector<CopyOp> copies;
   std::deque<std::vector<CopyOp>> copy_groups;
@@ -135,7 +135,7 @@ struct Warp {
   uint32_t proxy_fences = 0;
   std::array<uint32_t, 32> cluster_phase = {};
   uint32_t at_cluster = 0;  ///< lanes that have arrived at the cluster barrier and not waited there
-  Clock relaxed_seen;       ///< came with the cluster barrier, but without release
+  Clock relaxed_seen;       ///< clock that came with the cluster barrier, but without release
 
   std::vector<uint32_t> initialised;                     ///< lanes, by virtual register
   std::vector<uint8_t> busy_accumulator, busy_fragment;  ///< by virtual register: wgmma in flight
@@ -149,9 +149,9 @@ struct Barrier {
     uint32_t mask;
   };
   uint32_t expected = 0, arrived = 0;
-  bool is_open_count = false;  ///< all threads that are left
-  uint32_t votes = 0;          ///< threads whose predicate held, of bar.red
-  uint32_t against = 0;        ///< threads whose predicate did not hold
+  bool is_open_count = false;  ///< the barrier expects all threads that are left
+  uint32_t votes = 0;          ///< bar.red: threads whose predicate held
+  uint32_t against = 0;        ///< bar.red: threads whose predicate did not hold
   std::vector<Waiting> waiting;
   Clock clock;
   ForeignClocks foreign;
@@ -163,9 +163,9 @@ struct Mbarrier {
   uint32_t phase = 0;
   uint32_t init_epoch = 0;
   int init_warp = 0, init_line = 0;
-  uint32_t init_proxy_fences = 0;  ///< of that warp at the init
+  uint32_t init_proxy_fences = 0;  ///< proxy fences of init_warp at the init
   bool has_remote = false;         ///< another CTA has arrived in this phase
-  bool is_remote = false;          ///< in the phase before
+  bool is_remote = false;          ///< another CTA arrived in the phase before
   uint32_t init_fence = 0;         ///< number of the fence.mbarrier_init behind it, in its CTA; 0: none yet
   Clock clock, completed;
   ForeignClocks foreign;
@@ -173,20 +173,20 @@ struct Mbarrier {
 
 struct Cta {
   const Grid* grid = nullptr;
-  int rank = 0;              ///< in its cluster
+  int rank = 0;              ///< rank in its cluster
   int first_in_cluster = 0;  ///< index in the cohort of the cluster's rank 0
   int cluster = 0;           ///< index of the cluster in the cohort
   int first_warp = 0, num_warps = 0;
-  int linear = 0;  ///< in the grid
+  int linear = 0;  ///< number in the grid
   std::array<uint32_t, 3> id = {};
   std::vector<std::byte> shared;
   SharedShadow shadow;
   std::map<uint32_t, Mbarrier> mbarriers;
   std::array<Barrier, 16> barriers;
-  std::map<uint32_t, std::vector<ReleasedMessage>> released;  ///< by address in shared memory
-  int free_registers = 0;                                     ///< given back by setmaxnreg.dec
-  Clock remote;                                               ///< of accesses from other CTAs
-  std::vector<LoadUnderWay> loads;                            ///< that the CTA must have waited for at its end
+  std::map<uint32_t, std::vector<ReleasedMessage>> released;  ///< releases, by address in shared memory
+  int free_registers = 0;                                     ///< registers given back by setmaxnreg.dec
+  Clock remote;                                               ///< clock of accesses from other CTAs
+  std::vector<LoadUnderWay> loads;                            ///< loads that the CTA must have waited for at its end
   bool is_gone = false;
   uint32_t copy_time = 0;
   uint32_t init_fences = 0;             ///< fence.mbarrier_init that had an init before them
@@ -197,7 +197,7 @@ struct ClusterState {
   uint32_t arrived = 0, phase = 0;
   int first_cta = 0, num_ctas = 0;
   Clock clock, released;
-  Clock relaxed, relaxed_released;  ///< what arrivals without release knew: it orders nothing
+  Clock relaxed, relaxed_released;  ///< clocks of arrivals without release: they order nothing
   ForeignClocks foreign;
 };
 

@@ -1,9 +1,10 @@
 // jit/sim/stuck.cpp -- notices that a cohort does not come to its end, and says why: deadlocks, loops without end.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A deadlock is a rotation in which nobody can run, or many in which warps run but nothing happens that another warp
-// could see: a spin counts more than a long computation. A warp that does not even look for what others do is in a loop
-// without end, or a long one: only its instructions count. A loop that no path of the text leaves is one for certain.
+// A deadlock is a rotation in which no warp can run, or many rotations in which warps run but change nothing that
+// another warp could see: a spin counts more than a long computation. A warp that does not spin may be in a long loop,
+// or in one without end: only its instructions count. A loop that no path of the text leaves is without end for
+// certain.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,11 +17,11 @@ namespace seqtile::sim {
 namespace {
 
 constexpr int kIdleLimit = 20000, kSpinWeight = 100;
-/// Instructions of which others see nothing: so many for each warp, and for each byte of global memory, which a loop
-/// that ends reads a few times at most.
+/// Limit of instructions without an effect that other warps can see: so many for each warp, and for each byte of global
+/// memory, since a loop that ends reads each byte a few times at most.
 constexpr uint64_t kSilentPerWarp = uint64_t{1} << 20, kSilentPerByte = 8;
 constexpr uint64_t kSilentLeast = uint64_t{1} << 22, kSilentMost = uint64_t{1} << 26;
-/// What the other warps may still do, and be reported for, when one is in a loop that no path leaves.
+/// Instructions that the cohort may still execute, and be reported for, when a warp is in a loop that no path leaves.
 constexpr uint64_t kLostLimit = uint64_t{1} << 21;
 constexpr uint64_t kToldAtOnce = uint64_t{1} << 16;
 constexpr uint64_t kClockJump = uint64_t{1} << 40;  ///< lets every deadline of a kernel pass
@@ -88,7 +89,7 @@ bool Cohort::is_over_limit(uint64_t first) {
   return true;
 }
 
-/// For whoever watches the launch from outside.
+/// Updates LaunchProgress, which other threads read.
 void Cohort::note_progress() {
   const uint64_t fresh = counters_.warp_instructions - counters_told_;
   if (fresh < kToldAtOnce) return;

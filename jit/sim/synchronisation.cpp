@@ -1,4 +1,4 @@
-// jit/sim/synchronisation.cpp -- what orders accesses: barriers, fences, releases and acquires, as clocks.
+// jit/sim/synchronisation.cpp -- the order of accesses as clocks: barriers, fences, releases and acquires.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A release leaves a message at its address, an acquire of that address learns every message whose scope reaches it; a
@@ -80,8 +80,8 @@ bool Cohort::reaches(const ReleasedMessage& message, Scope scope, const Warp& wa
   return both == Scope::cluster ? is_same_cluster : is_same_cluster && message.cta == warp.cta;
 }
 
-/// What the memory order of an access means, after the data has moved; `messages` are those of its address. For global
-/// memory called with the sync lock held.
+/// Applies the memory order of an access, after the data has moved. `messages`: the releases at its address. For global
+/// memory the caller holds the sync lock.
 void Cohort::synchronise(Warp& warp, std::vector<ReleasedMessage>& messages, Order order, Scope scope, bool is_read,
                          bool is_write) {
   if (is_read) {

@@ -1,4 +1,4 @@
-// jit/sim/system_calls.cpp -- what a device provides to kernels as functions: printf and failed assertions.
+// jit/sim/system_calls.cpp -- functions that a device provides to kernels: printf and failed assertions.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// jit/sim/tensor_map.h -- the machine's own tensor map: what a device's driver would encode, in 128 readable bytes.
+// jit/sim/tensor_map.h -- the machine's own tensor map: the facts that a driver would encode, in 128 readable bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -19,7 +19,7 @@ struct alignas(64) TensorMap {
   uint64_t base = 0;
   uint32_t size[5] = {};  ///< elements, innermost first
   uint32_t box[5] = {};
-  uint64_t stride[4] = {};  ///< bytes, of dimensions 1 to 4
+  uint64_t stride[4] = {};  ///< bytes; element i: the stride of dimension i + 1
   uint32_t step[5] = {};    ///< element strides
   uint32_t fill_nan = 0;    ///< outside of the tensor: NaN instead of zero
 
@@ -27,7 +27,7 @@ struct alignas(64) TensorMap {
 };
 static_assert(sizeof(TensorMap) == 128);
 
-/// The facts of cuTensorMapEncodeTiled, with its rules.
+/// Encodes a tensor map by the rules of cuTensorMapEncodeTiled.
 /// Requires: 1 to 5 dimensions, innermost first; base and strides multiples of 16; every box extent 1 to 256; the box's
 ///   inner extent a multiple of 16 bytes, and with a swizzle just its span (a device also takes less: not modelled).
 /// Errors: invalid_argument naming the value that breaks a rule.

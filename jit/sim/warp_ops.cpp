@@ -1,4 +1,4 @@
-// jit/sim/warp_ops.cpp -- what the lanes of a warp do with each other: shuffles, votes, matches, reductions.
+// jit/sim/warp_ops.cpp -- operations between the lanes of a warp: shuffles, votes, matches, reductions.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
 // jit/sim/wgmma.cpp -- the asynchronous product of a warp group: issue, wait, descriptors and layouts in shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation of four warps, computed when the first of them waits. Its reads of shared memory stand in the shadow
-// under the group; for a later writer they are over when all four warps have waited and that is known to the writer
-// (or, with Checks::release_per_warp off, when one has). Rows of a K-major tile lie `pitch` bytes apart in groups of
-// eight; the descriptor's strides lead from group to group. The swizzle works on the final address.
+// A product is one operation of four warps, computed when the first of them waits. Its reads of shared memory stand in
+// the shadow under the warp group. For a later writer they are over when the writer knows that all four warps have
+// waited (or, with Checks::release_per_warp off, when one has). Rows of a K-major tile lie `pitch` bytes apart in
+// groups of eight; the descriptor's strides lead from group to group. The swizzle works on the final address.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -165,7 +165,7 @@ void Cohort::finish_wgmma_group(Warp& warp, const Instruction& i) {
   ++warp.wgmma_base;
 }
 
-/// What all four warps knew at their issues: B is read for each of them.
+/// The knowledge that all four warps had when they issued the product: B is read for each of them.
 Clock Cohort::common_clock(const std::array<WgmmaOp*, 4>& ops) {
   Clock clock = *ops[0]->issued;
   for (const WgmmaOp* op : ops)

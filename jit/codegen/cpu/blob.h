@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All sections that code needs are laid out behind each other, text first, and every PC-relative relocation between
-// them is resolved; what is left runs wherever it is mapped at a page boundary. Nothing else is linked: an
+// them is resolved. The resulting block runs wherever it is mapped at a page boundary. Nothing else is linked: an
 // external symbol, an absolute address or writable data is an error here, at compile time, and not when loading.
 #pragma once
 #include <cstddef>

@@ -146,7 +146,8 @@ Value* Program::columns_of(const Contraction& c, const Weight& weight) {
   return e_.max_i64(e_.i64(0), weight.packed ? e_.b.CreateMul(left, e_.i64(c.nr)) : left);
 }
 
-// What no operand has: zeros, whatever the other one is, which nobody has to compute.
+// Sums of rows and columns that an operand does not have are zero, whatever the other operand is: they are stored
+// without a product.
 void Program::clear(const Contraction& c, Value* first_row, Value* end_row, Value* first_column) {
   auto* type = llvm::FixedVectorType::get(e_.b.getFloatTy(), static_cast<unsigned>(e_.lanes));
   Value *zeros = llvm::Constant::getNullValue(type), *end = e_.i64(c.block_n);
@@ -205,7 +206,7 @@ void Program::contract_outer(const Contraction& found) {
       });
     });
   };
-  // A call without rows still makes one round, of no steps, which writes the zeros.
+  // If the run-time k is 0, one iteration of no steps still runs: it writes the zeros.
   e_.loop(e_.i64(0), c.k == ir::kDynamic ? e_.max_i64(depth_k, e_.i64(1)) : depth_k, c.kc, block);
 }
 

@@ -54,7 +54,7 @@ bool Program::match_weight(const ir::Value* b, const Op& loop, Contraction& foun
   return true;
 }
 
-// What is read of one weight without a check, the others have too.
+// Whether rows that are read of one weight without a check exist in the other weight too.
 bool Program::has_same_rows(const Weight& a, const Weight& b) {
   if (a.transposed || a.load == b.load) return true;  // columns are checked
   const int64_t rows = a.load->operands[0]->type.shape[0];

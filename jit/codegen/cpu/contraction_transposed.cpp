@@ -21,7 +21,7 @@ bool Program::fits_transposed(const Contraction& c) const {
   return !c.accumulate && c.weights[0].is_plain() && dtype == c.compute && c.k % elements_per_unit(c.compute) == 0;
 }
 
-/// What the parts of one contraction share.
+/// Values that the parts of one contraction share.
 struct Program::TransposedPlan {
   Contraction c;
   int64_t sums, sums_bytes, stride;  ///< y^T of the weights: arena offset, bytes of each, f32 elements of a row

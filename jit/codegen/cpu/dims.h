@@ -13,8 +13,8 @@
 
 namespace seqtile::cpu {
 
-/// A store writes elements [offset, offset + extent) of `view`'s `axis`, those that it has. Where the offset is
-/// negative the tile's first elements are out of range, which this bound does not say.
+/// A store writes elements [offset, offset + extent) of `view`'s `axis`, as far as the view has them. If the offset is
+/// negative, the tile's first elements are out of range; this bound does not say so.
 struct StoreBound {
   const ir::Value* view;
   int axis;
@@ -54,14 +54,14 @@ class DimClasses {
 int64_t known_divisor(const ir::Value* scalar);
 /// Whether an i64 scalar is known to be 0 or more in `where`, whatever the launch.
 bool is_never_negative(const ir::Value* scalar, const ir::Block* where);
-/// Whether two i64 scalars are one, or constants of one value.
+/// Whether two i64 scalars are one IR value, or constants of equal value.
 bool is_same_scalar(const ir::Value* a, const ir::Value* b);
 /// The value of an integer constant.
 std::optional<int64_t> constant_int(const ir::Value* scalar);
 /// True when [offset, offset + extent) lies in [0, size) for every iteration that reaches it.
 bool in_range(const ir::Value* offset, int64_t extent, int64_t size);
 
-/// Reads memory at the place of evaluation.
+/// Whether `op` reads memory where it is evaluated: load and gather.
 bool is_read(const ir::Op& op);
 /// The tile operands that an element-wise evaluation of `op` reads.
 std::vector<const ir::Value*> tile_operands(const ir::Op& op);

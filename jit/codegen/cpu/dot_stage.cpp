@@ -110,7 +110,7 @@ const ir::Value* Program::accumulates_in_place(const Op& op) const {
   return users.size() == 1 && users[0] == user ? carried : nullptr;
 }
 
-// What a loop does not change is computed once, before it: left operands of products are packed, tiles with
+// Values that a loop does not change are computed once, before it: left operands of products are packed, and tiles with
 // transcendental functions (the angles of rotary embeddings) are written to the arena.
 void Program::hoist_operands(const ir::Block& body) {
   for (const Op* op : body.ops) {

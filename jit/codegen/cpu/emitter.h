@@ -33,12 +33,12 @@ class Emitter {
   llvm::Value* f32(double value) { return llvm::ConstantFP::get(b.getFloatTy(), value); }
   /// The type a value of `dtype` has in registers (i16 for f16 and bf16).
   llvm::Type* type_of(DType dtype);
-  /// The type that it has in memory (i8 for i1).
+  /// The type a value of `dtype` has in memory (i8 for i1).
   llvm::Type* memory_type(DType dtype);
 
   /// for (i = lo; i < hi; i += step) body(i). `step` > 0.
   void loop(llvm::Value* lo, llvm::Value* hi, int64_t step, const std::function<void(llvm::Value*)>& body);
-  /// The same with values carried from one iteration to the next; returns those after the last one.
+  /// loop() with values carried from one iteration to the next. Returns the carried values after the last iteration.
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
                                  const codegen::LoopBody& body) {
     return codegen::emit_loop(b, lo, hi, step, std::move(inits), body);

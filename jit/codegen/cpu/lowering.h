@@ -1,4 +1,4 @@
-// jit/codegen/cpu/lowering.h -- tile IR -> LLVM IR for the host CPU.
+// jit/codegen/cpu/lowering.h -- tile IR -> LLVM IR for CPU targets.
 // SPDX-License-Identifier: Apache-2.0
 //
 // One tile-IR function becomes one LLVM function that runs one program of the grid (see program_fn.h). docs/design.md

@@ -123,7 +123,7 @@ void Program::lower_sync(const Op& op) {
   }
 }
 
-// How to wait is up to whoever made the channel: threads and processes sleep in different ways.
+// The channel's fabric gives the wait function: threads and processes sleep in different ways.
 void Program::lower_await(const Op& op) {
   Value* block = views_.at(op.operands.back()).base;
   Value* word = e_.b.CreateConstInBoundsGEP1_64(e_.b.getInt64Ty(), block, channel::wait_function);

@@ -5,7 +5,7 @@
 // multiplies it with a row of a packed panel of b. *Dot product*: accumulators are vectors along k; each step
 // multiplies vectors of rows of a with vectors of rows of w, and a tree of shuffles sums the lanes at the end; w is
 // read where it lies. Both compute in f32, or in pairs of bf16 summed in f32 (vdpbf16ps): a "step" of k is then two
-// elements, and everything is laid out in units of 32 bits. The outer product of pairs is also there in matrix
+// elements, and everything is laid out in units of 32 bits. Outer products of pairs also have a kernel for matrix
 // registers.
 #pragma once
 #include "jit/base/cdiv.h"
@@ -33,17 +33,19 @@ struct OuterKernel {
 /// [steps][panel_nv * lanes] units.
 llvm::Function* emit_outer_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
 
-/// Matrix registers (AMX): how many, and the rows of each, which have as many units.
+/// Matrix registers (AMX): their number, and the rows of each; a row has as many units as the register has rows.
 constexpr int kMatrixRegisters = 8, kMatrixRows = 16;
 
-/// Those that a kernel of `mr` rows and `nv` vectors of columns takes: sums, rows of a, columns of b.
+/// Number of matrix registers that a kernel of `mr` rows and `nv` vectors of columns takes: sums, rows of a, columns of
+/// b.
 constexpr int matrix_registers(int mr, int nv) {
   const int rows = static_cast<int>(cdiv(mr, kMatrixRows));
   return rows * nv + rows + nv;
 }
 
-/// The same function in matrix registers: mr, and the steps it is called with, are multiples of kMatrixRows. They are
-/// configured before, and released at the program's end: both take longer than a small product.
+/// The function of emit_outer_kernel() in matrix registers. Requires: mr, and the steps of each call, are multiples of
+/// kMatrixRows; the registers are configured before. They are released at the program's end: configuring and releasing
+/// take longer than a small product.
 llvm::Function* emit_matrix_kernel(Emitter& e, const OuterKernel& kernel, const std::string& name);
 void configure_matrix_registers(Emitter& e);
 void release_matrix_registers(Emitter& e);

@@ -14,7 +14,7 @@ class Module;
 namespace seqtile::cpu {
 
 /// Optimises `module` (which it consumes), generates code for its one external function and resolves every
-/// relocation inside one block; what `sanitizer` looks at is instrumented behind the passes. Calls `dump` with "ll"
+/// relocation inside one block. The checks of `sanitizer` are added after the passes. Calls `dump` with "ll"
 /// (after the passes) and "asm" when it is not empty. Errors: compile_failed naming an external symbol or a relocation
 /// that cannot be resolved at compile time.
 KernelBinary emit_blob(llvm::Module& module, const Target& target, const StageDump& dump,

@@ -1,4 +1,4 @@
-// jit/codegen/cpu/program.cpp -- blocks, scalars, views and control flow of one program.
+// jit/codegen/cpu/program.cpp -- blocks, scalars, views and memory for tiles of one program.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/program.h"
 #include "jit/codegen/cpu/micro_kernel.h"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scalars and views are lowered in program order. Tiles are not: a tile is an expression that is evaluated, one vector
-// of elements at a time, inside the loops of whoever needs it (tile_eval.cpp). Only roots make loops: stores,
+// of elements at a time, inside the loops of the root that needs it (tile_eval.cpp). Only roots make loops: stores,
 // reductions, and tiles that a product, a branch or a second pass reads from memory. Roots with the same outer
 // dimensions wait in a row group and share one loop over rows (row_group.cpp). Products have stages of their own
 // (dot_stage.cpp, contraction.cpp). Tensors of one call may overlap only as the same tensor (in place): a row is read
@@ -43,11 +43,11 @@ struct Axis {
   }
 };
 
-/// Where a tile is evaluated: one axis per dimension, at most one of them a vector.
+/// The elements at which a tile is evaluated: one axis per dimension, at most one of them a vector.
 struct Index {
   int lanes = 1;
   std::vector<Axis> axes;
-  llvm::Value* mask = nullptr;  ///< lanes that count; the others may hold anything
+  llvm::Value* mask = nullptr;  ///< lanes that count; other lanes may hold anything
   bool has_vector() const {
     for (const Axis& axis : axes)
       if (axis.is_vector) return true;
@@ -60,14 +60,14 @@ struct Root {
   enum class Kind { store, reduce, materialise } kind;
   const ir::Op* op = nullptr;        ///< store, store_add, reduce
   const ir::Value* value = nullptr;  ///< the tile to evaluate
-  Buffer buffer;                     ///< materialise: destination; reduce: of the result
+  Buffer buffer;                     ///< materialise: the destination; reduce: the buffer of the result
   int level = 0;                     ///< passes over the row that must come before
   bool is_private = false;           ///< materialise: later groups do not read `buffer` for this value
   bool in_place = false;             ///< materialise: `buffer` is read by earlier passes of the row
-  int64_t shift = 0;                 ///< store: added to the column (a part of a concatenation)
+  int64_t shift = 0;                 ///< store: added to the column, for a part of a concatenation
 };
 
-/// How far a loop over a dimension runs, and what that count is known to be divisible by.
+/// The count of a loop over a dimension, and a number that is known to divide it.
 struct Limit {
   llvm::Value* count;
   int64_t divisor;
@@ -80,23 +80,32 @@ class Program {
   int64_t arena_bytes() const { return e_.arena_bytes(); }
 
  private:
-  // program.cpp: blocks, scalars, views; arithmetic.cpp: arithmetic; control.cpp: loops and branches
+  // program.cpp: blocks, scalars, views, memory for tiles
   void bind_parameters();
   void number(const ir::Block& block);
   void lower_block(const ir::Block& block);
   void lower_op(const ir::Op& op);
   void lower_scalar(const ir::Op& op);
-  llvm::Value* float_arithmetic(const ir::Op& op, const std::vector<llvm::Value*>& operands);
-  llvm::Value* scalar_arithmetic(const ir::Op& op, const std::vector<llvm::Value*>& operands);
   void lower_view(const ir::Op& op);
-  void lower_for(const ir::Op& op);
-  void lower_if(const ir::Op& op);
-  void lower_while(const ir::Op& op);
   void lower_shape(const ir::Op& op);
   bool is_only_stored(const ir::Value* tile) const;
   void lower_reduce(const ir::Op& op);
-  void lower_ordered(const ir::Op& op);
   void lower_store(const ir::Op& op);
+  Buffer reserve_tile(const ir::Type& type);
+  Buffer reserve_row(const ir::Type& type);
+  Buffer reserve_dense(const ir::Type& type);
+  void copy_to(const ir::Value* tile, const Buffer& buffer);
+  [[noreturn]] void fail(const ir::Op& op, const std::string& why) const;
+  // arithmetic.cpp: values in registers
+  llvm::Value* float_arithmetic(const ir::Op& op, const std::vector<llvm::Value*>& operands);
+  llvm::Value* scalar_arithmetic(const ir::Op& op, const std::vector<llvm::Value*>& operands);
+  // control.cpp: loops and branches, tiles that cross them
+  void lower_for(const ir::Op& op);
+  void lower_if(const ir::Op& op);
+  void lower_while(const ir::Op& op);
+  void yield_into(const std::vector<ir::Value*>& yielded, size_t first, const std::vector<const ir::Value*>& carried,
+                  std::vector<llvm::Value*>& next_scalars);
+  void copy_buffer(const Buffer& from, const Buffer& to, const ir::Type& type);
   // memory_ops.cpp: element accesses, scatter, atomics and flags, random numbers
   void lower_rand(const ir::Op& op);
   void lower_scatter(const ir::Op& op);
@@ -105,16 +114,8 @@ class Program {
   void lower_clock(const ir::Op& op);
   void lower_element(const ir::Op& op);
   llvm::Value* element_address(const ir::Op& op);
-  // control.cpp, program.cpp: tiles that cross a branch or an iteration
-  Buffer reserve_tile(const ir::Type& type);
-  Buffer reserve_row(const ir::Type& type);
-  Buffer reserve_dense(const ir::Type& type);
-  void copy_to(const ir::Value* tile, const Buffer& buffer);
-  void yield_into(const std::vector<ir::Value*>& yielded, size_t first, const std::vector<const ir::Value*>& carried,
-                  std::vector<llvm::Value*>& next_scalars);
-  void copy_buffer(const Buffer& from, const Buffer& to, const ir::Type& type);
 
-  // tile_eval.cpp
+  // tile_eval.cpp: one vector of a tile's elements
   llvm::Value* eval(const ir::Value* value, const Index& index);
   llvm::Value* compute(const ir::Value* value, const Index& index);
   llvm::Value* compute_shape(const ir::Op& op, const ir::Value* value, const Index& index);
@@ -129,7 +130,7 @@ class Program {
                           int64_t lane_stride, llvm::Value* mask);
   /// Whether positions of a load or a store along the dimension may be out of range.
   bool needs_check(const ir::Op& access, int dim);
-  /// Address of the scalar axes and whether they are in range (null: they are).
+  /// Address of the scalar axes' position. `in_range`: whether the position is in range; null: it is.
   struct RowAddress {
     llvm::Value* pointer;
     llvm::Value* in_range;
@@ -139,13 +140,11 @@ class Program {
   llvm::Value* load_row_or_zeros(const RowAddress& row, const ir::Op& op, llvm::Value* column, int lanes);
   void write_view(const ir::Op& op, llvm::Value* value, const Index& index);
 
-  // row_group.cpp; reductions.cpp: finish_reductions, reduce_outer, lower_ordered
+  // row_group.cpp: roots that share one loop over rows
   void add_root(Root root);
   bool has_bounds_of_group(const ir::Value* tile) const;
   void flush();
   int level_of(const ir::Value* value, const std::vector<int>& map);
-  void collect_overtaken(const ir::Value* value, bool is_moved, std::set<const ir::Op*>& loads) const;
-  void protect_loads();
   void add_shared_rows();
   void emit_group();
   void emit_rows(const std::vector<llvm::Value*>& outer);
@@ -156,25 +155,30 @@ class Program {
                  llvm::Value* count, int width, std::vector<llvm::Value*>& partial, int64_t unroll);
   void emit_step(const std::vector<Root*>& roots, const Index& index, std::vector<llvm::Value*>& carried, int unroll,
                  int which);
-  void finish_reductions(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer,
-                         const std::vector<llvm::Value*>& partial, int64_t unroll);
-  void reduce_outer(const ir::Op& op);
-  // row_traffic.cpp: what a row group reads ahead of time and writes past the caches
-  void fetch_ahead(const ir::Op& load, llvm::Value* address, int lanes);
-  void fetch_next_row(const ir::Value& row, const Index& index);
-  bool is_whole_rows(const ir::Op& store) const;
-  llvm::Value* streams_past_caches();
-  bool has_later_use(const ir::Value* value) const;
   bool is_visible(const ir::Value* value) const;
-  /// True when the stores of its class bound the dimension, and the bound can be computed here.
+  /// True when the stores of the dimension's class bound it, and the bound can be computed here.
   bool is_limited(const ir::Value* tile, int dim) const;
   Limit limit(const ir::Value* tile, int dim);
-  /// Whether all that the group does is to store, the same rows of each tile, some of which may be out of range.
+  /// Whether the group only stores, and stores the same rows of each tile; some of the rows may be out of range.
   bool stores_one_range();
   struct Range {
     llvm::Value *first, *end;
   };
   Range rows_to_visit(int dim);
+  // aliasing.cpp: loads that a store of the same row group could overtake
+  void collect_overtaken(const ir::Value* value, bool is_moved, std::set<const ir::Op*>& loads) const;
+  void protect_loads();
+  bool has_later_use(const ir::Value* value) const;
+  // reductions.cpp: results of a row group's reductions, and reductions not along a row
+  void lower_ordered(const ir::Op& op);
+  void finish_reductions(const std::vector<Root*>& roots, const std::vector<llvm::Value*>& outer,
+                         const std::vector<llvm::Value*>& partial, int64_t unroll);
+  void reduce_outer(const ir::Op& op);
+  // row_traffic.cpp: reads of a row group ahead of time, and stores past the caches
+  void fetch_ahead(const ir::Op& load, llvm::Value* address, int lanes);
+  void fetch_next_row(const ir::Value& row, const Index& index);
+  bool is_whole_rows(const ir::Op& store) const;
+  llvm::Value* streams_past_caches();
 
   // dot_stage.cpp: products of tiles that are already on the chip
   void lower_dot(const ir::Op& op);
@@ -214,20 +218,14 @@ class Program {
     enum class Form { outer, dot, transposed } form = Form::outer;
     bool in_matrix_registers = false;    ///< forms outer and transposed, by the kernel for them
     bool accumulate = false;             ///< the initial values were copied into c
-    llvm::Value *rows = nullptr, *columns = nullptr;  ///< of the tile that are computed
+    llvm::Value *rows = nullptr, *columns = nullptr;  ///< how many of the tile are computed
     int64_t a_offset = 0, a_stride = 0;  ///< packed rows: arena bytes; compute elements of a row, bytes of a panel
   };
   bool lower_contraction(const ir::Op& loop);
-  bool match(const ir::Op& loop, Contraction& found) const;
-  bool match_weight(const ir::Value* b, const ir::Op& loop, Contraction& found) const;
-  static bool has_same_rows(const Weight& a, const Weight& b);
-  bool is_packed_weight(const ir::Op& reshape) const;
-  bool match_rows(const ir::Op& loop, const Contraction& found) const;
   llvm::Value* depth(const Contraction& c);
   void choose_schedule(Contraction& c) const;
   bool fits_matrix_registers(const Contraction& c, int64_t rows, int64_t vectors) const;
   int64_t target_registers() const { return e_.target.num_vector_registers - 1; }
-  llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   llvm::Value* packed_panel(const Contraction& c, llvm::Value* k, llvm::Value* column);
   llvm::Value* rows_of(const Contraction& c);
   llvm::Value* columns_of(const Contraction& c, const Weight& weight);
@@ -238,7 +236,16 @@ class Program {
   void prefetch_next(const Contraction& c, llvm::Value* k, llvm::Value* j, llvm::Value* i, llvm::Value* rows,
                      llvm::Value* columns);
   void contract_dot(const Contraction& c);
-  // contraction_transposed.cpp
+  llvm::Function* transpose_kernel(const TransposeKernel& kernel);
+  llvm::Function* outer_kernel(const OuterKernel& kernel);
+  llvm::Function* dot_kernel(const DotKernel& kernel);
+  // contraction_match.cpp: which loops are contractions
+  bool match(const ir::Op& loop, Contraction& found) const;
+  bool match_weight(const ir::Value* b, const ir::Op& loop, Contraction& found) const;
+  static bool has_same_rows(const Weight& a, const Weight& b);
+  bool is_packed_weight(const ir::Op& reshape) const;
+  bool match_rows(const ir::Op& loop, const Contraction& found) const;
+  // contraction_transposed.cpp: contractions of form transposed
   struct TransposedPlan;
   bool fits_transposed(const Contraction& c) const;
   void contract_transposed(const Contraction& c);
@@ -249,6 +256,9 @@ class Program {
   void multiply_columns(const TransposedPlan& plan, size_t which, llvm::Value* columns, llvm::Value* k,
                         llvm::Value* steps);
   void transpose_result(const TransposedPlan& plan, size_t which, llvm::Value* columns, llvm::Value* valid);
+
+  // packing.cpp: operands of contractions, copied into panels
+  llvm::Value* interleave(llvm::Value* even, llvm::Value* odd);
   void pack_rows(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
   void pack_weight(const Contraction& c, size_t which, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* column,
                    int64_t panel_offset);
@@ -257,11 +267,6 @@ class Program {
   void copy_columns(const ir::Op& load, DType compute, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* column,
                     int64_t columns, llvm::Value* panel, int64_t step_bytes);
   void copy_transposed_rows(const Contraction& c, llvm::Value* first_k, llvm::Value* count_k, llvm::Value* rows);
-  llvm::Function* transpose_kernel(const TransposeKernel& kernel);
-  llvm::Function* outer_kernel(const OuterKernel& kernel);
-  llvm::Function* dot_kernel(const DotKernel& kernel);
-
-  [[noreturn]] void fail(const ir::Op& op, const std::string& why) const;
 
   Emitter e_;
   const ir::Function& function_;
@@ -272,8 +277,8 @@ class Program {
   std::unordered_map<const ir::Value*, std::vector<const ir::Op*>> users_;
   std::unordered_map<const ir::Op*, int> position_;
   const ir::Op* current_ = nullptr;      ///< the operation being lowered
-  bool is_after_current_ = false;        ///< it was the last of its block
-  std::vector<const ir::Block*> scope_;  ///< blocks around it, outermost first
+  bool is_after_current_ = false;        ///< current_ was the last operation of its block
+  std::vector<const ir::Block*> scope_;  ///< blocks around current_, outermost first
 
   std::vector<Root> pending_;  ///< the row group under construction
   std::vector<int64_t> pending_outer_;
@@ -283,7 +288,7 @@ class Program {
   int level_ = 0, step_ = 0;                 ///< the pass being emitted, and the vector of its unrolled loop
   bool has_own_rows_ = false;                ///< the group's stores have one range, and no other row is visited
   bool is_row_kernel_ = false;               ///< the group writes whole rows of tensors
-  bool is_streaming_ = false;                ///< and now past the caches
+  bool is_streaming_ = false;                ///< the stores that are being emitted go past the caches
   llvm::BasicBlock* hoist_block_ = nullptr;  ///< where values that do not depend on the column are computed
   std::map<std::pair<const ir::Value*, DType>, Buffer> packed_;  ///< left operands of products, in compute type
   std::map<std::string, llvm::Function*> kernels_;

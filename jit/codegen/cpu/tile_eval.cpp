@@ -150,7 +150,7 @@ Value* Program::lane_loads(DType dtype, Value* row, Value* position, Value* stri
 
 namespace {
 
-// What a load or a store moves.
+// The tile that a load or a store moves.
 const ir::Value* tile_of(const Op& access) {
   return access.results.empty() ? access.operands.back() : access.results[0];
 }

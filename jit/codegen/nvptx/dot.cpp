@@ -1,11 +1,11 @@
 // jit/codegen/nvptx/dot.cpp -- products of tiles: operands staged in shared memory, ldmatrix, mma.sync m16n8.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operands lie in shared memory (staging.cpp), where loads of a pipelined loop or the product itself have put them; a
-// of 16-bit elements that the same warp has computed, as in the second product of attention, goes from register to
-// register. One ldmatrix.x4 gives the fragment of a for 16 rows, and of b for two groups of 8 columns. Of f32 it moves
-// words instead of pairs; the product is then the sum of three tf32 products of the operands' upper and lower halves
-// (tf32x3), which is as good as f32, or on request that of the upper halves alone.
+// Operands lie in shared memory (staging.cpp), where loads of a pipelined loop or the product itself have put them. An
+// operand a of 16-bit elements that the same warp has computed, as in the second product of attention, goes from
+// register to register. One ldmatrix.x4 gives the fragment of a for 16 rows, and of b for two groups of 8 columns. For
+// f32, ldmatrix moves words instead of pairs; the product is then the sum of three tf32 products of the operands' upper
+// and lower halves (tf32x3), which is as good as f32, or on request the product of the upper halves alone.
 #include <algorithm>
 
 #include "jit/codegen/nvptx/program.h"

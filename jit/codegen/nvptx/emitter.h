@@ -1,8 +1,8 @@
-// jit/codegen/nvptx/emitter.h -- the small vocabulary that GPU lowering is written in: threads, loops, shared memory.
+// jit/codegen/nvptx/emitter.h -- the small vocabulary of GPU lowering: threads, loops, shared memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One program is one block of threads; scalars of the tile IR are the same in all of them. Every hardware instruction
-// that LLVM 19 has no sound intrinsic for is inline PTX (Emitter::assembly).
+// One program is one block of threads. A scalar of the tile IR is the same in all its threads. Every hardware
+// instruction that LLVM 19 has no sound intrinsic for is inline PTX (Emitter::assembly).
 #pragma once
 #include <array>
 #include <functional>
@@ -21,12 +21,13 @@ namespace seqtile::nvptx {
 
 constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
-/// What a kernel function takes and runs on.
+/// Parameters and warps of a kernel function.
 struct KernelShape {
-  /// Parameters: 64 bits each, those of the grid of a persistent kernel too, then tensor maps of 128 bytes each.
+  /// Parameters: slots of 64 bits each; a persistent kernel's sides of the grid, also 64 bits each; tensor maps of 128
+  /// bytes each.
   int num_slots, num_sides, num_maps;
-  int num_warps, num_more_warps;  ///< those that layouts know, and those beyond
-  int num_ranks = 1;  ///< that share a launch: the parameters are a table with slots and sides of each, no tensor maps
+  int num_warps, num_more_warps;  ///< warps that layouts know, and further warps
+  int num_ranks = 1;  ///< ranks that share a launch; above 1: a table of each rank's slots and sides, no tensor maps
 };
 
 class Emitter {
@@ -61,21 +62,21 @@ class Emitter {
   /// From here on the program is number `index` (i32) of the grid that the parameters give.
   void set_program(llvm::Value* index);
 
-  /// All threads take the same number of turns.
+  /// for (i = lo; i < hi; i += step) carried = body(i, carried). All threads run the same number of iterations.
   std::vector<llvm::Value*> loop(llvm::Value* lo, llvm::Value* hi, llvm::Value* step, std::vector<llvm::Value*> inits,
                                  const codegen::LoopBody& body);
-  /// while (test(carried)) carried = body(), likewise.
+  /// while (test(carried)) carried = body(). All threads run the same number of iterations.
   void loop_while(const std::vector<llvm::Value*>& inits,
                   const std::function<llvm::Value*(std::vector<llvm::Value*>)>& test,
                   const std::function<std::vector<llvm::Value*>()>& body);
-  /// The loop() that has just ended is what rarely runs: ptxas is not to unroll it.
+  /// Tells ptxas not to unroll the loop() that has just ended, because it rarely runs.
   void keep_rolled();
-  /// What `body` returns where `condition` holds, else `otherwise`.
+  /// The values of `body` where `condition` holds, else `otherwise`. `body` runs under the condition.
   std::vector<llvm::Value*> choose(llvm::Value* condition, const std::function<std::vector<llvm::Value*>()>& body,
                                    const std::vector<llvm::Value*>& otherwise);
   void if_then(llvm::Value* condition, const std::function<void()>& body);
 
-  /// The same i64, of which LLVM knows nothing.
+  /// The same i64, hidden from LLVM's analyses.
   llvm::Value* opaque(llvm::Value* value);
   /// Inline PTX with side effects; `result` is void for none.
   llvm::Value* assembly(llvm::Type* result, const std::string& text, const std::string& constraints,
@@ -86,12 +87,13 @@ class Emitter {
 
   /// Waits for all threads of the block; their writes to shared memory are visible afterwards.
   void sync();
-  /// How many sync()s were emitted that every thread comes to; those under a condition do not count.
+  /// The number of emitted sync()s that every thread comes to. A sync() under a condition does not count.
   int num_syncs() const { return num_syncs_; }
-  /// What another lane of the warp has: the one whose number is exclusive-ored with `lane` (bfly), or is it (idx).
+  /// The `value` of another lane of the warp: bfly: the lane whose number is this lane's number exclusive-ored with
+  /// `lane`; idx: lane number `lane`.
   enum class Shuffle : uint8_t { bfly, idx };
   llvm::Value* shuffle(Shuffle mode, llvm::Value* value, llvm::Value* lane);
-  /// From here on sync() is about the first num_warps warps.
+  /// From here on sync() waits for the first num_warps warps only.
   void sync_consumers_only() { syncs_all_ = false; }
   /// Sets the first `bytes` of the shared memory aside for the whole kernel. Requires: no scratch() before.
   void reserve(int64_t bytes);
@@ -99,10 +101,11 @@ class Emitter {
   llvm::Value* reserved(int64_t offset, llvm::Value* more);
   /// Shared memory that is free between two barriers: every user calls sync_before_scratch(), writes, and sync()s.
   llvm::Value* scratch(int64_t bytes);
-  /// A sync(), left out where nobody can have used the scratch memory before and `is_needed` does not hold anyway.
+  /// A sync(), left out if the scratch memory cannot have been used before. `is_needed`: not left out.
   void sync_before_scratch(bool is_needed = false);
   int64_t shared_bytes() const { return reserved_bytes_ + scratch_bytes_; }
-  /// TMA stores read the scratch memory, which is free again when they have; it begins at a multiple of `alignment`.
+  /// TMA stores read the scratch memory: it is free again when they have read it. It begins at a multiple of
+  /// `alignment`.
   void scratch_is_stored(int64_t alignment);
   void await_stores();
   /// Fixes the size of the shared memory; nothing may ask for more afterwards.
@@ -132,7 +135,7 @@ class Emitter {
   struct RankBlocks {
     llvm::Value *row, *block, *count;
   };
-  std::optional<RankBlocks> rank_;         ///< where several share the launch: the rank's parameters and blocks
+  std::optional<RankBlocks> rank_;         ///< if ranks share the launch: this rank's parameters and blocks
   std::array<llvm::Value*, 3> program_{};  ///< null: the block's number
   bool syncs_all_ = true, is_scratch_used_ = false, is_scratch_stored_ = false;
   int loop_depth_ = 0, num_syncs_ = 0;

@@ -146,7 +146,7 @@ std::vector<Value*> Program::convert(const Held& from, const LinearLayout& to, c
     e_.store(type.dtype, pointer(from.layout, reg), {first, first + width}, is_writer(from.layout));
   }
   e_.sync();
-  // What only the result's overhang covers was not written.
+  // Elements that only the result's overhang covers were not written.
   bool is_covered = true;
   for (int d = 0; d < type.rank; ++d) is_covered &= b[d] <= a[d];
   Value* none = llvm::Constant::getNullValue(e_.type_of(type.dtype));

@@ -18,13 +18,13 @@ void await(Emitter& e, llvm::Value* barrier, llvm::Value* parity, bool of_cluste
 /// One arrival that also announces `bytes` of copies.
 void expect(Emitter& e, llvm::Value* barrier, int64_t bytes);
 void arrive(Emitter& e, llvm::Value* barrier);
-/// Copies the box at `coordinates` (i32, innermost first) to `to`; what lies outside of the tensor becomes zero.
+/// Copies the box at `coordinates` (i32, innermost first) to `to`; elements outside of the tensor become zero.
 void copy_box(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<llvm::Value*>& coordinates,
               llvm::Value* barrier);
-/// The same, to the same place and barrier of every block of a cluster of `blocks`.
+/// copy_box() to the same place and barrier of every block of a cluster of `blocks`.
 void copy_box_to_all(Emitter& e, llvm::Value* to, llvm::Value* map, const std::vector<llvm::Value*>& coordinates,
                      llvm::Value* barrier, int blocks);
-/// Copies from shared memory to the box at `coordinates`; all since the last commit are one group.
+/// Copies from shared memory to the box at `coordinates`. All copies since the last commit are one group.
 void store_box(Emitter& e, llvm::Value* from, llvm::Value* map, const std::vector<llvm::Value*>& coordinates);
 void commit_stores(Emitter& e);
 /// Four 8 x 8 matrices of 16 bits; lane i gives the shared address of row i % 8 of matrix i / 8.
@@ -33,20 +33,21 @@ void store_matrices(Emitter& e, llvm::Value* row, const std::vector<llvm::Value*
 void arrive_at(Emitter& e, llvm::Value* barrier, llvm::Value* rank);
 /// Number of the block in its cluster, i32.
 llvm::Value* cluster_rank(Emitter& e);
-/// All threads of the cluster that have not ended meet; what they did to shared memory before is ordered before.
+/// A barrier of all threads of the cluster that have not ended. It orders their earlier accesses to shared memory
+/// before later ones.
 void sync_cluster(Emitter& e);
-/// What this thread wrote to shared memory is visible to wgmma and TMA.
+/// Makes this thread's writes to shared memory visible to wgmma and TMA.
 void fence_proxy(Emitter& e);
 
-/// Before the first wgmma of a batch, and wherever registers that it takes were written.
+/// Needed before the first wgmma of a batch, and wherever registers that a wgmma takes were written.
 void fence_wgmma(Emitter& e);
 void commit_wgmma(Emitter& e);
-/// Waits until at most `pending` batches are in flight. `sums` come out of it; `kept` stay in their registers until
-/// then.
+/// Waits until at most `pending` batches are in flight. `sums` are replaced by their values after the wait; `kept` stay
+/// in their registers until then.
 void wait_wgmma(Emitter& e, int pending, std::vector<llvm::Value*>& sums, const std::vector<llvm::Value*>& kept = {});
 
-/// Into registers of their own. Where a branch writes to sums that have been waited for, ptxas would take it for a
-/// conflict with the product that is still in flight, and serialise both (C7515).
+/// Copies sums into registers of their own. If a branch writes to sums that have been waited for, ptxas would otherwise
+/// see a conflict with the product that is still in flight, and serialise both (C7515).
 void copy_sums(Emitter& e, std::vector<llvm::Value*>& sums);
 
 /// The part of a matrix descriptor that does not depend on the address.
@@ -57,7 +58,7 @@ struct Wgmma {
   int64_t n;
   bool is_first;      ///< the sums start from zero; `sums` are results only
   bool b_is_n_major;  ///< b lies as rows of k
-  bool a_is_m_major;  ///< so does a; not from registers
+  bool a_is_m_major;  ///< a lies as rows of k; not from registers
 };
 void multiply(Emitter& e, const Wgmma& form, const std::vector<llvm::Value*>& a, llvm::Value* b,
               std::span<llvm::Value*> sums);

@@ -68,13 +68,13 @@ class LinearLayout {
   /// The layout of the transposed tile: result dimension i is dimension permutation[i].
   LinearLayout permuted(std::span<const int64_t> permutation) const;
 
-  /// The layout of a tile with twice the columns along `axis`: register 2 i + j holds what interleaving gives for
-  /// register i of this one and the even (j = 0) or odd half.
+  /// The layout of a tile with twice the columns along `axis`, the interleaving of two tiles of this layout: register
+  /// 2 i + j holds the element of register i of the even (j = 0) or odd tile.
   LinearLayout doubled(int axis) const;
-  /// The inverse, where the lowest register bit tells even from odd.
+  /// The inverse of doubled(). Nothing where the lowest register bit does not tell even from odd.
   std::optional<LinearLayout> halved(int axis) const;
 
-  /// How many registers from a multiple of that count on hold neighbours along `axis`, a power of two.
+  /// The largest power of two v so that v registers, from each multiple of v on, hold neighbours along `axis`.
   int widest_vector(int axis) const;
   /// Whether bit `bit` of `input` moves along `axis` only (and is not replicated).
   bool moves_along(Input input, int bit, int axis) const;
@@ -89,8 +89,8 @@ class LinearLayout {
   Coordinates repeats_{1, 1, 1};
 };
 
-/// Each thread holds `vector` neighbours of the last dimension; lanes, then warps, are laid along it until it is
-/// covered, then along the dimensions before; what is left is repeated.
+/// Each thread holds `vector` neighbours of the last dimension. Lanes, then warps, are laid along it until it is
+/// covered, then along the dimensions before. The rest of the tile is covered by repetition.
 LinearLayout blocked_layout(std::span<const int64_t> shape, int vector, int num_warps);
 
 /// Accumulators of mma.sync m16n8: a [m, n] tile held by a grid of warps_m x warps_n warps, each with neighbouring
@@ -98,30 +98,31 @@ LinearLayout blocked_layout(std::span<const int64_t> shape, int vector, int num_
 LinearLayout mma_layout(int64_t m, int64_t n, int warps_m, int warps_n);
 
 /// Operand a of mma.sync m16n8k16, of 16-bit elements: the threads of mma_layout(m, k, warps_m, warps_n) that have the
-/// same rows, with all of k each; what an accumulator holds is what the next product's operand needs.
+/// same rows, with all of k each. An accumulator's thread therefore holds the elements that the next product's operand
+/// needs.
 LinearLayout mma_operand_layout(int64_t m, int64_t k, int warps_m, int warps_n);
 
-/// Whether each element has one thread.
+/// Whether each element is held by one thread only.
 bool is_held_once(const LinearLayout& layout);
 
 /// How a tile gets from one layout into another.
 enum class Conversion : uint8_t { none, permute_registers, shared_memory };
 /// Requires: the same rank and number of warps.
 Conversion conversion(const LinearLayout& from, const LinearLayout& to);
-/// For Conversion::permute_registers: the register of `from` that holds what register i of `to` needs.
+/// For Conversion::permute_registers: element i is the register of `from` whose element register i of `to` needs.
 std::vector<int> register_sources(const LinearLayout& from, const LinearLayout& to);
 
 /// Rows of `row_bytes` in shared memory whose 16-byte chunks are permuted by an exclusive or with bits of the row, so
-/// that what a warp reads at once lies in different banks: one chunk of eight rows, or `chunks` = 2 of four rows. Rows
-/// of 32, 64 and 128 bytes with one chunk are TMA's and wgmma's swizzle modes of that size; longer rows are permuted
-/// within each 128 bytes. Requires: row_bytes a multiple of 16.
+/// that chunks which a warp reads at once lie in different banks: one chunk of eight rows, or `chunks` = 2 of four
+/// rows. Rows of 32, 64 and 128 bytes with one chunk are TMA's and wgmma's swizzle modes of that size; longer rows are
+/// permuted within each 128 bytes. Requires: row_bytes a multiple of 16.
 class SharedLayout {
  public:
   explicit SharedLayout(int64_t row_bytes, int chunks = 1);
   int64_t row_bytes() const { return row_bytes_; }
   /// Byte offset of byte `column_byte` of `row`.
   int64_t offset(int64_t row, int64_t column_byte) const { return row * row_bytes_ + (column_byte ^ phase_bytes(row)); }
-  /// What the byte within the row is combined with: row >> row_shift() << byte_shift() & byte_mask().
+  /// The value that the byte within the row is exclusive-ored with: row >> row_shift() << byte_shift() & byte_mask().
   int64_t phase_bytes(int64_t row) const { return row >> row_shift_ << byte_shift_ & byte_mask_; }
   int row_shift() const { return row_shift_; }
   int byte_shift() const { return byte_shift_; }
@@ -132,7 +133,7 @@ class SharedLayout {
   int row_shift_, byte_shift_;
 };
 
-/// Extra passes that one warp-wide access of `vector_bytes` a lane takes, over those that its bytes need anyway.
+/// Passes that one warp-wide access of `vector_bytes` a lane takes beyond the number that its bytes need anyway.
 /// `offsets` has the byte offset of each lane.
 int bank_conflicts(std::span<const int64_t> offsets, int vector_bytes);
 

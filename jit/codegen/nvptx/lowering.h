@@ -12,7 +12,8 @@ struct PtxKernel {
   GpuLaunch launch;
 };
 
-/// Errors: compile_failed, naming the operation that has no lowering, or what a block needs and the GPU has not.
+/// Errors: compile_failed, naming the operation that has no lowering, or the resource that a block needs and the GPU
+/// does not have.
 PtxKernel emit_ptx(const ir::Function& function, const Target& target, const StageDump& dump);
 
 }  // namespace seqtile::nvptx

@@ -128,7 +128,7 @@ void Program::finish_second() {
   e_.if_then(overlap_->is_in_flight, [&] { release_group(group, overlap_->slot_before); });
 }
 
-// What a turn computes while its products are in flight, and what the next turn issues.
+// Computes the other values of a turn while its products are in flight; the next turn's products are issued from them.
 void Program::lower_turn(const ir::Block& body, const std::vector<LinearLayout>& layouts) {
   std::vector<ir::Value*> carried(body.arguments.begin() + 1, body.arguments.end()), yielded = body.yielded();
   std::vector<LinearLayout> other_layouts = layouts;
@@ -144,8 +144,8 @@ void Program::lower_turn(const ir::Block& body, const std::vector<LinearLayout>&
   close_scope(scope);
 }
 
-// What is in flight when a turn's exponentials start. An assembler that finds the second product's batch without a
-// fence on the way around it puts in one of its own, and says so.
+// Issues the products that are in flight when a turn's exponentials start. If the path around the second product's
+// batch had no fence, ptxas would put in one of its own, with a warning.
 void Program::issue_turn(const Pipeline& pipeline, Value* index, Value* has_first) {
   Overlap& overlap = *overlap_;
   find_in_shared(pipeline, e_.b.CreateMul(turn_.first, e_.i32(pipeline.slot_bytes)));

@@ -9,7 +9,7 @@
 //   computes.
 //
 // so one barrier a turn is enough. Tiles from outside that products read (attention's queries) are put into shared
-// memory once, before the loop. What a copy leaves out, beyond a view's bounds, is filled with zeros by the copy.
+// memory once, before the loop. A copy fills elements beyond a view's bounds with zeros.
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
@@ -136,14 +136,14 @@ void Program::fetch_turn(const Pipeline& pipeline, Value* index, Value* slot) {
 // Tiles from outside, once.
 void Program::stage_residents(const Pipeline& pipeline) {
   for (const codegen::Stream& tile : pipeline.loop.residents) pull(tile.load->results[0]);
-  // What an earlier loop, or an earlier round of this one, has left there has been read.
+  // After the barrier all threads have read the tiles that an earlier loop, or an earlier run of this loop, left there.
   if (is_reserved_used_ || pipeline.loop.loop->parent != &function_.body()) e_.sync();
   is_reserved_used_ = true;
   for (size_t i = 0; i < pipeline.residents.size(); ++i)
     stage(pipeline.loop.residents[i].load->results[0], pipeline.residents[i]);
 }
 
-// What the copies never write: the ends of rows and columns in all slots.
+// Clears the ends of rows and columns in all slots: the copies never write them.
 void Program::clear_slots(const Pipeline& pipeline) {
   for (int slot = 0; slot < pipeline.slots; ++slot)
     for (size_t i = 0; i < pipeline.streams.size(); ++i) {

@@ -33,7 +33,7 @@ Value* identity(Emitter& e, std::string_view kind, DType dtype) {
   return llvm::ConstantInt::get(type, kind == "prod" ? 1 : 0);
 }
 
-/// What loses against every element.
+/// The start of a reduction: a value that loses against every element.
 Partial losing(Emitter& e, const Op& op, DType dtype) {
   if (op.kind == OpKind::reduce) return {identity(e, op.string_attr("kind"), dtype)};
   Value* nothing =

@@ -25,7 +25,7 @@ std::string atom_of(const Op& op) { return "atom." + order_of(op, "acq_rel") + "
 
 }  // namespace
 
-// What the block's first thread got, in all threads.
+// The result of `act`, which the block's first thread runs, in all threads.
 Value* Program::from_first_thread(DType dtype, const std::function<Value*()>& act) {
   Value* place = e_.scratch(dtype_bytes(dtype));
   e_.sync_before_scratch(true);  // what other threads have written is ordered before

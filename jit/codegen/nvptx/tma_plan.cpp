@@ -19,8 +19,8 @@ namespace {
 constexpr int64_t kGroupRows = 64, kMostRows = 256, kMostColumns = 256, kStep = 16;
 constexpr int64_t kTmaAlignment = 16;
 
-/// What a view is of: its parameters (several where views are selected), and for each of their dimensions the view's
-/// own, or -1 where an index fixes it.
+/// The origin of a view: its parameters (several if views are selected), and for each dimension of a parameter the
+/// view's dimension, or -1 if an index fixes it.
 struct Origin {
   std::vector<const ir::Value*> params;
   std::vector<int> dims;

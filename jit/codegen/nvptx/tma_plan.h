@@ -23,13 +23,13 @@ constexpr int kGroupWarps = 4;
 struct TmaTile {
   int64_t rows = 0, columns = 0;
   int64_t panel_bytes = 0;               ///< 32, 64 or 128
-  std::map<const ir::Value*, int> maps;  ///< the tensor map of each parameter that the view may be of
+  std::map<const ir::Value*, int> maps;  ///< the tensor map of each parameter that the view may belong to
 };
 
 struct TmaStream : TmaTile {
   codegen::Stream stream;
   int group = 0;           ///< streams of a group arrive together: the same products read them
-  bool is_shared = false;  ///< the blocks of a cluster read the same: each copies a part to all of them
+  bool is_shared = false;  ///< all blocks of a cluster read the same tile: each block copies a part to all of them
 };
 
 struct TmaPlan {
@@ -39,10 +39,10 @@ struct TmaPlan {
   std::vector<TmaStream> streams;
   int num_groups = 0;
   int cluster = 1;  ///< blocks along axis 0 that share streams
-  /// A block takes several programs in turn, and copies the next one's operands while this one's results are written:
-  /// where all of them do the same work. Else the GPU hands them out, to blocks that are ready.
+  /// True where all programs do the same work: a block takes several programs in turn, and copies the next program's
+  /// operands while this program's results are written. Else the GPU hands programs out to blocks that are ready.
   bool is_persistent = false;
-  const ir::Op* store = nullptr;  ///< of the results, by TMA; null: by the threads
+  const ir::Op* store = nullptr;  ///< the store of the results that TMA does; null: threads store the results
   TmaTile stored;
   std::vector<TensorMapSpec> maps;
 };
@@ -50,7 +50,8 @@ struct TmaPlan {
 /// Bytes of a panel of a tile whose rows have `row_bytes`: the widest that divides them; 0: none does.
 int64_t panel_bytes_of(int64_t row_bytes);
 
-/// `num_warps` are those that compute. A cluster is formed where its blocks can share a stream, else there is none.
+/// `num_warps`: the warps that compute. `cluster`: blocks of a cluster, which is formed only if they can share a
+/// stream.
 TmaPlan plan_tma(const ir::Function& function, const Target& target, const codegen::Users& users, int num_warps,
                  int cluster = 1);
 

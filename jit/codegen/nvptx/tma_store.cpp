@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tile goes to shared memory in panels (stmatrix), from where one thread has it copied. A tile that reaches beyond
-// its view, or beyond a length in device memory, of which the tensor map knows nothing, is written by the threads, as
-// far as it is inside.
+// its view, or beyond a length in device memory, which the tensor map does not know, is written by the threads, as far
+// as the tile is inside.
 #include "jit/codegen/nvptx/hopper.h"
 #include "jit/codegen/nvptx/program.h"
 

@@ -19,7 +19,7 @@ constexpr int64_t kStep = 16, kStepBytes = 32, kGroupRows = 64, kUnit = 16;
 
 }  // namespace
 
-// Of the rows of `tile` from `row` (i32) on.
+// The matrix descriptor of the rows of `tile` from `row` (i32; null: the first) on.
 Value* Program::descriptor(const Staged& tile, Value* row, bool is_n_major) {
   const int64_t panel = tile.layout.row_bytes();
   Value* address = e_.address_of(e_.reserved(tile.first, tile.slot));

@@ -96,7 +96,7 @@ class CpuKernel final : public LoadedKernel {
   cpu::ProgramFn program_ = nullptr;
 };
 
-/// What the workers of one launch share; lives on the stack of its caller.
+/// State that the workers of one launch share. It lives on the stack of the launch's caller.
 struct Launch {
   cpu::ProgramFn program;
   const uint64_t* slots;

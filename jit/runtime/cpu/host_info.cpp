@@ -1,4 +1,4 @@
-// jit/runtime/cpu/host_info.cpp -- what the running machine says about itself; see cpu_device.h.
+// jit/runtime/cpu/host_info.cpp -- facts of the running machine; see cpu_device.h.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fstream>

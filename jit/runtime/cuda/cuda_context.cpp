@@ -20,7 +20,7 @@ constexpr const char* kFreeMemory = "free memory of the GPU, or use smaller tens
 constexpr const char* kKernelFault = "the kernel is at fault: run it on sim: to see where";
 constexpr const char* kHardware = "see dmesg and nvidia-smi";
 
-/// The numbers are those of CUresult. What is not here is an error of this call alone.
+/// Numbers of CUresult. A result that is not listed is an error of the one call alone.
 constexpr ErrorRow kErrors[] = {
     {2, ErrorCode::out_of_resources, false, kFreeMemory},                                // OUT_OF_MEMORY
     {46, ErrorCode::driver, false, "another process has it for itself"},                 // DEVICE_UNAVAILABLE

@@ -41,7 +41,7 @@ class Context {
   [[noreturn]] void fail(CUresult result, std::string_view what) const;
   bool is_lost() const { return is_lost_.load(std::memory_order_relaxed); }
 
-  /// Makes the context current on this thread for as long as the object lives, and puts back what was.
+  /// Makes the context current on this thread for as long as the object lives, then restores the previous one.
   /// Errors: driver, when the device was lost.
   class Current {
    public:
@@ -60,11 +60,11 @@ class Context {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   mutable std::atomic<bool> is_lost_{false};
-  mutable std::mutex mutex_;          ///< of the member below
-  mutable std::string first_report_;  ///< of the error that ended the context
+  mutable std::mutex mutex_;          ///< guards the member below
+  mutable std::string first_report_;  ///< report of the error that ended the context
 };
 
-/// What kind of failure `result` is. Errors not in the table are `driver`.
+/// The ErrorCode that stands for `result`; `driver` where the table has no other.
 ErrorCode error_code_of(CUresult result);
 
 }  // namespace seqtile::cuda

@@ -14,18 +14,18 @@ namespace seqtile::cuda {
 /// Number of GPUs that the process may use.
 int num_gpus(const Driver& driver);
 
-/// What the driver says of a GPU. Errors: driver, also where there is no such GPU.
+/// The driver's facts about a GPU. Errors: driver, also where there is no such GPU.
 GpuFacts describe_gpu(const Driver& driver, int ordinal);
 
-/// What follows for its identity and its code. Errors: unsupported for GPUs before Ampere.
+/// The identity of a GPU with these facts, with its code target. Errors: unsupported for GPUs before Ampere.
 DeviceInfo info_of(const GpuFacts& facts);
-/// The same for lists of devices, with the CUDA version of the driver, which is no part of the identity.
+/// The identity for lists of devices: with the CUDA version of the driver, which is no part of it otherwise.
 DeviceInfo listed_info(const Driver& driver, int ordinal);
-/// What ptxas is asked for: "sm_89" for the portable form on such a GPU, "sm_90a" on Hopper.
+/// The architecture that ptxas is asked for: "sm_89" for the portable form on such a GPU, "sm_90a" on Hopper.
 std::string cubin_arch_of(const GpuFacts& facts);
 
-/// "cuda:<ordinal>", whose kernels are compiled for `target`.
-/// Errors: driver when its context cannot be made.
+/// The device "cuda:<ordinal>", whose kernels are compiled for `target`.
+/// Errors: driver when the context cannot be made.
 std::unique_ptr<Device> make_cuda_device(std::shared_ptr<const Driver> driver, int ordinal, GpuFacts facts,
                                          Target target);
 

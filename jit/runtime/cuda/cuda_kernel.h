@@ -27,13 +27,13 @@ class CudaKernel final : public LoadedKernel {
   void load_module();
   void check_occupancy(const GpuFacts& facts);
   void reserve_shared(const GpuFacts& facts) const;
-  /// `parameters`: the address of each.
+  /// `parameters`: the address of each parameter.
   void submit(const GpuGrid& grid, void** parameters, Stream stream) const;
 
   const Context& context_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
-  int64_t resident_blocks_ = 0;  ///< that run on the device at once
+  int64_t resident_blocks_ = 0;  ///< how many blocks run on the device at once
 };
 
 }  // namespace seqtile::cuda

@@ -29,8 +29,8 @@ class CudaMemory final : public DeviceMemory {
 
   const Context& context_;
   CUmemoryPool pool_ = nullptr;
-  CUstream stream_ = nullptr;         ///< of allocations, where there is a pool
-  std::mutex mutex_;                  ///< of the member below
+  CUstream stream_ = nullptr;         ///< allocates and frees, where there is a pool
+  std::mutex mutex_;                  ///< guards the member below
   std::vector<CUdeviceptr> waiting_;  ///< freed while a capture did not let the context be waited for
 };
 

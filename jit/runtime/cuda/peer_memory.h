@@ -1,7 +1,7 @@
 // jit/runtime/cuda/peer_memory.h -- memory of a GPU that kernels of other GPUs reach, in this process and in others.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plain allocations: what comes from a pool (cuda_memory.h) neither peers nor other processes can reach.
+// The allocations are plain: neither peers nor other processes can reach memory of a pool (cuda_memory.h).
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace seqtile::cuda {
 
-/// "0000:3b:00.0": what names a GPU in all processes, whatever CUDA_VISIBLE_DEVICES numbers them.
+/// PCI bus, "0000:3b:00.0": it names a GPU in all processes, however CUDA_VISIBLE_DEVICES numbers the GPUs.
 std::string bus_id(const Context& context);
 /// Errors: unsupported where this process does not see that GPU, or `own` cannot reach its memory.
 void check_reaches(const Context& own, const std::string& peer_bus);
 /// Kernels of `own` reach the plain allocations of `peer`, a context of this process, from here on.
 void enable_peer_access(const Context& own, CUcontext peer);
 
-/// Zeros; ready when it is constructed.
+/// A block of zeros, ready when it is constructed.
 class PeerBlock {
  public:
   /// Errors: out_of_resources.
@@ -28,7 +28,7 @@ class PeerBlock {
   ~PeerBlock();
   CUdeviceptr address() const { return address_; }
   CUipcMemHandle handle() const;  ///< for other processes
-  /// It stays until the process ends, as others may still have it open.
+  /// Keeps the memory until the process ends, as other processes may still have it open.
   void abandon() { address_ = 0; }
 
  private:

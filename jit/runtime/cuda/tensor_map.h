@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A kernel of the Hopper form takes, after its argument slots, one 128-byte descriptor for each view that it copies
-// tiles of. The driver makes one from base, sizes and strides in about a microsecond, which would be seen in a launch;
-// so each thread keeps the last ones. A descriptor depends on nothing but the key here, and so never goes stale.
+// tiles of. The driver makes a descriptor from base, sizes and strides in about a microsecond, too long for a launch;
+// so each thread keeps the descriptors that it used last. A descriptor depends only on the key here, and never goes
+// stale.
 #pragma once
 #include <span>
 
