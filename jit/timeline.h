@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // While a Timeline of a channel lives, its kernels write events into a ring in device memory; without one they look at
-// one word. Times of all ranks of a machine are of one clock. docs/sequence_parallel.md#timeline
+// one word. Times of all ranks of a machine are of one clock. docs/seqpar/guide.md#timeline
 #pragma once
 #include <cstdint>
 #include <span>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // 64-bit words in memory of the rank's device, private to it but for what is said of the addresses. The host fills it
-// in when the channel is made; after that kernels alone change it. docs/sequence_parallel.md explains the protocol.
+// in when the channel is made; after that kernels alone change it. docs/seqpar/protocol.md explains the protocol.
 #pragma once
 #include <cstdint>
 

@@ -3,7 +3,7 @@
 //
 // Rows and the flag behind them are one message: the receiver's thread copies the rows to its staging and then stores
 // the flag with release order, as a rank of its own node would have done. Memory has the same number on all ranks; what
-// comes for memory that is gone is dropped. docs/sequence_parallel.md says why a delay does no harm.
+// comes for memory that is gone is dropped. docs/seqpar/protocol.md says why a delay does no harm.
 #pragma once
 #include <array>
 #include <atomic>
