@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // While a channel has a Timeline, its kernels write events into a ring in device memory. Without a Timeline they read
-// one word and write nothing. All ranks of a machine use one clock. docs/sequence_parallel.md#timeline
+// one word and write nothing. All ranks of a machine use one clock. docs/seqpar/guide.md#timeline
 #pragma once
 #include <cstdint>
 #include <span>

@@ -3,7 +3,7 @@
 //
 // 64-bit words in the device memory of this rank. No other rank reads or writes them; addresses in them lead to memory
 // that ranks share. The host fills the block in when the channel is made; after that kernels alone change it.
-// docs/sequence_parallel.md explains the protocol.
+// docs/seqpar/protocol.md explains the protocol.
 #pragma once
 #include <cstdint>
 

@@ -3,7 +3,7 @@
 //
 // Rows and the flag behind them are one message. The receiver's carrier thread copies the rows to the receiver's
 // staging and then stores the flag with release order, as a rank of the same node would have done. An allocation has
-// the same number on all ranks; messages for an allocation that is gone are dropped. docs/sequence_parallel.md says why
+// the same number on all ranks; messages for an allocation that is gone are dropped. docs/seqpar/protocol.md says why
 // a delay does no harm.
 #pragma once
 #include <array>

@@ -10,7 +10,7 @@
 // host.
 //
 // The kernel builder refuses a kernel whose steps are not those of its table; tests explore every order in which the
-// ranks of a table can take them (tests/support/protocol_explorer.h). docs/sequence_parallel.md has the whole argument.
+// ranks of a table can take them (tests/support/protocol_explorer.h). docs/seqpar/protocol.md has the whole argument.
 #pragma once
 #include <cstdint>
 #include <string>

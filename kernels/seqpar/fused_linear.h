@@ -3,7 +3,7 @@
 //
 // The sequence of s tokens is cut over P ranks: rank r owns rows [floor(r s / P), floor((r + 1) s / P)), perhaps none.
 // A column-parallel layer gathers the rows and computes its own columns of all of them; a row-parallel layer computes
-// partial sums of all rows and gives each rank the sums of its own. docs/sequence_parallel.md explains how.
+// partial sums of all rows and gives each rank the sums of its own. docs/seqpar/guide.md explains how.
 #pragma once
 #include "autotune/op_def.h"
 #include "kernels/linear.h"

@@ -3,7 +3,7 @@
 //
 // A layer's backward pass is two products over the same rows: of the gradient with the weight, and with what the layer
 // was given, summed over the rows. "Leading" is the column-parallel product at the start of a block, whose input is
-// gathered; "trailing" the row-parallel one at its end. docs/sequence_parallel.md says what is sent and what hides it.
+// gathered; "trailing" the row-parallel one at its end. docs/seqpar/guide.md says what is sent and what hides it.
 #pragma once
 #include "autotune/op_def.h"
 #include "kernels/call.h"

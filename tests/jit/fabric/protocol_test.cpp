@@ -77,7 +77,7 @@ TEST_CASE("protocol: no order of steps reads stale data, overwrites live data or
         }
 }
 
-// The table of docs/sequence_parallel.md. States that differ in the numbers of the ranks alone count once.
+// The table of docs/seqpar/protocol.md. States that differ in the numbers of the ranks alone count once.
 TEST_CASE("protocol: every way of four ranks, or of as many as have 10^8 states", "[fabric][slow]") {
   for (const Protocol* protocol : all_protocols())
     for (const Way& way : kWays) {
