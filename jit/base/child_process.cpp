@@ -43,13 +43,13 @@ struct Start {
 Start prepare(std::span<const std::string> arguments, std::span<const MemoryFile* const> files, int input, int output,
               const ChildLimits& limits) {
   const auto both = [](rlim_t value) { return rlimit{value, value}; };
-  const rlim_t seconds = static_cast<rlim_t>(std::ceil(limits.seconds)) + 2;
+  const rlim_t seconds = static_cast<rlim_t>(std::ceil(std::min(limits.seconds, limits.processor_seconds)));
   Start start{{},
               {},
               input,
               output,
               {{RLIMIT_AS, both(limits.memory_bytes)},
-               {RLIMIT_CPU, both(seconds)},
+               {RLIMIT_CPU, {seconds, seconds + 2}},
                {RLIMIT_FSIZE, both(kMaxFileBytes)},
                {RLIMIT_CORE, both(0)}}};
   for (const std::string& argument : arguments) start.argv.push_back(const_cast<char*>(argument.c_str()));
@@ -141,6 +141,8 @@ std::string MemoryFile::read(size_t limit) const {
 
 std::string ChildResult::cause(const ChildLimits& limits) const {
   if (is_timed_out) return fmt::format("no answer within {:g} s", limits.seconds);
+  if (signal == SIGXCPU)
+    return fmt::format("no answer within {:g} s of processor time", std::min(limits.seconds, limits.processor_seconds));
   if (signal) return fmt::format("signal {} ({})", signal, strsignal(signal));
   return fmt::format("exit status {}", exit_status);
 }
@@ -155,8 +157,11 @@ ChildResult run_child(std::span<const std::string> arguments, std::span<const Me
   result.is_timed_out = !wait_until_ended(pid, limits.seconds);
   kill(-pid, SIGKILL);
   int state = 0;
-  while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
+  rusage used = {};
+  while (wait4(pid, &state, 0, &used) < 0 && errno == EINTR) {
   }
+  for (const timeval& time : {used.ru_utime, used.ru_stime})
+    result.processor_seconds += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   if (WIFSIGNALED(state)) result.signal = WTERMSIG(state);
   else result.exit_status = WEXITSTATUS(state);
   result.output = output.read(kMaxOutput);

@@ -123,7 +123,7 @@ void check_no_spills(const std::vector<KernelCase>& cases, Share share = Share::
       for (size_t d = 0; d < std::size(kDTypes); ++d)
         if (!is_known_to_spill(cases[i], kDTypes[d]) && (share == Share::whole || (i + d + target.has_wgmma) % 5 == 0))
           add_candidates(cases[i], kDTypes[d], target, share, candidates);
-    check_candidates(candidates, target);
+    if (!candidates.empty()) check_candidates(candidates, target);
   }
 }
 
