@@ -197,11 +197,12 @@ class Home {
  public:
   const autotune::Registry registry = make_registry();
   EngineOptions options() const {
-    return {.threads = 1, .cache = folder_.file("tuning.db"), .artifacts = testing::shared_artifacts()};
+    return {.threads = 1, .cache = folder_.file("tuning.db"), .artifacts = artifacts_};
   }
 
  private:
   test::TempFolder folder_;
+  const std::string artifacts_ = testing::shared_artifacts();  // before there are threads of ranks
 };
 
 void check_none(const std::vector<std::string>& errors) {

@@ -158,6 +158,7 @@ void GraphRank::into(Outputs& outputs, const std::function<void()>& run) {
 void on_graph_ranks(const std::string& target, Workload workload, int64_t capacity,
                     const std::function<void(int, GraphRank&)>& work) {
   const test::TempFolder folder;
+  (void)shared_artifacts();  // sets the environment before there are threads of ranks
   const autotune::Registry registry = kernels::make_registry();
   workload.fields.set("fabric", "sim:" + target);
   workload = registry.find(workload.operation).normalize(workload);

@@ -87,7 +87,7 @@ struct Home {
     EngineOptions options;
     options.threads = 1;
     options.cache = folder.file(cache);
-    options.artifacts = testing::shared_artifacts();
+    options.artifacts = artifacts;
     options.policy = policy;
     options.max_length = 512;
     return options;
@@ -122,6 +122,7 @@ struct Home {
     if (!store->publish_all({record})) throw Error(ErrorCode::io, "a record was not stored");
   }
   test::TempFolder folder;
+  const std::string artifacts = testing::shared_artifacts();  // before there are threads of ranks
   const autotune::Registry registry = kernels::make_registry();
   const std::shared_ptr<Device> device = make_cpu_device(1);
 };

@@ -40,11 +40,12 @@ struct Home {
     EngineOptions options;
     options.threads = 1;
     options.cache = folder.file("tuning.db");
-    options.artifacts = testing::shared_artifacts();
+    options.artifacts = artifacts;
     options.policy = policy;
     return options;
   }
   seqtile::test::TempFolder folder;
+  const std::string artifacts = testing::shared_artifacts();  // before there are threads of ranks
   const autotune::Registry registry = make_registry();
 };
 

@@ -81,6 +81,7 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
 
 std::vector<Events> run_ranks(std::vector<std::unique_ptr<Fabric>> fabrics, int64_t num_events) {
   const test::TempFolder folder;
+  (void)testing::shared_artifacts();  // sets the environment before there are threads of ranks
   const autotune::Registry registry = make_registry();
   std::vector<Events> events(kRanks);
   std::vector<std::exception_ptr> errors(kRanks);
