@@ -119,11 +119,13 @@ void check_no_spills(const std::vector<KernelCase>& cases, Share share = Share::
     }
     std::vector<Candidate> candidates;
     constexpr DType kDTypes[] = {DType::bf16, DType::f32};  // f16 has bf16's instructions and registers: see its sample
-    for (size_t i = 0; i < cases.size(); ++i)
-      for (size_t d = 0; d < std::size(kDTypes); ++d)
-        if (!is_known_to_spill(cases[i], kDTypes[d]) && (share == Share::whole || (i + d + target.has_wgmma) % 5 == 0))
-          add_candidates(cases[i], kDTypes[d], target, share, candidates);
-    if (!candidates.empty()) check_candidates(candidates, target);
+    size_t next = target.has_wgmma ? 4 : 0;  // the sample is every fifth; each target begins with another one
+    for (const KernelCase& test_case : cases)
+      for (const DType dtype : kDTypes)
+        if (!is_known_to_spill(test_case, dtype) && (share == Share::whole || next++ % 5 == 0))
+          add_candidates(test_case, dtype, target, share, candidates);
+    REQUIRE_FALSE(candidates.empty());
+    check_candidates(candidates, target);
   }
 }
 
