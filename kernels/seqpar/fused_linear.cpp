@@ -197,7 +197,8 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
   autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * num_sums);
   const Shape s(product_of(w));
   if (s.tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
-  // Each partial sum is rounded, as are a gated pair's factors. They are of order 1, the largest of many about 4.
+  // Each partial sum is rounded, as are a gated pair's factors. They are normal with deviation 1; half of the spacing of
+  // numbers below 4 in magnitude is one epsilon.
   if (!is_gather(w) && transport_of(w) != DType::f32)
     result.absolute += storage_epsilon(transport_of(w)) *
                        static_cast<double>(world_size_of(w) * (1 + w.fields.get_int("gated")));

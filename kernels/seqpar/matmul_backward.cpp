@@ -72,7 +72,7 @@ autotune::OpDef::Tolerance tolerance_of(const Workload& w, int64_t length) {
   const Shape s(w);
   const autotune::OpDef::Tolerance over_rows = tolerance(s.dw_dtype, length);
   autotune::OpDef::Tolerance result = tolerance(s.dtype, s.depth() * (s.is_trailing ? 1 : s.world_size));
-  if (!s.is_trailing && s.transport != DType::f32)  // each partial sum is rounded; the largest of many is about 4
+  if (!s.is_trailing && s.transport != DType::f32)  // each partial sum is rounded: see fused_linear.cpp
     result.absolute += storage_epsilon(s.transport) * s.world_size;
   return {std::max(result.absolute, over_rows.absolute), std::max(result.relative, over_rows.relative)};
 }
