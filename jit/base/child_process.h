@@ -31,8 +31,8 @@ class MemoryFile {
 };
 
 struct ChildLimits {
-  double seconds = 120;             ///< until the group is killed: a bound for a child that hangs, on a busy machine too
-  double processor_seconds = 25;    ///< of each process
+  double seconds = 120;                       ///< until the group is killed: bounds a child that hangs
+  double processor_seconds = 25;              ///< of each process
   uint64_t memory_bytes = uint64_t{4} << 30;  ///< address space of each process
 };
 
@@ -41,7 +41,7 @@ struct ChildResult {
   int signal = 0;       ///< the signal that ended the child
   bool is_timed_out = false;
   double processor_seconds = 0;  ///< that the child took
-  std::string output;  ///< standard output and error, in order; the first 64 KiB
+  std::string output;            ///< standard output and error, in order; the first 64 KiB
   bool ok() const { return exit_status == 0 && signal == 0 && !is_timed_out; }
   /// "exit status 3", "signal 11 (Segmentation fault)", "no answer within 120 s".
   std::string cause(const ChildLimits& limits) const;

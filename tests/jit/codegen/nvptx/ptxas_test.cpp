@@ -126,6 +126,11 @@ TEST_CASE("ptxas: one that hangs is killed with all that it started", "[jit][ptx
   CHECK_FALSE(is_running(pid));
 }
 
+TEST_CASE("ptxas: one that computes without an end is ended by its processor time", "[jit][ptxas][fault]") {
+  CHECK_THAT(error_of("while :; do :; done", {.processor_seconds = 1}, ErrorCode::io),
+             Catch::Contains("no answer within 1 s of processor time"));
+}
+
 TEST_CASE("ptxas: one that crashes", "[jit][ptxas][fault]") {
   CHECK_THAT(
       error_of("echo starting; kill -SEGV $$", {}, ErrorCode::io),
