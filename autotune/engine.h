@@ -117,7 +117,7 @@ template <class Op>
 class TypedHandle {
  public:
   TypedHandle() = default;
-  explicit TypedHandle(Handle handle, const Op& op = {}) : handle_(std::move(handle)), op_(op) {}
+  TypedHandle(Handle handle, const Op& op) : handle_(std::move(handle)), op_(op) {}
   void operator()(const typename Op::Args& args, Stream stream = {}) const {
     const auto call = packed(args);
     handle_(call.tensors(), call.length, call.scalars(), stream);

@@ -22,7 +22,6 @@ void SchemaMaker::add(ArgRole role, std::string_view name, Extents extents, cons
   if (options.rows_of) schema.indices.push_back({.arg = arg.name, .limit = *options.rows_of});
   schema.args.push_back(std::move(arg));
   means.push_back(options.mean);
-  rows_of.push_back(options.rows_of);
 }
 
 void ViewMaker::visit(ArgRole, std::string_view name, Var& view, Extents extents, const TensorOptions& options) {

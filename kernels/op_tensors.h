@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "autotune/op_def.h"
@@ -34,10 +35,10 @@ inline constexpr Extent kLength{0, true};
 using Extents = std::initializer_list<Extent>;
 
 struct TensorOptions {
-  std::optional<DType> dtype = {};                           ///< absent: the operation's
-  std::initializer_list<std::string_view> in_place = {};     ///< as ArgSpec::in_place; names that are no inputs are skipped
-  std::optional<double> mean = {};     ///< generated weights are normal about it, with deviation 0.1
-  std::optional<int64_t> rows_of = {}; ///< the elements are rows of a tensor that has so many: an IndexRule
+  std::optional<DType> dtype = {};                        ///< absent: the operation's
+  std::initializer_list<std::string_view> in_place = {};  ///< as ArgSpec::in_place; skips inputs that are not there
+  std::optional<double> mean = {};                        ///< generated weights are normal about it, with deviation 0.1
+  std::optional<int64_t> rows_of = {};  ///< the elements are rows of a tensor that has so many: an IndexRule
 };
 
 /// The parts that visitors have in common.
@@ -57,7 +58,7 @@ struct TensorVisitor {
   }
 };
 
-/// The schema; of a tensor that generated problems fill in a way of its own, how.
+/// Makes the schema, and notes the means of generated weights.
 class SchemaMaker : public TensorVisitor<SchemaMaker> {
  public:
   explicit SchemaMaker(DType dtype) : dtype_(dtype) {}
@@ -66,8 +67,7 @@ class SchemaMaker : public TensorVisitor<SchemaMaker> {
     add(role, name, extents, options);
   }
   autotune::Schema schema;
-  std::vector<std::optional<double>> means;      ///< by argument
-  std::vector<std::optional<int64_t>> rows_of;   ///< by argument
+  std::vector<std::optional<double>> means;  ///< TensorOptions::mean by argument
 
  private:
   void add(autotune::ArgRole role, std::string_view name, Extents extents, const TensorOptions& options);
@@ -152,6 +152,8 @@ template <class Op>
 Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
   TensorPacker packer;
   op.tensors(packer, args);
+  static_assert(std::is_standard_layout_v<std::remove_cvref_t<decltype(args)>> && sizeof(args) % sizeof(Tensor) == 0,
+                "Tensors<T> has members of type T and no others");
   const std::span<const Tensor> all(reinterpret_cast<const Tensor*>(&args), sizeof(args) / sizeof(Tensor));
   size_t given = 0;
   for (const Tensor& tensor : all) given += tensor.rank != 0;

@@ -37,8 +37,7 @@ void RmsNorm::fields(FieldVisitor& v) {
   v.number("eps", eps, 0, 1);
   v.flag("residual", residual);
   v.choice("normed", normed, kNormedNames);
-  if (normed != Normed::sum && !residual)
-    v.refuse("normed", "needs residual = 1: without one there is a single norm");
+  if (normed != Normed::sum && !residual) v.refuse("normed", "needs residual = 1: without one there is a single norm");
   v.number("weight_offset", weight_offset, -1, 1);
 }
 

@@ -32,9 +32,7 @@ struct Rotation {
 /// out is less than 2^-33 of a turn, so that its product with a position is exact enough in f32.
 Rotation rotation_of(KernelBuilder& b, const Rope& s, Var positions, Var table, Var row, int64_t rows) {
   const int64_t pairs = s.pairs();
-  const auto repeated = [&](int64_t i) {
-    return down(b, b.load(b.at(table, 0, i), {0}, {pairs}), rows, pairs);
-  };
+  const auto repeated = [&](int64_t i) { return down(b, b.load(b.at(table, 0, i), {0}, {pairs}), rows, pairs); };
   Var position = across(b, b.load(positions, {row}, {rows}), rows, pairs);
   Var turns = repeated(0), left_out = b.bitcast(repeated(1), DType::f32), factor = b.bitcast(repeated(2), DType::f32);
   Var fraction = b.cast(position * turns, DType::f32), real_position = b.cast(position, DType::f32);
@@ -83,7 +81,8 @@ void rotate(KernelBuilder& b, const Rope& s, Var x, Var norm, Var out, int64_t h
       b.store(to, {row, 0}, to_storage(b, first * by.cosine - second * by.sine, dtype));
       b.store(to, {row, pairs}, to_storage(b, second * by.cosine + first * by.sine, dtype));
     }
-    if (s.head_dim - s.rotary_dim > 0) b.store(to, {row, s.rotary_dim}, to_storage(b, head.load(s.rotary_dim, s.head_dim - s.rotary_dim), dtype));
+    if (s.head_dim - s.rotary_dim > 0)
+      b.store(to, {row, s.rotary_dim}, to_storage(b, head.load(s.rotary_dim, s.head_dim - s.rotary_dim), dtype));
   });
 }
 
@@ -124,7 +123,8 @@ void rotate_row(const Rope& s, const Tensor& table, double position, std::vector
     const double cosine = std::cos(angle) * turn.factor, sine = std::sin(angle) * turn.factor;
     for (size_t head = 0; head < values.size(); head += static_cast<size_t>(s.head_dim)) {
       double& first = values[head + static_cast<size_t>(s.style == Rope::Style::interleaved ? 2 * pair : pair)];
-      double& second = values[head + static_cast<size_t>(s.style == Rope::Style::interleaved ? 2 * pair + 1 : pair + s.pairs())];
+      double& second =
+          values[head + static_cast<size_t>(s.style == Rope::Style::interleaved ? 2 * pair + 1 : pair + s.pairs())];
       const double a = first, b = second;
       first = a * cosine - b * sine;
       second = b * cosine + a * sine;

@@ -52,7 +52,7 @@ struct Rope {
   autotune::Workload workload() const { return workload_of(*this); }
   int64_t pairs() const { return (rotary_dim ? rotary_dim : head_dim) / 2; }
 
-  int64_t tile_columns() const { return rotary_dim * 2 + (heads + kv_heads) * head_dim; }
+  int64_t tile_columns() const { return 4 * pairs() + (heads + kv_heads) * head_dim; }
   double flops_a_row() const { return static_cast<double>((norm ? 7 : 3) * (heads + kv_heads) * head_dim); }
   void build(KernelBuilder& b, const Tensors<Var>& v, int64_t rows) const;
   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;

@@ -16,7 +16,7 @@ class Projection {
   Projection(Engine& engine, int64_t n, int64_t k, bool residual = false, bool adds_dx = false)
       : adds_dx_(adds_dx),
         product_(engine.prepare(Linear{.n = n, .k = k, .residual = residual})),
-        dx_(engine.prepare(transposed(Linear{.n = k, .k = n, .residual = adds_dx}.workload()))),
+        dx_(prepare_transposed(engine, {.n = k, .k = n, .residual = adds_dx})),
         dw_(engine.prepare(LinearWgrad{.n = n, .k = k})) {}
 
   void forward(Matrix& x, Matrix& w, Matrix& y, Tensor residual = {}) const {
@@ -28,9 +28,10 @@ class Projection {
   }
 
  private:
-  static autotune::Workload transposed(autotune::Workload linear) {
-    linear.fields.set("weight_layout", std::string("transposed"));
-    return linear;
+  static TypedHandle<Linear> prepare_transposed(Engine& engine, const Linear& linear) {
+    autotune::Workload workload = linear.workload();
+    workload.fields.set("weight_layout", std::string("transposed"));
+    return {engine.prepare(workload), linear};
   }
   const bool adds_dx_;
   TypedHandle<Linear> product_, dx_;

@@ -39,7 +39,8 @@ TEST_CASE("typed operations: bad fields are refused with value, limit and next s
   refused("rms_norm", {}, "rms_norm: field n is missing, give a number of 1..1048576, as in --set n=1");
   refused("rms_norm", {{"n", int64_t{8}}, {"normed", std::string("y")}}, "must be one of sum, x, both");
   refused("rms_norm", {{"n", int64_t{8}}, {"normed", std::string("x")}}, "needs residual = 1");
-  refused("embedding", {{"n", int64_t{8}}, {"vocab", int64_t{8}}, {"scale", 0.0}}, "must be a number of 1e-06..1000000");
+  refused("embedding", {{"n", int64_t{8}}, {"vocab", int64_t{8}}, {"scale", 0.0}},
+          "must be a number of 1e-06..1000000");
   refused("embedding", {{"n", int64_t{8}}, {"vocab", int64_t{8}}, {"rows", int64_t{1}}}, "it has n, scale, vocab");
 }
 
