@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/bucket.h"
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::autotune {
 

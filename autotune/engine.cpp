@@ -11,9 +11,9 @@
 
 #include "autotune/engine/background.h"
 #include "autotune/engine/handle_state.h"
+#include "jit/base/error.h"
 #include "jit/base/process_exit.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
 
 namespace seqtile {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "autotune/bucket.h"
 #include "autotune/op_def.h"
-#include "jit/device.h"
-#include "jit/fabric.h"
+#include "jit/device/device.h"
+#include "jit/fabric/core/fabric.h"
 
 namespace seqtile {
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "jit/base/error.h"
 #include "jit/base/hash.h"
-#include "jit/error.h"
 
 namespace seqtile::autotune {
 namespace {

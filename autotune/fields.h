@@ -11,7 +11,7 @@
 #include <string_view>
 #include <variant>
 
-#include "jit/dtype.h"
+#include "jit/base/dtype.h"
 
 namespace seqtile::autotune {
 

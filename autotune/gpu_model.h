@@ -4,13 +4,13 @@
 // A roofline of one multiprocessor (tensor cores, instruction issue, shared memory, L2) under its occupancy, in waves
 // over all of them, against the memory's bandwidth, plus the latency that few loads in flight do not hide. An operation
 // says what one program does; the PTX machine's counters may then replace what was only estimated. The numbers come
-// from jit/gpu_facts.h; factors of this file are leads from public measurements and are not fitted to any kernel.
-// docs/tuning.md#gpus has the formulas.
+// from jit/device/gpu_facts.h; factors of this file are leads from public measurements and are not fitted to any
+// kernel. docs/tuning.md#gpus has the formulas.
 #pragma once
 #include <cstdint>
 
-#include "jit/dtype.h"
-#include "jit/target.h"
+#include "jit/base/dtype.h"
+#include "jit/device/target.h"
 
 namespace seqtile::autotune {
 

@@ -3,10 +3,10 @@
 #include "autotune/op_def.h"
 
 #include "autotune/kernel_name.h"
+#include "jit/base/error.h"
 #include "jit/base/hash.h"
-#include "jit/error.h"
 #include "jit/ir/length_sizes.h"
-#include "jit/row_alignment.h"
+#include "jit/ir/row_alignment.h"
 
 namespace seqtile::autotune {
 namespace {
@@ -63,6 +63,17 @@ double predicted_us(const OpDef& op, const Workload& workload, const Config& con
                     const Target& target) {
   if (target.is_gpu() && op.gpu_work) return predict_us(op.gpu_work(workload, config, length, target), target.gpu);
   return op.predict_us(workload, config, length, target);
+}
+
+std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, const Schema& schema, int64_t length) {
+  std::vector<int64_t> symbols = op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
+  if (symbols.size() == schema.symbols.size()) symbols.resize(schema.symbols.size() + schema.scalars.size(), 0);
+  if (symbols.size() != schema.symbols.size() + schema.scalars.size())
+    throw Error(ErrorCode::invalid_argument, "operation " + op.name + " gives " + std::to_string(symbols.size()) +
+                                                 " run-time values, its schema has " +
+                                                 std::to_string(schema.symbols.size()) + " symbols and " +
+                                                 std::to_string(schema.scalars.size()) + " scalars");
+  return symbols;
 }
 
 namespace {

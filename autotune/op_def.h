@@ -16,11 +16,11 @@
 #include "autotune/config_space.h"
 #include "autotune/fields.h"
 #include "autotune/gpu_model.h"
-#include "jit/builder.h"
-#include "jit/channel.h"
-#include "jit/kernel.h"
-#include "jit/target.h"
-#include "jit/tensor.h"
+#include "jit/device/kernel.h"
+#include "jit/device/target.h"
+#include "jit/device/tensor.h"
+#include "jit/fabric/core/channel.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::autotune {
 
@@ -189,6 +189,10 @@ class Registry {
  private:
   std::vector<std::unique_ptr<OpDef>> ops_;
 };
+
+/// Values of Schema::symbols, then of Schema::scalars, of the representative call at `length`.
+/// Errors: invalid_argument when the operation gives another number of them.
+std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, const Schema& schema, int64_t length);
 
 /// Predicted microseconds, by the model that the operation has for the target; only the order matters.
 double predicted_us(const OpDef& op, const Workload& workload, const Config& config, int64_t length,

@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "autotune/strategy.h"
+#include "autotune/strategies/strategy.h"
 #include "autotune/tuning/session.h"
 #include "autotune/worker/process_runner.h"
 #include "cache/artifact_db.h"
 #include "cache/device_lock.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/error.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -16,8 +16,8 @@
 #include "autotune/bucket.h"
 #include "autotune/op_def.h"
 #include "cache/tuning_store.h"
-#include "jit/artifact_store.h"
-#include "jit/device.h"
+#include "jit/device/artifact_store.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "autotune/launch.h"
+#include "autotune/engine/launch.h"
 #include "bench/operands.h"
 #include "jit/compiler.h"
 

@@ -6,7 +6,7 @@
 
 #include "autotune/op_def.h"
 #include "bench/harness.h"
-#include "jit/device.h"
+#include "jit/device/device.h"
 
 namespace seqtile::bench {
 

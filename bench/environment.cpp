@@ -11,7 +11,7 @@
 #include "bench/peers/onednn.h"
 #include "cache/artifact_db.h"
 #include "cache/tuning_store.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/registry.h"
 
 namespace seqtile::bench {

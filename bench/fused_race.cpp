@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "bench/stats.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/seqpar/fused_handle.h"
 
 namespace seqtile::bench {

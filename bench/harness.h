@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/dtype.h"
+#include "jit/base/dtype.h"
 
 namespace seqtile::bench {
 

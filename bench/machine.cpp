@@ -13,7 +13,7 @@
 #include <fstream>
 
 #include "bench/probe.h"
-#include "jit/target.h"
+#include "jit/device/target.h"
 
 namespace seqtile::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "bench/suites.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/registry.h"
 
 namespace seqtile::bench {

@@ -8,7 +8,7 @@
 
 #include "autotune/bucket.h"
 #include "bench/stats.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::bench {
 namespace {

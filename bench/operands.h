@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "jit/tensor.h"
+#include "jit/device/tensor.h"
 
 namespace seqtile::bench {
 

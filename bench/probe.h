@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "jit/dtype.h"
+#include "jit/base/dtype.h"
 
 namespace seqtile::bench {
 

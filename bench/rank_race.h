@@ -12,7 +12,7 @@
 
 #include "bench/harness.h"
 #include "bench/peers/child.h"
-#include "jit/fabric.h"
+#include "jit/fabric/core/fabric.h"
 
 namespace seqtile::bench {
 

@@ -10,11 +10,11 @@
 #include <set>
 #include <utility>
 
-#include "cache/checksum.h"
-#include "cache/database_file.h"
-#include "cache/files.h"
+#include "cache/database/checksum.h"
+#include "cache/database/database_file.h"
+#include "cache/database/files.h"
+#include "cache/database/text.h"
 #include "cache/key_file.h"
-#include "cache/text.h"
 #include "jit/base/hash.h"
 #include "jit/base/log.h"
 

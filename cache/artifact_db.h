@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cache/check_report.h"
-#include "jit/artifact_store.h"
+#include "jit/device/artifact_store.h"
 
 namespace seqtile::cache {
 

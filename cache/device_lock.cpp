@@ -14,11 +14,11 @@
 #include <thread>
 #include <utility>
 
-#include "cache/files.h"
+#include "cache/database/files.h"
 #include "jit/base/descriptor.h"
 #include "jit/base/env.h"
+#include "jit/base/error.h"
 #include "jit/base/hash.h"
-#include "jit/error.h"
 
 namespace seqtile::cache {
 namespace {

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cache/files.h"
+#include "cache/database/files.h"
 #include "jit/base/descriptor.h"
 
 namespace seqtile::cache {

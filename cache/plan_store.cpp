@@ -6,9 +6,9 @@
 
 #include <atomic>
 
-#include "cache/database_file.h"
+#include "cache/database/database_file.h"
+#include "cache/database/schema_version.h"
 #include "cache/row_codec.h"
-#include "cache/schema_version.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::cache {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "cache/text.h"
+#include "cache/database/text.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::cache {

@@ -7,9 +7,9 @@
 #pragma once
 #include <string>
 
-#include "cache/checksum.h"
+#include "cache/database/checksum.h"
+#include "cache/database/sqlite.h"
 #include "cache/plan_store.h"
-#include "cache/sqlite.h"
 #include "cache/tuning_store.h"
 
 namespace seqtile::cache {

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "cache/database_file.h"
+#include "cache/database/database_file.h"
+#include "cache/database/schema_version.h"
+#include "cache/database/text.h"
 #include "cache/row_codec.h"
-#include "cache/schema_version.h"
-#include "cache/text.h"
 #include "jit/base/hash.h"
 
 namespace seqtile::cache {

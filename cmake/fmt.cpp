@@ -1,4 +1,5 @@
-// cmake/fmt.cpp -- the code of fmt, compiled once: the package has headers and a shared library, a static build needs it.
+// cmake/fmt.cpp -- the code of fmt, compiled once: the package has headers and a shared library, a static build needs
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format-inl.h>
 

@@ -7,7 +7,7 @@ install(TARGETS seqtile EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTAL
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET seqtile_mpi)
   install(TARGETS seqtile_mpi EXPORT seqtileTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES jit/mpi_fabric.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/jit)
+  install(FILES jit/fabric/transport/mpi_fabric.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/jit)
 endif()
 install(TARGETS seqtile_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET seqtile_bench)
@@ -30,23 +30,23 @@ install(FILES examples/models/llama-3-8b.json DESTINATION ${CMAKE_INSTALL_DATADI
 
 # Public headers are those of the folders' roots, and what they include. They keep their paths below include/seqtile.
 set(seqtile_public_headers
-  jit/artifact_store.h jit/builder.h jit/channel.h jit/compiler.h jit/counted_launch.h jit/cuda_fabric.h jit/device.h
-  jit/device_profile.h jit/dtype.h jit/error.h jit/executor.h jit/fabric.h jit/gpu_facts.h jit/kernel.h jit/target.h
-  jit/tensor.h jit/timeline.h jit/base/channel_block.h jit/base/timeline_block.h jit/fabric/protocol.h
+  jit/codegen/options.h jit/device/artifact_store.h jit/ir/builder.h jit/fabric/core/channel.h jit/compiler.h jit/sim/device/counted_launch.h jit/fabric/transport/cuda_fabric.h jit/device/device.h
+  jit/device/device_profile.h jit/base/dtype.h jit/base/error.h jit/device/executor.h jit/fabric/core/fabric.h jit/device/gpu_facts.h jit/device/kernel.h jit/device/target.h
+  jit/device/tensor.h jit/timeline/timeline.h jit/abi/channel_block.h jit/abi/timeline_block.h jit/fabric/core/protocol.h
   jit/ir/function.h jit/ir/ops.def jit/ir/types.h
   cache/artifact_db.h cache/check_report.h cache/tuning_store.h
   autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
-  autotune/graph_set.h autotune/index_check.h autotune/launch.h autotune/op_def.h autotune/overlap.h autotune/runner.h autotune/tuner.h
-  kernels/activation.h kernels/attention_backward.h kernels/attention_forward.h kernels/call.h kernels/embedding.h
-  kernels/layer_norm.h kernels/linear.h kernels/linear_wgrad.h kernels/op_fields.h kernels/op_tensors.h
-  kernels/registry.h kernels/rms_norm.h kernels/rms_norm_backward.h kernels/rope.h kernels/row_kernel.h
-  kernels/silu_and_mul.h kernels/silu_and_mul_backward.h kernels/softmax.h kernels/tensor_values.h kernels/tolerance.h
-  kernels/typed_op.h kernels/workload_reader.h kernels/seqpar/alltoall_linear.h kernels/seqpar/collectives.h
-  kernels/seqpar/context_attention.h kernels/seqpar/context_attention_backward.h kernels/seqpar/exchange.h
+  autotune/engine/graph_set.h autotune/engine/index_check.h autotune/engine/launch.h autotune/op_def.h autotune/engine/overlap.h autotune/runner.h autotune/tuner.h
+  kernels/act/activation.h kernels/attention/attention_backward.h kernels/attention/attention_forward.h kernels/op/call.h kernels/rows/embedding.h
+  kernels/norm/layer_norm.h kernels/linear/linear.h kernels/linear/linear_wgrad.h kernels/op/op_fields.h kernels/op/op_tensors.h
+  kernels/registry.h kernels/norm/rms_norm.h kernels/norm/rms_norm_backward.h kernels/rows/rope.h kernels/op/row_kernel.h
+  kernels/act/silu_and_mul.h kernels/act/silu_and_mul_backward.h kernels/rows/softmax.h kernels/op/tensor_values.h kernels/op/tolerance.h
+  kernels/op/typed_op.h kernels/op/workload_reader.h kernels/seqpar/operations/alltoall_linear.h kernels/seqpar/operations/collectives.h
+  kernels/seqpar/operations/context_attention.h kernels/seqpar/operations/context_attention_backward.h kernels/seqpar/exchange/exchange.h
   kernels/seqpar/fused_handle.h
-  kernels/seqpar/fused_linear.h kernels/seqpar/linear_alltoall.h kernels/seqpar/matmul_backward.h
-  kernels/seqpar/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/row_layout.h
-  models/layer_program.h models/model.h models/model_operations.h models/model_ranks.h models/rope_form.h)
+  kernels/seqpar/operations/fused_linear.h kernels/seqpar/operations/linear_alltoall.h kernels/seqpar/operations/matmul_backward.h
+  kernels/seqpar/operations/norm_backward.h kernels/seqpar/prepare.h kernels/seqpar/exchange/row_layout.h
+  models/layers/layer_program.h models/file/model.h models/layers/model_operations.h models/layers/model_ranks.h models/file/rope_form.h)
 foreach(header IN LISTS seqtile_public_headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/${folder})

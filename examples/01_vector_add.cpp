@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "jit/builder.h"
 #include "jit/compiler.h"
-#include "jit/device.h"
+#include "jit/device/device.h"
+#include "jit/ir/builder.h"
 
 using namespace seqtile;
 

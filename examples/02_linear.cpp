@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "kernels/linear.h"
+#include "kernels/linear/linear.h"
 #include "kernels/registry.h"
 
 using namespace seqtile;

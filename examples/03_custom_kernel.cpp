@@ -13,7 +13,7 @@
 #include "autotune/tuner.h"
 #include "cache/artifact_db.h"
 #include "cache/tuning_store.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 using namespace seqtile;
 using autotune::Config;

@@ -4,14 +4,14 @@
 
 #include <mutex>
 
-#include "jit/base/cubin.h"
+#include "jit/abi/cubin.h"
 #include "jit/base/process_exit.h"
-#include "jit/builder.h"
 #include "jit/codegen/cpu/lowering.h"
 #include "jit/codegen/cpu/object.h"
 #include "jit/codegen/nvptx/lowering.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/codegen/stages.h"
+#include "jit/ir/builder.h"
 
 #include <fmt/format.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>

@@ -1,21 +1,15 @@
 // jit/compiler.h -- the spine: tile IR -> passes -> lowering -> LLVM IR -> object -> blob, or PTX text for GPUs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
+#include <string>
 #include <string_view>
 
+#include "jit/codegen/options.h"
+#include "jit/device/kernel.h"
+#include "jit/device/target.h"
 #include "jit/ir/function.h"
-#include "jit/kernel.h"
-#include "jit/target.h"
 
 namespace seqtile {
-
-/// Called once a stage with its name ("tile", "ll", "asm", "ptx" or "cubin") and text, a cubin's bytes; an empty
-/// function asks for nothing.
-using StageDump = std::function<void(std::string_view stage, std::string_view text)>;
-
-/// The sanitizer of this process that watches generated code for CPUs; for tests.
-enum class Sanitizer : uint8_t { none, thread, address };
 
 /// Compiles `function` (verified first) for `target`. Thread-safe: each call has its own LLVM context.
 /// For GPUs the result is a cubin where `target` names an architecture that ptxas knows, else PTX.

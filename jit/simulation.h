@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/device.h"
+#include "jit/device/device.h"
 
 namespace seqtile {
 

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/registry.h"
 
-#include "kernels/attention_backward.h"
-#include "kernels/attention_forward.h"
-#include "kernels/embedding.h"
-#include "kernels/layer_norm.h"
-#include "kernels/linear.h"
-#include "kernels/linear_wgrad.h"
-#include "kernels/rms_norm.h"
-#include "kernels/rms_norm_backward.h"
-#include "kernels/rope.h"
+#include "kernels/act/silu_and_mul.h"
+#include "kernels/act/silu_and_mul_backward.h"
+#include "kernels/attention/attention_backward.h"
+#include "kernels/attention/attention_forward.h"
+#include "kernels/linear/linear.h"
+#include "kernels/linear/linear_wgrad.h"
+#include "kernels/norm/layer_norm.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/norm/rms_norm_backward.h"
+#include "kernels/rows/embedding.h"
+#include "kernels/rows/rope.h"
+#include "kernels/rows/softmax.h"
 #include "kernels/seqpar/rank_ops.h"
-#include "kernels/silu_and_mul.h"
-#include "kernels/silu_and_mul_backward.h"
-#include "kernels/softmax.h"
 
 namespace seqtile::kernels {
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-TOPS = ["jit", "cache", "autotune", "kernels", "tools", "bench"]
+TOPS = ["jit", "cache", "autotune", "kernels", "planner", "models", "tools", "bench"]
 
 
 def is_first_in_its_source(root, header):

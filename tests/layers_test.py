@@ -2,21 +2,41 @@
 # tests/layers_test.py -- fails on an include that goes up, or that is not installed: layers_test.py ROOT
 # SPDX-License-Identifier: Apache-2.0
 #
-# jit <- cache <- autotune <- kernels <- models <- everything else; inside jit base <- ir <- {passes, codegen},
-# base <- {runtime, sim} <- fabric. LLVM stays in jit/codegen and the spine, SQLite behind cache/sqlite.h.
+# jit <- cache <- autotune <- {kernels, planner} <- models <- everything else. Each of them has rooms, and a room includes
+# only those that ROOMS names for it. LLVM stays in jit/codegen and the spine, SQLite behind cache/database/sqlite.h.
 import os
 import re
 import sys
 import unittest
 
-LAYERS = ["jit", "cache", "autotune", "kernels", "models", "tools"]
+BELOW = {"jit": [], "cache": ["jit"], "autotune": ["jit", "cache"], "kernels": ["jit", "cache", "autotune"],
+         "planner": ["jit", "cache", "autotune"], "models": ["jit", "cache", "autotune", "kernels", "planner"]}
 TOP = ["tools", "bench", "examples", "tests"]  # above every layer; they do not include one another
-INNER = {"base": {"base"}, "ir": {"base", "ir"}, "passes": {"base", "ir", "passes"},
-         "codegen": {"base", "ir", "codegen"}, "runtime": {"base", "runtime"}, "sim": {"base", "sim"},
-         "fabric": {"base", "ir", "runtime", "sim", "fabric"}}
-FOREIGN = [("llvm/", ("jit/codegen/", "jit/compiler.cpp", "tests/support/llvm_kernel.cpp")), ("sqlite3.h", ("cache/sqlite", "tests/")),
-           ("CLI/", ("tools/cli/", "bench/"))]
+# "" is a folder's own files. Those that see every room, because they are the way through them, are in SPINES.
+ROOMS = {
+    "jit": {"base": [], "abi": ["base"], "ir": ["base"], "analysis": ["base", "ir"], "device": ["base", "abi"],
+            "codegen": ["base", "abi", "ir", "analysis", "device"], "runtime": ["base", "abi", "device"],
+            "ptx": ["base"], "sim": ["base", "abi", "ptx", "device"],
+            "fabric": ["base", "abi", "device", "runtime", "sim"], "timeline": ["base", "abi", "fabric"]},
+    "cache": {"": ["database"], "database": []},
+    "autotune": {"": [], "text": [], "engine": ["", "text"], "strategies": [""], "call": ["", "engine"],
+                 "worker": ["", "call", "engine"], "tuning": ["", "call", "engine", "strategies", "worker"]},
+    "kernels": {"op": [], "act": ["op"], "linear": ["op", "act"], "attention": ["op"], "norm": ["op"], "rows": ["op"]},
+    "planner": {"graph": [], "prices": ["graph"], "strategies": ["graph", "prices"],
+                "compat": ["graph", "prices", "strategies"], "solver": ["graph", "prices", "strategies", "compat"]},
+    "models": {"file": [], "layers": ["file"]},
+}
+SPINES = {"jit/compiler.h", "jit/compiler.cpp", "jit/simulation.h", "jit/simulation.cpp", "jit/device/device.cpp",
+          "jit/device/device_profile.cpp", "jit/fabric/transport/cuda_fabric.cpp", "autotune/engine.h",
+          "autotune/engine.cpp", "autotune/tuner.h", "autotune/tuner.cpp", "kernels/registry.cpp"}
+FOREIGN = [("llvm/", ("jit/codegen/", "jit/compiler.cpp", "tests/support/ptx/llvm_kernel.cpp")),
+           ("sqlite3.h", ("cache/database/sqlite", "tests/")), ("CLI/", ("tools/cli/", "bench/"))]
+MOST_FILES = 25  # of a folder; data of golden tests are not counted
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+
+
+def room(parts):
+    return parts[1] if len(parts) > 2 else ""
 
 
 def problems_of(path, text):
@@ -25,19 +45,19 @@ def problems_of(path, text):
     top = parts[0]
     for name in INCLUDE.findall(text):
         target = name.split("/")
-        if top in LAYERS[:-1] and target[0] in LAYERS + TOP:
-            if target[0] not in LAYERS or LAYERS.index(target[0]) > LAYERS.index(top):
-                yield f"{path}: {top} includes {name}"
-        if top == "jit" and target[0] == "jit" and len(parts) > 2 and len(target) > 2 and parts[1] in INNER:
-            if target[1] in INNER and target[1] not in INNER[parts[1]]:
-                yield f"{path}: jit/{parts[1]} includes {name}"
+        if top in BELOW and target[0] in [*BELOW, *TOP] and target[0] not in [top, *BELOW[top]]:
+            yield f"{path}: {top} includes {name}"
+        if top in ROOMS and target[0] == top and path not in SPINES and room(target) != room(parts):
+            seen = ROOMS[top].get(room(parts))
+            if seen is not None and room(target) not in seen:
+                yield f"{path}: {top}/{room(parts)} includes {name}"
         for prefix, homes in FOREIGN:
             if name.startswith(prefix) and not path.startswith(homes):
                 yield f"{path}: {name} belongs to {', '.join(homes)}"
 
 
 def sources(root):
-    for top in dict.fromkeys(LAYERS + TOP):
+    for top in [*BELOW, *TOP]:
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in names:
                 if name.endswith((".h", ".cpp", ".def")):
@@ -53,6 +73,12 @@ class Layers(unittest.TestCase):
             with open(os.path.join(self.root, path), encoding="utf-8") as file:
                 found += problems_of(path, file.read())
         self.assertEqual(found, [])
+
+    def test_no_folder_is_crowded(self):
+        for top in [*BELOW, *TOP]:
+            for folder, _, names in os.walk(os.path.join(self.root, top)):
+                if "/golden" not in folder and "__pycache__" not in folder:
+                    self.assertLessEqual(len(names), MOST_FILES, folder)
 
     def test_the_second_line_is_the_license(self):
         for path in sources(self.root):
@@ -74,9 +100,9 @@ class Layers(unittest.TestCase):
         self.assertEqual(missing, set())
 
     def test_upward_includes_are_seen(self):
-        for path, include in [("jit/device.h", "cache/tuning_store.h"), ("cache/a.cpp", "autotune/engine.h"),
-                              ("autotune/tuner.cpp", "kernels/linear.h"), ("autotune/tuner.cpp", "sqlite3.h"),
-                              ("kernels/linear.cpp", "tools/cli/options.h"), ("kernels/rope.cpp", "models/model.h"),
+        for path, include in [("jit/device/device.h", "cache/tuning_store.h"), ("cache/a.cpp", "autotune/engine.h"),
+                              ("autotune/tuner.cpp", "kernels/linear/linear.h"), ("autotune/tuner.cpp", "sqlite3.h"),
+                              ("kernels/linear/linear.cpp", "tools/cli/options.h"), ("kernels/rows/rope.cpp", "models/file/model.h"),
                               ("jit/base/hash.cpp", "jit/ir/function.h"),
                               ("jit/ir/types.cpp", "jit/codegen/cpu/object.h"),
                               ("jit/runtime/cpu/loader.cpp", "llvm/IR/Module.h")]:
@@ -85,7 +111,7 @@ class Layers(unittest.TestCase):
 
     def test_downward_includes_are_allowed(self):
         for path, include in [("tools/cli/main.cpp", "kernels/registry.h"), ("jit/compiler.cpp", "llvm/IR/Module.h"),
-                              ("jit/codegen/cpu/lowering.cpp", "jit/ir/function.h"), ("cache/sqlite.h", "sqlite3.h")]:
+                              ("jit/codegen/cpu/lowering.cpp", "jit/ir/function.h"), ("cache/database/sqlite.h", "sqlite3.h")]:
             with self.subTest(path=path, include=include):
                 self.assertEqual(list(problems_of(path, f'#include "{include}"\n')), [])
 

@@ -4,9 +4,9 @@
 
 #include <fmt/core.h>
 
-#include "autotune/command_line.h"
 #include "autotune/engine/handle_state.h"
-#include "jit/error.h"
+#include "autotune/text/command_line.h"
+#include "jit/base/error.h"
 
 namespace seqtile {
 

@@ -7,8 +7,8 @@
 #include <fmt/core.h>
 
 #include "autotune/engine/handle_state.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/error.h"
 
 namespace seqtile {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "autotune/engine/engine_core.h"
-#include "autotune/usable.h"
+#include "autotune/engine/usable.h"
 #include "jit/base/process_exit.h"
 
 namespace seqtile {

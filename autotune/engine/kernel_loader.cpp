@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "autotune/tuner.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/device.h"
-#include "jit/error.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "autotune/engine/usable.h"
 #include "autotune/op_def.h"
-#include "autotune/usable.h"
-#include "jit/artifact_store.h"
-#include "jit/device.h"
+#include "jit/device/artifact_store.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 

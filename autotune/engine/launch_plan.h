@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "autotune/bucket.h"
-#include "autotune/launch.h"
+#include "autotune/engine/launch.h"
 #include "cache/tuning_store.h"
-#include "jit/device.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <random>
 
-#include "autotune/strategy.h"
+#include "autotune/strategies/strategy.h"
 
 namespace seqtile::autotune {
 

@@ -1,7 +1,7 @@
 // autotune/strategies/strategy.cpp -- strategies by name.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/strategies/strategies.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::autotune {
 

@@ -6,9 +6,9 @@
 // timed.
 #include <algorithm>
 
+#include "autotune/call/problem.h"
 #include "autotune/tuning/session.h"
-#include "autotune/worker/problem.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::autotune {
 namespace {

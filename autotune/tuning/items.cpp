@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "autotune/tuning/session.h"
-#include "autotune/tuning/stats.h"
+#include "autotune/worker/stats.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/error.h"
 
 namespace seqtile::autotune {
 namespace {

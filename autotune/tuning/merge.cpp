@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "autotune/tuning/session.h"
-#include "autotune/tuning/stats.h"
+#include "autotune/worker/stats.h"
 
 namespace seqtile::autotune {
 namespace {

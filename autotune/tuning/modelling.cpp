@@ -17,9 +17,9 @@
 #include <fmt/format.h>
 
 #include "autotune/tuning/session.h"
-#include "autotune/tuning/stats.h"
-#include "jit/device.h"
+#include "autotune/worker/stats.h"
 #include "jit/base/log.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 namespace {

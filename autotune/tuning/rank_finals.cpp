@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "autotune/tuning/session.h"
-#include "autotune/tuning/stats.h"
 #include "autotune/worker/rank_group.h"
+#include "autotune/worker/stats.h"
 #include "jit/base/log.h"
 
 namespace seqtile::autotune {

@@ -14,9 +14,9 @@
 
 #include <fmt/format.h>
 
-#include "autotune/strategy.h"
+#include "autotune/strategies/strategy.h"
 #include "autotune/tuning/session.h"
-#include "autotune/tuning/stats.h"
+#include "autotune/worker/stats.h"
 #include "jit/base/log.h"
 
 namespace seqtile::autotune {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/device_profile.h"
-#include "jit/error.h"
+#include "jit/device/device_profile.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "autotune/engine/usable.h"
 #include "autotune/grade.h"
 #include "autotune/runner.h"
 #include "autotune/tuner.h"
 #include "autotune/tuning/refusals.h"
-#include "autotune/usable.h"
 
 namespace seqtile::autotune {
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/worker/count.h"
 
-#include "autotune/worker/problem.h"
+#include "autotune/call/problem.h"
 #include "jit/compiler.h"
-#include "jit/counted_launch.h"
+#include "jit/sim/device/counted_launch.h"
 
 namespace seqtile::autotune {
 

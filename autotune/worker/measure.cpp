@@ -6,9 +6,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "autotune/tuning/stats.h"
-#include "jit/capture.h"
-#include "jit/error.h"
+#include "autotune/worker/stats.h"
+#include "jit/base/error.h"
+#include "jit/device/capture.h"
 #include "jit/simulation.h"
 
 namespace seqtile::autotune {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
+#include "autotune/call/measured_call.h"
 #include "autotune/runner.h"
-#include "autotune/worker/measured_call.h"
 
 namespace seqtile::autotune {
 

@@ -18,7 +18,7 @@
 
 #include "autotune/worker/worker_flag.h"
 #include "jit/base/env.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 extern char** environ;
 

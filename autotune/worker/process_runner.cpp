@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "autotune/call/problem.h"
 #include "autotune/tuner.h"
-#include "autotune/worker/problem.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
 #include "jit/compiler.h"
-#include "jit/device.h"
-#include "jit/error.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 namespace {

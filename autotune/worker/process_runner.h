@@ -10,11 +10,11 @@
 #include <memory>
 #include <set>
 
+#include "autotune/engine/usable.h"
 #include "autotune/runner.h"
-#include "autotune/usable.h"
 #include "autotune/worker/process.h"
-#include "jit/artifact_store.h"
-#include "jit/device.h"
+#include "jit/device/artifact_store.h"
+#include "jit/device/device.h"
 
 namespace seqtile::autotune {
 

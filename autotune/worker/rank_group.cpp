@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
-#include "jit/error.h"
-#include "jit/fabric/agreement.h"
+#include "jit/base/error.h"
+#include "jit/fabric/core/agreement.h"
 
 namespace seqtile::autotune {
 namespace {

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "jit/fabric.h"
+#include "jit/fabric/core/fabric.h"
 
 namespace seqtile::autotune {
 

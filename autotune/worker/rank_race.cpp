@@ -7,10 +7,10 @@
 #include <chrono>
 #include <string>
 
-#include "autotune/worker/measured_call.h"
+#include "autotune/call/measured_call.h"
 #include "autotune/worker/rank_group.h"
-#include "jit/channel.h"
-#include "jit/fabric/wait.h"
+#include "jit/fabric/core/channel.h"
+#include "jit/fabric/core/wait.h"
 
 namespace seqtile::autotune {
 namespace {

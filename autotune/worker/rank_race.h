@@ -4,8 +4,8 @@
 // Before each sample the ranks meet; a sample's time is that of the slowest rank, which includes what it waits for its
 // peers. Every rank has operands of its own, rotated as those of one process are (measured_call.h).
 #pragma once
+#include "autotune/call/launcher.h"
 #include "autotune/runner.h"
-#include "autotune/worker/launcher.h"
 
 namespace seqtile::autotune {
 

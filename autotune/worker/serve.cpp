@@ -10,9 +10,9 @@
 #include "autotune/worker/count.h"
 #include "autotune/worker/rank_race.h"
 #include "jit/base/env.h"
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/device_profile.h"
-#include "jit/error.h"
+#include "jit/device/device_profile.h"
 
 namespace seqtile::autotune {
 namespace {

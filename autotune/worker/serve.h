@@ -8,9 +8,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "autotune/call/verify.h"
 #include "autotune/worker/channel.h"
 #include "autotune/worker/measure.h"
-#include "autotune/worker/verify.h"
 
 namespace seqtile::autotune {
 

@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "jit/tensor.h"
+#include "jit/device/tensor.h"
 
 namespace seqtile::bench {
 

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 extern char** environ;
 

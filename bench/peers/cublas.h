@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "jit/device.h"
-#include "jit/tensor.h"
+#include "jit/device/device.h"
+#include "jit/device/tensor.h"
 
 namespace seqtile::bench {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "jit/device.h"
-#include "jit/kernel.h"
+#include "jit/device/device.h"
+#include "jit/device/kernel.h"
 
 namespace seqtile::bench {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/peers/child.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::bench {
 namespace {

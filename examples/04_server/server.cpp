@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "jit/error.h"
-#include "kernels/linear.h"
+#include "jit/base/error.h"
+#include "kernels/linear/linear.h"
+#include "kernels/norm/rms_norm.h"
 #include "kernels/registry.h"
-#include "kernels/rms_norm.h"
 
 using namespace seqtile;
 

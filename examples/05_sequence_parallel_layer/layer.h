@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "kernels/attention_backward.h"
-#include "kernels/attention_forward.h"
-#include "kernels/rms_norm.h"
-#include "kernels/rms_norm_backward.h"
-#include "kernels/rope.h"
-#include "kernels/silu_and_mul.h"
-#include "kernels/silu_and_mul_backward.h"
+#include "kernels/act/silu_and_mul.h"
+#include "kernels/act/silu_and_mul_backward.h"
+#include "kernels/attention/attention_backward.h"
+#include "kernels/attention/attention_forward.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/norm/rms_norm_backward.h"
+#include "kernels/rows/rope.h"
 
 namespace example {
 

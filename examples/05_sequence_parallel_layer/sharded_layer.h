@@ -7,11 +7,11 @@
 #pragma once
 #include <string>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/fused_linear.h"
-#include "kernels/seqpar/matmul_backward.h"
-#include "kernels/seqpar/norm_backward.h"
+#include "kernels/seqpar/operations/fused_linear.h"
+#include "kernels/seqpar/operations/matmul_backward.h"
+#include "kernels/seqpar/operations/norm_backward.h"
 #include "layer.h"
 
 namespace example {

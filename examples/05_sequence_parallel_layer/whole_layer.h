@@ -3,8 +3,8 @@
 #pragma once
 #include <string>
 
-#include "kernels/linear.h"
-#include "kernels/linear_wgrad.h"
+#include "kernels/linear/linear.h"
+#include "kernels/linear/linear_wgrad.h"
 #include "layer.h"
 
 namespace example {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::ir {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "jit/row_alignment.h"
+#include "jit/ir/row_alignment.h"
 
 namespace seqtile::ir {
 namespace {

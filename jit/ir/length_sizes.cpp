@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::ir {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "jit/ir/function.h"
 #include "jit/ir/verifier.h"
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "jit/dtype.h"
+#include "jit/base/dtype.h"
 
 namespace seqtile::ir {
 

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "autotune/overlap.h"
-#include "jit/error.h"
-#include "kernels/seqpar/channel_args.h"
-#include "kernels/seqpar/fused_op.h"
+#include "autotune/engine/overlap.h"
+#include "jit/base/error.h"
+#include "kernels/seqpar/exchange/channel_args.h"
+#include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/rank_ops.h"
 
 namespace seqtile::kernels::seqpar {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "jit/channel.h"
-#include "kernels/call.h"
-#include "kernels/seqpar/fused_linear.h"
+#include "jit/fabric/core/channel.h"
+#include "kernels/op/call.h"
+#include "kernels/seqpar/operations/fused_linear.h"
 #include "kernels/seqpar/prepare.h"
 
 namespace seqtile::kernels::seqpar {

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "jit/fabric/agreement.h"
+#include "jit/fabric/core/agreement.h"
+#include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/fused_op.h"
 
 namespace seqtile::kernels::seqpar {
 namespace {

@@ -6,7 +6,7 @@
 // rank's shape; else rank 0's takes its place. Calls are served by these alone from then on.
 #pragma once
 #include "autotune/engine.h"
-#include "jit/channel.h"
+#include "jit/fabric/core/channel.h"
 
 namespace seqtile::kernels::seqpar {
 

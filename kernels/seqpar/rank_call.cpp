@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/rank_call.h"
 
+#include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/fused_handle.h"
-#include "kernels/seqpar/fused_op.h"
 #include "kernels/seqpar/rank_ops.h"
 
 namespace seqtile::kernels::seqpar {

@@ -8,18 +8,18 @@
 
 #include <fmt/format.h>
 
-#include "jit/error.h"
-#include "kernels/seqpar/alltoall_linear.h"
-#include "kernels/seqpar/collectives.h"
-#include "kernels/seqpar/context_attention.h"
-#include "kernels/seqpar/context_attention_backward.h"
-#include "kernels/seqpar/fused_linear.h"
-#include "kernels/seqpar/heads.h"
-#include "kernels/seqpar/linear_alltoall.h"
-#include "kernels/seqpar/matmul_backward.h"
-#include "kernels/seqpar/norm_backward.h"
-#include "kernels/seqpar/reduction.h"
-#include "kernels/seqpar/transfer.h"
+#include "jit/base/error.h"
+#include "kernels/seqpar/exchange/heads.h"
+#include "kernels/seqpar/exchange/reduction.h"
+#include "kernels/seqpar/exchange/transfer.h"
+#include "kernels/seqpar/operations/alltoall_linear.h"
+#include "kernels/seqpar/operations/collectives.h"
+#include "kernels/seqpar/operations/context_attention.h"
+#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "kernels/seqpar/operations/fused_linear.h"
+#include "kernels/seqpar/operations/linear_alltoall.h"
+#include "kernels/seqpar/operations/matmul_backward.h"
+#include "kernels/seqpar/operations/norm_backward.h"
 
 namespace seqtile::kernels::seqpar {
 

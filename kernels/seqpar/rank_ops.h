@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autotune/op_def.h"
-#include "kernels/seqpar/exchange.h"
+#include "kernels/seqpar/exchange/exchange.h"
 
 namespace seqtile::kernels::seqpar {
 

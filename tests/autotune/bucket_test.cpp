@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

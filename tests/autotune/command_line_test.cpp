@@ -1,6 +1,6 @@
 // tests/autotune/command_line_test.cpp -- commands in messages can be pasted into a shell.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/command_line.h"
+#include "autotune/text/command_line.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/error.h"
-#include "tests/support/toy_ops.h"
+#include "jit/base/error.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

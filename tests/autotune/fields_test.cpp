@@ -5,9 +5,9 @@
 #include <catch2/catch.hpp>
 
 #include "autotune/tuner.h"
+#include "jit/base/error.h"
 #include "jit/base/hash.h"
-#include "jit/error.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

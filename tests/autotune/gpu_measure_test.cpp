@@ -5,11 +5,11 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "autotune/call/verify.h"
 #include "autotune/worker/measure.h"
-#include "autotune/worker/verify.h"
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

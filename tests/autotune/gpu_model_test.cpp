@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "jit/device_profile.h"
+#include "jit/device/device_profile.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <random>
 
-#include "autotune/json_text.h"
-#include "jit/error.h"
+#include "autotune/text/json_text.h"
+#include "jit/base/error.h"
 
 namespace seqtile::testing {
 namespace {

@@ -5,10 +5,10 @@
 #include <map>
 
 #include "autotune/tuning/session.h"
-#include "jit/device_profile.h"
+#include "jit/device/device_profile.h"
 #include "tests/cache/support.h"
-#include "tests/support/fake_runner.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/fakes/fake_runner.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/support/tuner_world.h"
+#include "tests/support/fakes/tuner_world.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

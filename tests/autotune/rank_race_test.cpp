@@ -5,11 +5,11 @@
 #include <map>
 
 #include "autotune/tuner.h"
-#include "autotune/tuning/stats.h"
 #include "autotune/worker/process_runner.h"
+#include "autotune/worker/stats.h"
 #include "cache/artifact_db.h"
 #include "tests/cache/support.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

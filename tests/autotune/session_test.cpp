@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "autotune/strategy.h"
-#include "jit/error.h"
-#include "tests/support/tuner_world.h"
+#include "autotune/strategies/strategy.h"
+#include "jit/base/error.h"
+#include "tests/support/fakes/tuner_world.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -1,6 +1,6 @@
 // tests/autotune/stats_test.cpp -- medians and bounds.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/tuning/stats.h"
+#include "autotune/worker/stats.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,6 +1,6 @@
 // tests/autotune/strategy_test.cpp -- strategies on recorded trials: no clock, no process.
 // SPDX-License-Identifier: Apache-2.0
-#include "autotune/strategy.h"
+#include "autotune/strategies/strategy.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "cache/artifact_db.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "tests/cache/support.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -5,10 +5,10 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "autotune/tuning/stats.h"
-#include "jit/error.h"
+#include "autotune/worker/stats.h"
+#include "jit/base/error.h"
 #include "tests/cache/support.h"
-#include "tests/support/toy_ops.h"
+#include "tests/support/fakes/toy_ops.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

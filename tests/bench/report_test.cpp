@@ -12,7 +12,7 @@
 
 #include "bench/probe.h"
 #include "bench/stats.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::bench {
 namespace {

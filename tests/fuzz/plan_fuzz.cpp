@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/support/plan_text.h"
+#include "tests/support/references/plan_text.h"
 
 /// Whatever is thrown is a finding.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -8,10 +8,10 @@ if(NOT SEQTILE_SANITIZE MATCHES "fuzzer")
 endif()
 
 # The planner and what it needs: nothing else has to be built for it.
-file(GLOB planner_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/autotune/plan/*.cpp)
-foreach(needed autotune/fields.cpp cache/text.cpp jit/base/hash.cpp jit/dtype.cpp jit/error.cpp)
+file(GLOB planner_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/planner/*/*.cpp)
+foreach(needed autotune/fields.cpp cache/database/text.cpp jit/base/hash.cpp jit/base/dtype.cpp jit/base/error.cpp)
   list(APPEND planner_sources ${CMAKE_SOURCE_DIR}/${needed})
 endforeach()
-add_executable(plan_fuzz fuzz/plan_fuzz.cpp support/plan_text.cpp ${planner_sources})
+add_executable(plan_fuzz fuzz/plan_fuzz.cpp support/references/plan_text.cpp ${planner_sources})
 target_link_libraries(plan_fuzz PRIVATE seqtile_flags PkgConfig::SODIUM ZLIB::ZLIB nlohmann_json::nlohmann_json seqtile_fmt)
 target_link_options(plan_fuzz PRIVATE -fsanitize=fuzzer)

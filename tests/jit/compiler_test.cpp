@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "jit/device.h"
-#include "jit/error.h"
-#include "tests/support/sample_kernels.h"
+#include "jit/base/error.h"
+#include "jit/device/device.h"
+#include "tests/support/kernels/sample_kernels.h"
 
 namespace seqtile {
 namespace {

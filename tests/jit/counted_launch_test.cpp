@@ -1,11 +1,11 @@
 // tests/jit/counted_launch_test.cpp -- what a launch does is counted, and nothing of the launch before it.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/counted_launch.h"
+#include "jit/sim/device/counted_launch.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 using namespace seqtile;
 

@@ -1,11 +1,11 @@
 // tests/jit/device_profile_test.cpp -- GPUs that are not here: their facts, their keys, and what they refuse.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device_profile.h"
+#include "jit/device/device_profile.h"
 
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 using namespace seqtile;
 

@@ -1,6 +1,6 @@
 // tests/jit/device_test.cpp -- memory, streams, events and graphs by the interface that all devices share.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/device.h"
+#include "jit/device/device.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "jit/builder.h"
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile {
 namespace {

@@ -6,10 +6,10 @@
 #include <limits>
 #include <memory>
 
-#include "jit/row_alignment.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/compiled.h"
-#include "tests/support/kernel_table.h"
+#include "jit/ir/row_alignment.h"
+#include "kernels/op/tensor_values.h"
+#include "tests/support/kernels/compiled.h"
+#include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "jit/compiler.h"
 #include "kernels/registry.h"
-#include "tests/support/golden.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/references/golden.h"
 
 namespace seqtile::testing {
 namespace {

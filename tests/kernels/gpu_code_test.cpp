@@ -13,7 +13,7 @@
 #include "autotune/worker/count.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/compiler.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

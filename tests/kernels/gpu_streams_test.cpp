@@ -7,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "jit/builder.h"
 #include "jit/compiler.h"
-#include "tests/support/kernel_cases.h"
+#include "jit/ir/builder.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

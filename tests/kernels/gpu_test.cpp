@@ -7,11 +7,11 @@
 
 #include <cstdio>
 
-#include "autotune/worker/device_mirror.h"
-#include "autotune/worker/problem.h"
-#include "jit/row_alignment.h"
-#include "tests/support/guarded_call.h"
-#include "tests/support/kernel_cases.h"
+#include "autotune/call/device_mirror.h"
+#include "autotune/call/problem.h"
+#include "jit/ir/row_alignment.h"
+#include "tests/support/kernels/guarded_call.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "jit/compiler.h"
-#include "tests/support/golden.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/references/golden.h"
 
 namespace seqtile::testing {
 namespace {

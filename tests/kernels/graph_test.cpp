@@ -10,15 +10,15 @@
 #include <memory>
 #include <random>
 
+#include "autotune/call/device_mirror.h"
+#include "autotune/call/problem.h"
 #include "autotune/engine.h"
-#include "autotune/worker/device_mirror.h"
-#include "autotune/worker/problem.h"
 #include "jit/compiler.h"
 #include "kernels/registry.h"
 #include "tests/cache/support.h"
-#include "tests/support/compiled.h"
-#include "tests/support/guarded_call.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/compiled.h"
+#include "tests/support/kernels/guarded_call.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

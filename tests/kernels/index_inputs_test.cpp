@@ -6,18 +6,18 @@
 #include <random>
 #include <set>
 
+#include "autotune/call/device_mirror.h"
 #include "autotune/engine.h"
-#include "autotune/worker/device_mirror.h"
-#include "jit/error.h"
-#include "jit/row_alignment.h"
-#include "jit/sim/sim_device.h"
-#include "kernels/attention_backward.h"
-#include "kernels/attention_forward.h"
-#include "kernels/embedding.h"
+#include "jit/base/error.h"
+#include "jit/ir/row_alignment.h"
+#include "jit/sim/device/sim_device.h"
+#include "kernels/attention/attention_backward.h"
+#include "kernels/attention/attention_forward.h"
+#include "kernels/op/tensor_values.h"
 #include "kernels/registry.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_cases.h"
-#include "tests/support/kernel_table.h"
+#include "kernels/rows/embedding.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/kernels/kernel_table.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {

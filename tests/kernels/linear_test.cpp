@@ -5,11 +5,11 @@
 #include <cstring>
 #include <vector>
 
-#include "jit/error.h"
-#include "kernels/linear.h"
-#include "kernels/linear_shape.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_table.h"
+#include "jit/base/error.h"
+#include "kernels/linear/linear.h"
+#include "kernels/linear/linear_shape.h"
+#include "kernels/op/tensor_values.h"
+#include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {
 namespace {

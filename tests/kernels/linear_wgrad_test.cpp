@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "kernels/linear_wgrad.h"
+#include "kernels/linear/linear_wgrad.h"
 #include "kernels/registry.h"
 #include "tests/cache/support.h"
-#include "tests/support/kernel_table.h"
+#include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {
 namespace {

@@ -1,6 +1,6 @@
 // tests/kernels/rope_test.cpp -- angles of rope are right at every position, by the numbers that its table is made of.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rope.h"
+#include "kernels/rows/rope.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/registry.h"
 #include "tests/support/temp_folder.h"
 

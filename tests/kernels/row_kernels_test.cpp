@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "tests/support/kernel_table.h"
+#include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {
 namespace {

@@ -7,14 +7,14 @@
 #include <cstdio>
 #include <span>
 
-#include "autotune/launch.h"
-#include "autotune/worker/problem.h"
-#include "jit/error.h"
-#include "jit/sim/sim_device.h"
-#include "tests/support/compiled.h"
-#include "tests/support/guarded_call.h"
-#include "tests/support/kernel_cases.h"
-#include "tests/support/text_faults.h"
+#include "autotune/call/problem.h"
+#include "autotune/engine/launch.h"
+#include "jit/base/error.h"
+#include "jit/sim/device/sim_device.h"
+#include "tests/support/kernels/compiled.h"
+#include "tests/support/kernels/guarded_call.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ptx/text_faults.h"
 
 namespace seqtile::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "kernels/registry.h"
-#include "tests/support/kernel_table.h"
+#include "tests/support/kernels/kernel_table.h"
 
 namespace seqtile::testing {
 namespace {

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <thread>
 
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/device.h"
-#include "jit/error.h"
-#include "tests/support/kernel_cases.h"
+#include "jit/device/device.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 #include <fmt/format.h>
 

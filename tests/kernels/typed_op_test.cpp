@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "kernels/embedding.h"
-#include "kernels/rms_norm.h"
-#include "kernels/rope.h"
-#include "tests/support/kernel_cases.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/rows/embedding.h"
+#include "kernels/rows/rope.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

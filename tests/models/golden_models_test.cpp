@@ -16,14 +16,14 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/engine.h"
-#include "autotune/plan/shared_parameters.h"
-#include "jit/error.h"
+#include "jit/base/error.h"
+#include "kernels/op/tensor_values.h"
 #include "kernels/registry.h"
-#include "kernels/tensor_values.h"
-#include "models/model_file.h"
-#include "models/model_graph.h"
-#include "models/model_runner.h"
-#include "tests/support/compiled.h"
+#include "models/file/model_file.h"
+#include "models/layers/model_graph.h"
+#include "models/layers/model_runner.h"
+#include "planner/graph/shared_parameters.h"
+#include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {
@@ -228,8 +228,8 @@ TEST_CASE("golden models: their graphs have all parameters that transformers has
     INFO(path.string());
     const GoldenModel golden(path);
     const Model model = models::parse_model(golden.header.at("config").dump(), path.string());
-    const plan::Graph graph = models::model_graph(model, {.mesh = {1, {1}, {1}, {1}}});
-    CHECK(plan::count_parameters(graph) == golden.header.at("parameters").get<double>());
+    const planner::Graph graph = models::model_graph(model, {.mesh = {1, {1}, {1}, {1}}});
+    CHECK(planner::count_parameters(graph) == golden.header.at("parameters").get<double>());
   }
 }
 

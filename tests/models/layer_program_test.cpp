@@ -1,15 +1,15 @@
 // tests/models/layer_program_test.cpp -- steps of models of every form: arguments that are wired, norms that are fused.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/layer_program.h"
+#include "models/layers/layer_program.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>
 
-#include "jit/error.h"
-#include "models/model_ranks.h"
-#include "tests/support/kernel_cases.h"
+#include "jit/base/error.h"
+#include "models/layers/model_ranks.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "jit/error.h"
-#include "models/model_description.h"
-#include "models/model_file.h"
-#include "models/model_types.h"
+#include "jit/base/error.h"
+#include "models/file/model_description.h"
+#include "models/file/model_file.h"
+#include "models/file/model_types.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {

@@ -1,26 +1,26 @@
 // tests/models/model_graph_test.cpp -- decoder models as graphs: their parameters, shapes, repeated layers.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/model_graph.h"
+#include "models/layers/model_graph.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 
-#include "autotune/plan/calibrated_strategies.h"
-#include "autotune/plan/compat_problem.h"
-#include "autotune/plan/compat_strategies.h"
-#include "autotune/plan/graph_json.h"
-#include "autotune/plan/shared_parameters.h"
-#include "models/model_file.h"
+#include "models/file/model_file.h"
+#include "planner/compat/compat_problem.h"
+#include "planner/compat/compat_strategies.h"
+#include "planner/graph/graph_json.h"
+#include "planner/graph/shared_parameters.h"
+#include "planner/strategies/calibrated_strategies.h"
 
 namespace seqtile::testing {
 namespace {
 
 using models::Model;
-using plan::Graph;
-using plan::Node;
+using planner::Graph;
+using planner::Node;
 
-constexpr plan::Mesh kMesh{2, {2, 4}, {1, 1}, {1, 1}};
+constexpr planner::Mesh kMesh{2, {2, 4}, {1, 1}, {1, 1}};
 
 Model example(const std::string& name) {
   return models::load_model(SEQTILE_SOURCE_DIR "/examples/models/" + name + ".json");
@@ -48,16 +48,16 @@ const Node& find(const Graph& graph, const std::string& name) {
 }  // namespace
 
 TEST_CASE("model graph: it has as many parameters as the model's card says", "[kernels][plan]") {
-  CHECK(plan::count_parameters(graph_of(example("llama-3-8b"))) == 8'030'261'248);
-  CHECK(plan::count_parameters(graph_of(example("llama-3-70b"))) == 70'553'706'496);
-  CHECK(plan::count_parameters(graph_of(example("tinyllama-1.1b"))) == 1'100'048'384);
+  CHECK(planner::count_parameters(graph_of(example("llama-3-8b"))) == 8'030'261'248);
+  CHECK(planner::count_parameters(graph_of(example("llama-3-70b"))) == 70'553'706'496);
+  CHECK(planner::count_parameters(graph_of(example("tinyllama-1.1b"))) == 1'100'048'384);
 }
 
 TEST_CASE("model graph: a tied embedding is one parameter, which both of its readers have", "[kernels][plan]") {
   for (const auto& [name, count] : {std::pair{"llama-3.2-1b", 1'235'814'400.0}, {"smollm2-135m", 134'515'008.0}}) {
     INFO(name);
     const Graph graph = graph_of(example(name));
-    CHECK(plan::count_parameters(graph) == count);
+    CHECK(planner::count_parameters(graph) == count);
     const Node &words = find(graph, "model_embed_tokens_weight"), &head = find(graph, "lm_head");
     CHECK(words.target == "model.embed_tokens.weight");
     CHECK(std::ranges::count_if(graph.nodes, [&](const Node& node) {
@@ -66,9 +66,9 @@ TEST_CASE("model graph: a tied embedding is one parameter, which both of its rea
           }) == 2);
     CHECK(head.parameters.empty());
     Graph planned = graph;
-    CHECK(plan::generate_compat_strategies(planned).empty());
-    plan::ReshardTables paths(planned.mesh);
-    CHECK(plan::generate_calibrated_strategies(planned, {}, paths).unknown.empty());
+    CHECK(planner::generate_compat_strategies(planned).empty());
+    planner::ReshardTables paths(planned.mesh);
+    CHECK(planner::generate_calibrated_strategies(planned, {}, paths).unknown.empty());
   }
 }
 
@@ -111,12 +111,12 @@ TEST_CASE("model graph: a block is the layers and the norm behind them", "[kerne
   const Node& last = block.nodes[static_cast<size_t>(block.nodes.back().inputs[0])];
   CHECK(last.name == "model_norm");
   CHECK(last.results[0].shape == Shape{1, 40, 4096});
-  CHECK(plan::count_parameters(block) == 2 * 218'112'000 + 4096);
+  CHECK(planner::count_parameters(block) == 2 * 218'112'000 + 4096);
 }
 
 TEST_CASE("model graph: layers repeat the first ones", "[kernels][plan]") {
   const Graph graph = graph_of(example("llama-3-70b"), {.length = 4096});
-  const std::vector<int> repeats = plan::repeated_nodes(graph, 10);
+  const std::vector<int> repeats = planner::repeated_nodes(graph, 10);
   int64_t last_layer = 0, of_first = 0;  // a run begins inside the first layer and ends in the second
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (repeats[i] < 0 || !graph.nodes[i].name.starts_with("model_layers_79_")) continue;
@@ -130,8 +130,8 @@ TEST_CASE("model graph: layers repeat the first ones", "[kernels][plan]") {
 
 TEST_CASE("model graph: the head behind the last layer does not take a projection's choice", "[kernels][plan]") {
   Graph graph = graph_of(example("llama-3-8b"), {.length = 4096});
-  plan::generate_compat_strategies(graph);
-  const plan::Problem problem = plan::compat_problem(graph);
+  planner::generate_compat_strategies(graph);
+  const planner::Problem problem = planner::compat_problem(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (graph.nodes[i].name == "lm_head") CHECK(problem.follows[i] < 0);
     if (graph.nodes[i].name == "model_layers_7_mlp_down_proj") CHECK(problem.follows[i] >= 0);
@@ -163,11 +163,11 @@ TEST_CASE("model graph: sizes that are too small or too large are refused", "[ke
 TEST_CASE("model graph: it is read back as it was written", "[kernels][plan]") {
   for (const bool is_training : {true, false}) {
     const Graph graph = graph_of(tiny("gemma2"), {.length = 32, .is_training = is_training});
-    const std::string text = plan::graph_json(graph);
-    const Graph again = *plan::parse_plan_file(text, "written").graph;
+    const std::string text = planner::graph_json(graph);
+    const Graph again = *planner::parse_plan_file(text, "written").graph;
     CHECK(again.nodes.size() == graph.nodes.size());
     CHECK(again.is_training == is_training);
-    CHECK(plan::graph_json(again) == text);
+    CHECK(planner::graph_json(again) == text);
   }
 }
 

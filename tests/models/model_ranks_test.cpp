@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "jit/error.h"
-#include "models/model_ranks.h"
-#include "tests/support/kernel_cases.h"
+#include "jit/base/error.h"
+#include "models/layers/model_ranks.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

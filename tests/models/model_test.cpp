@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "jit/error.h"
-#include "models/model_file.h"
-#include "models/model_operations.h"
-#include "tests/support/kernel_cases.h"
+#include "jit/base/error.h"
+#include "models/file/model_file.h"
+#include "models/layers/model_operations.h"
+#include "tests/support/kernels/kernel_cases.h"
 
 namespace seqtile::testing {
 namespace {

@@ -1,6 +1,6 @@
 // tests/models/planned_model_test.cpp -- decoder layers by every plan, against the same in f64.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/planned_model.h"
+#include "models/layers/planned_model.h"
 
 #include <catch2/catch.hpp>
 
@@ -9,17 +9,17 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "autotune/plan/calibrated_problem.h"
-#include "autotune/plan/calibration.h"
-#include "autotune/plan/solver.h"
-#include "jit/error.h"
-#include "models/model_file.h"
-#include "models/model_graph.h"
-#include "models/model_plans.h"
+#include "jit/base/error.h"
+#include "kernels/op/tensor_values.h"
 #include "kernels/registry.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/compiled.h"
-#include "tests/support/ranks.h"
+#include "models/file/model_file.h"
+#include "models/layers/model_graph.h"
+#include "models/layers/model_plans.h"
+#include "planner/solver/calibrated_problem.h"
+#include "planner/solver/solver.h"
+#include "planner/strategies/calibration.h"
+#include "tests/support/kernels/compiled.h"
+#include "tests/support/ranks/ranks.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile::testing {
@@ -154,25 +154,25 @@ class Reference {
 // --- plans
 
 struct PlannedBlock {
-  plan::Graph graph;
-  plan::Problem problem;
+  planner::Graph graph;
+  planner::Problem problem;
 };
 
-PlannedBlock priced(const Model& model, int ranks, int64_t length, const plan::Calibration& calibration) {
+PlannedBlock priced(const Model& model, int ranks, int64_t length, const planner::Calibration& calibration) {
   PlannedBlock block;
   block.graph =
       model_graph(model, {.mesh = {1, {ranks}, {}, {}}, .length = length, .is_training = false, .is_block = true});
-  plan::apply(calibration, block.graph.mesh);
-  const plan::CalibratedCosts costs = plan::costs_of(calibration, false);
-  plan::ReshardTables paths(block.graph.mesh);
-  const plan::CalibratedStrategies strategies = plan::generate_calibrated_strategies(block.graph, costs, paths);
-  block.problem = plan::calibrated_problem(block.graph, strategies, costs, paths);
+  planner::apply(calibration, block.graph.mesh);
+  const planner::CalibratedCosts costs = planner::costs_of(calibration, false);
+  planner::ReshardTables paths(block.graph.mesh);
+  const planner::CalibratedStrategies strategies = planner::generate_calibrated_strategies(block.graph, costs, paths);
+  block.problem = planner::calibrated_problem(block.graph, strategies, costs, paths);
   return block;
 }
 
-plan::Choices named(const PlannedBlock& block, ModelPlan plan) {
-  const plan::Allowed allowed = allowed_strategies(block.graph, plan);
-  return plan::unrestricted(allowed, plan::solve(plan::restricted(block.problem, allowed)).choices);
+planner::Choices named(const PlannedBlock& block, ModelPlan plan) {
+  const planner::Allowed allowed = allowed_strategies(block.graph, plan);
+  return planner::unrestricted(allowed, planner::solve(planner::restricted(block.problem, allowed)).choices);
 }
 
 int count_of(const PlannedModel& model, const std::string& operation) {
@@ -264,14 +264,14 @@ TEST_CASE("planned model: plans that change layouts between operators compute th
   const Rows wanted = Reference(model, weights).run(rows_of(x.tensor()));
   // Rows of the first layer's attention in context parallel, whole ones behind it; columns exchanged for rows.
   const auto mixed = [&](ModelPlan first, ModelPlan then, const std::string& from) {
-    plan::Allowed allowed = allowed_strategies(planned.graph, first);
-    const plan::Allowed others = allowed_strategies(planned.graph, then);
+    planner::Allowed allowed = allowed_strategies(planned.graph, first);
+    const planner::Allowed others = allowed_strategies(planned.graph, then);
     bool is_behind = false;
     for (size_t node = 0; node < allowed.size(); ++node) {
       is_behind = is_behind || planned.graph.nodes[node].name == from;
       if (is_behind) allowed[node] = others[node];
     }
-    return plan::unrestricted(allowed, plan::solve(plan::restricted(planned.problem, allowed)).choices);
+    return planner::unrestricted(allowed, planner::solve(planner::restricted(planned.problem, allowed)).choices);
   };
   struct Change {
     ModelPlan first, then;
@@ -300,15 +300,15 @@ TEST_CASE("planned model: plans that change layouts between operators compute th
 
 TEST_CASE("planned model: named plans are legal, and none is predicted to beat the planner's own", "[kernels][plan]") {
   const Model model = load_model(SEQTILE_SOURCE_DIR "/examples/models/llama-3-8b.json");
-  plan::Calibration slow;  // two cores that share memory
+  planner::Calibration slow;  // two cores that share memory
   slow.alpha = {3e-6}, slow.beta = {3e-10}, slow.device = {1e11, 1e10, 2e-6};
-  for (const plan::Calibration& calibration : {plan::Calibration{}, slow})
+  for (const planner::Calibration& calibration : {planner::Calibration{}, slow})
     for (const int ranks : {2, 4, 8}) {
       const PlannedBlock planned = priced(model, ranks, 1024, calibration);
-      const double best = plan::solve(planned.problem).objective;
+      const double best = planner::solve(planned.problem).objective;
       std::vector<double> costs;
       for (const ModelPlan plan : kModelPlans) {
-        costs.push_back(plan::objective(planned.problem, named(planned, plan)));
+        costs.push_back(planner::objective(planned.problem, named(planned, plan)));
         INFO(ranks << " ranks, " << plan_name(plan));
         CHECK(costs.back() >= best * (1 - 1e-12));
       }
@@ -326,7 +326,7 @@ TEST_CASE("planned model: what cannot be shared or run is one line", "[kernels][
   Model model = block(2);
   const PlannedBlock planned = priced(model, 2, kLength, {});
   const ModelWeights weights = random_weights(planned.graph, DType::f32, 1);
-  const plan::Choices whole = named(planned, ModelPlan::replicated);
+  const planner::Choices whole = named(planned, ModelPlan::replicated);
   const auto refusal = [&](const Model& with, const PlannedBlock& block, int ranks) {
     const std::vector<std::string> errors = on_ranks("threads", ranks, [&](Fabric& fabric) {
       const auto engine = Engine::open(home.options(), home.registry, fabric);
@@ -348,7 +348,7 @@ TEST_CASE("planned model: what one rank cannot compile is thrown on all, which t
   const Model model = block(2);
   const PlannedBlock planned = priced(model, 2, kLength, {});
   const ModelWeights weights = random_weights(planned.graph, DType::f32, 1);
-  const plan::Choices choices = named(planned, ModelPlan::tensor);
+  const planner::Choices choices = named(planned, ModelPlan::tensor);
   autotune::Registry fewer;
   for (const auto& op : home.registry.ops())
     if (op->name != "silu_and_mul") fewer.add(*op);

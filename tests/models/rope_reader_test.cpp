@@ -7,8 +7,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "jit/error.h"
-#include "models/model_file.h"
+#include "jit/base/error.h"
+#include "models/file/model_file.h"
 
 namespace seqtile::testing {
 namespace {

@@ -1,12 +1,12 @@
 // tests/tools/request_plan_test.cpp -- counted calls are those that requests make one by one; fair draws; percentiles.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/request_plan.h"
+#include "tools/cli/requests/request_plan.h"
 
 #include <catch2/catch.hpp>
 #include <map>
 #include <tuple>
 
-#include "tools/cli/percentiles.h"
+#include "tools/cli/requests/percentiles.h"
 
 namespace seqtile::cli {
 namespace {

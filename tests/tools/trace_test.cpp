@@ -1,6 +1,6 @@
 // tests/tools/trace_test.cpp -- the reader of request traces: dialects, layouts, broken rows, foreign files, memory.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/trace.h"
+#include "tools/cli/requests/trace.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "jit/error.h"
-#include "tools/cli/trace_cells.h"
+#include "jit/base/error.h"
+#include "tools/cli/requests/trace_cells.h"
 
 namespace seqtile::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::cli {
 

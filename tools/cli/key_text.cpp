@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "autotune/command_line.h"
-#include "autotune/usable.h"
-#include "cache/files.h"
+#include "autotune/engine/usable.h"
+#include "autotune/text/command_line.h"
+#include "cache/database/files.h"
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {

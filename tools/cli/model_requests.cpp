@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "models/model_operations.h"
-#include "models/model_ranks.h"
+#include "models/layers/model_operations.h"
+#include "models/layers/model_ranks.h"
 #include "tools/cli/model_text.h"
-#include "tools/cli/ranks.h"
+#include "tools/cli/ranks/ranks.h"
 
 namespace seqtile::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "autotune/tuner.h"
-#include "models/model.h"
+#include "models/file/model.h"
 #include "tools/cli/options.h"
-#include "tools/cli/ranks.h"
+#include "tools/cli/ranks/ranks.h"
 
 namespace seqtile::cli {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "models/model_description.h"
+#include "models/file/model_description.h"
 #include "tools/cli/errors.h"
 
 namespace seqtile::cli {

@@ -1,7 +1,7 @@
 // tools/cli/model_text.h -- a model file of the command line: read with its warnings, and shown.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "models/model_file.h"
+#include "models/file/model_file.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
 

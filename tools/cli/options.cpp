@@ -11,9 +11,9 @@
 #include <map>
 
 #include "autotune/bucket.h"
-#include "cache/files.h"
-#include "cache/schema.h"
-#include "jit/device.h"
+#include "cache/database/files.h"
+#include "cache/database/schema.h"
+#include "jit/device/device.h"
 #include "tools/cli/errors.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"

@@ -10,7 +10,7 @@
 #include "autotune/op_def.h"
 #include "cache/artifact_db.h"
 #include "cache/tuning_store.h"
-#include "jit/device.h"
+#include "jit/device/device.h"
 
 namespace seqtile::cli {
 

@@ -15,11 +15,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cache/files.h"
-#include "cache/text.h"
+#include "cache/database/files.h"
+#include "cache/database/text.h"
 #include "jit/base/descriptor.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/error.h"
 
 namespace seqtile::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "autotune/bucket.h"
-#include "autotune/usable.h"
+#include "autotune/engine/usable.h"
 
 namespace seqtile::cli {
 

@@ -7,7 +7,7 @@
 #include "autotune/engine.h"
 #include "autotune/tuner.h"
 #include "cache/tuning_store.h"
-#include "tools/cli/request_plan.h"
+#include "tools/cli/requests/request_plan.h"
 
 namespace seqtile::cli {
 

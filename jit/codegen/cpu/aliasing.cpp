@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "jit/analysis/aliasing.h"
 #include "jit/codegen/cpu/program.h"
-#include "jit/ir/aliasing.h"
 
 namespace seqtile::cpu {
 

@@ -1,8 +1,8 @@
 // jit/codegen/cpu/arithmetic.cpp -- element-wise arithmetic on register values, scalars and vectors alike.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/codegen/math.h"
 #include "jit/base/forever.h"
 #include "jit/codegen/cpu/program.h"
+#include "jit/codegen/math.h"
 #include "llvm/IR/Intrinsics.h"
 
 namespace seqtile::cpu {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "jit/base/dtype.h"
 #include "jit/codegen/control_flow.h"
-#include "jit/dtype.h"
-#include "jit/target.h"
+#include "jit/device/target.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 

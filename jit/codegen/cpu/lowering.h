@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "jit/device/target.h"
 #include "jit/ir/function.h"
-#include "jit/target.h"
 
 namespace llvm {
 class LLVMContext;

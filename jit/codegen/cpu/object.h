@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
-#include "jit/compiler.h"
-#include "jit/kernel.h"
-#include "jit/target.h"
+#include "jit/codegen/options.h"
+#include "jit/device/kernel.h"
+#include "jit/device/target.h"
 
 namespace llvm {
 class Module;

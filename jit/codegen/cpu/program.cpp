@@ -1,12 +1,12 @@
 // jit/codegen/cpu/program.cpp -- blocks, scalars, views and memory for tiles of one program.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/cpu/program.h"
-#include "jit/codegen/cpu/micro_kernel.h"
+#include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "jit/codegen/dense_strides.h"
 
 #include <algorithm>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile::cpu {
 

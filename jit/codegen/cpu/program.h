@@ -14,7 +14,7 @@
 
 #include "jit/codegen/cpu/dims.h"
 #include "jit/codegen/cpu/emitter.h"
-#include "jit/codegen/cpu/micro_kernel.h"
+#include "jit/codegen/cpu/kernels/micro_kernel.h"
 #include "jit/ir/function.h"
 
 namespace seqtile::cpu {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 
-#include "jit/codegen/math.h"
 #include "jit/base/forever.h"
+#include "jit/codegen/math.h"
 #include "jit/codegen/nvptx/program.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "jit/compiler.h"
+#include "jit/codegen/options.h"
 
 namespace seqtile::nvptx {
 

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/program.h"
 
-#include "jit/codegen/nvptx/overlap.h"
+#include "jit/codegen/nvptx/pipeline/overlap.h"
 
 #include <algorithm>
 #include <map>
 
-#include "jit/error.h"
-#include "jit/ir/length_sizes.h"
+#include "jit/base/error.h"
 #include "jit/codegen/dense_strides.h"
+#include "jit/ir/length_sizes.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 #include <fmt/format.h>

@@ -19,13 +19,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/analysis/aliasing.h"
+#include "jit/analysis/streams.h"
 #include "jit/codegen/nvptx/emitter.h"
-#include "jit/codegen/nvptx/linear_layout.h"
-#include "jit/codegen/nvptx/tma_plan.h"
-#include "jit/ir/aliasing.h"
+#include "jit/codegen/nvptx/hopper/tma_plan.h"
+#include "jit/codegen/nvptx/layout/linear_layout.h"
+#include "jit/device/kernel.h"
 #include "jit/ir/function.h"
-#include "jit/kernel.h"
-#include "jit/codegen/streams.h"
 
 namespace seqtile::nvptx {
 

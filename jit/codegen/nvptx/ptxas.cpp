@@ -15,10 +15,10 @@
 #include <mutex>
 #include <sstream>
 
-#include "jit/base/cubin.h"
+#include "jit/abi/cubin.h"
 #include "jit/base/env.h"
+#include "jit/base/error.h"
 #include "jit/base/log.h"
-#include "jit/error.h"
 
 #include <fmt/format.h>
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "jit/base/child_process.h"
-#include "jit/compiler.h"
+#include "jit/codegen/nvptx/child_process.h"
+#include "jit/codegen/options.h"
 
 namespace seqtile::nvptx {
 

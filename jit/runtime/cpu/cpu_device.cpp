@@ -8,8 +8,8 @@
 #include <cstring>
 #include <limits>
 
-#include "jit/base/program_fn.h"
-#include "jit/error.h"
+#include "jit/abi/program_fn.h"
+#include "jit/base/error.h"
 #include "jit/runtime/cpu/host_memory.h"
 
 #include <fmt/format.h>

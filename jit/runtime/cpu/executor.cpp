@@ -1,13 +1,13 @@
-// jit/runtime/cpu/executor.cpp -- our own fixed pool of threads; see jit/executor.h.
+// jit/runtime/cpu/executor.cpp -- our own fixed pool of threads; see jit/device/executor.h.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A run is open from the moment its description is published until its items are handed out. Workers join an open
 // run by raising the count in `state_`; the caller closes it and waits for that count to fall to zero. So a worker that
 // wakes too late simply does not join, and the description is never rewritten under a reader. Items are handed out in
 // shrinking chunks (half of an even share of what is left): long contiguous stretches first, single items at the end.
-#include "jit/executor.h"
+#include "jit/device/executor.h"
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 #include <fmt/format.h>
 

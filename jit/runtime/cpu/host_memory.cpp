@@ -9,7 +9,7 @@
 #include <cstring>
 #include <optional>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "jit/device.h"
-#include "jit/gpu_facts.h"
+#include "jit/device/device.h"
+#include "jit/device/gpu_facts.h"
 #include "jit/runtime/cuda/cuda_driver.h"
 
 namespace seqtile::cuda {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "jit/base/cubin.h"
+#include "jit/abi/cubin.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #pragma once
 #include <span>
 
-#include "jit/kernel.h"
+#include "jit/device/kernel.h"
 #include "jit/runtime/cuda/cuda_context.h"
 
 namespace seqtile::cuda {

@@ -9,9 +9,9 @@
 #include <limits>
 #include <vector>
 
-#include "jit/device.h"
-#include "tests/support/emulated_device.h"
-#include "tests/support/llvm_kernel.h"
+#include "jit/device/device.h"
+#include "tests/support/fakes/emulated_device.h"
+#include "tests/support/ptx/llvm_kernel.h"
 
 namespace seqtile {
 namespace {

@@ -1,12 +1,12 @@
 // tests/jit/codegen/streams_test.cpp -- which loads of a loop may happen turns ahead.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/codegen/streams.h"
+#include "jit/analysis/streams.h"
 
 #include <catch2/catch.hpp>
 
 #include <functional>
 
-#include "jit/builder.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::testing {
 namespace {

@@ -1,17 +1,17 @@
 // tests/jit/fabric/cuda_fabric_test.cpp -- ranks on GPUs against a library that plays the driver: who asks it for what.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/cuda_fabric.h"
-#include "jit/cuda_fabric.h"
+#include "jit/fabric/transport/cuda_fabric.h"
+#include "jit/fabric/transport/cuda_memory_link.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "jit/channel.h"
-#include "jit/error.h"
-#include "tests/support/fake_cuda_driver.h"
-#include "tests/support/ranks.h"
+#include "jit/base/error.h"
+#include "jit/fabric/core/channel.h"
+#include "tests/support/fakes/fake_cuda_driver.h"
+#include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;
 using seqtile::test::FakeCuda;

@@ -1,6 +1,6 @@
 // tests/jit/fabric/fabric_test.cpp -- ranks that meet, stay away or die; channels that start anew and grow.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric.h"
+#include "jit/fabric/core/fabric.h"
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "jit/channel.h"
-#include "jit/error.h"
-#include "tests/support/ranks.h"
+#include "jit/base/error.h"
+#include "jit/fabric/core/channel.h"
+#include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;
 using seqtile::testing::on_processes;

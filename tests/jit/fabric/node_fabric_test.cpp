@@ -1,6 +1,6 @@
 // tests/jit/fabric/node_fabric_test.cpp -- ranks of several nodes: texts, rows with their flags, ranks that are gone.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/node_fabric.h"
+#include "jit/fabric/transport/node_fabric.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "jit/base/outbox_block.h"
-#include "jit/error.h"
-#include "jit/fabric/cuda_fabric.h"
-#include "tests/support/node_ranks.h"
-#include "tests/support/ranks.h"
+#include "jit/abi/outbox_block.h"
+#include "jit/base/error.h"
+#include "jit/fabric/transport/cuda_memory_link.h"
+#include "tests/support/ranks/node_ranks.h"
+#include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;
@@ -59,7 +59,7 @@ struct Buffers {
       : staging(fabric.allocate(static_cast<size_t>(staging_bytes))),
         flags(fabric.allocate(static_cast<size_t>(2 * fabric.world_size() * channel::kFlagBytes))),
         abort(fabric.allocate(channel::kFlagBytes)),
-        outbox(fabric::open_outbox(fabric, *staging, *flags, *abort)) {
+        outbox(fabric.open_outbox(*staging, *flags, *abort)) {
     fabric.all_gather("");
   }
 
@@ -76,7 +76,7 @@ struct Buffers {
   void publish(int rank, int64_t flag) { publish({rank, 100, 3, 5, 16, 32, flag}); }
 
   std::unique_ptr<SymmetricMemory> staging, flags, abort;
-  std::unique_ptr<fabric::Outbox> outbox;
+  std::unique_ptr<Outbox> outbox;
 };
 
 }  // namespace

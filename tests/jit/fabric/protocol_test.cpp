@@ -1,6 +1,6 @@
 // tests/jit/fabric/protocol_test.cpp -- the protocol's tables in every order of steps, and what wrong ones run into.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/fabric/protocol.h"
+#include "jit/fabric/core/protocol.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "tests/support/protocol_explorer.h"
+#include "tests/support/protocol/protocol_explorer.h"
 
 using namespace seqtile;
 using seqtile::test::Exploration;

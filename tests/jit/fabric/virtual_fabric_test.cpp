@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
 #include "jit/runtime/cuda/cuda_device.h"
-#include "tests/support/fake_cuda_driver.h"
-#include "tests/support/ranks.h"
+#include "tests/support/fakes/fake_cuda_driver.h"
+#include "tests/support/ranks/ranks.h"
 
 using namespace seqtile;
 using seqtile::test::FakeCuda;

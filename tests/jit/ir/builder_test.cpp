@@ -1,11 +1,11 @@
 // tests/jit/ir/builder_test.cpp -- what the kernel builder appends, folds, stretches and refuses.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/builder.h"
+#include "jit/ir/builder.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "jit/ir/infer.h"
 
 namespace seqtile {

@@ -4,10 +4,10 @@
 #include <random>
 #include <set>
 
-#include "jit/builder.h"
-#include "jit/error.h"
-#include "tests/support/golden.h"
-#include "tests/support/sample_kernels.h"
+#include "jit/base/error.h"
+#include "jit/ir/builder.h"
+#include "tests/support/kernels/sample_kernels.h"
+#include "tests/support/references/golden.h"
 
 namespace seqtile::ir {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "jit/ir/function.h"
 
 namespace seqtile::ir {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "jit/sim/tensor_map.h"
+#include "jit/sim/memory/sim_tensor_map.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

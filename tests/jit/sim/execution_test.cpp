@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "jit/error.h"
-#include "jit/executor.h"
+#include "jit/base/error.h"
+#include "jit/device/executor.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -4,9 +4,9 @@
 #include <span>
 #include <thread>
 
-#include "jit/error.h"
-#include "jit/sim/sim_device.h"
-#include "jit/sim/sim_world.h"
+#include "jit/base/error.h"
+#include "jit/sim/device/sim_device.h"
+#include "jit/sim/device/sim_world.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -5,8 +5,8 @@
 // library's own kernels have their table in tests/kernels/simulated_faults_test.cpp. Without a fault none of them gives
 // a report under forty random schedules.
 #include "tests/jit/sim/sim_test.h"
-#include "tests/support/hopper_kernels.h"
-#include "tests/support/text_faults.h"
+#include "tests/support/ptx/hopper_kernels.h"
+#include "tests/support/ptx/text_faults.h"
 
 namespace seqtile::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "jit/error.h"
-#include "jit/sim/float_formats.h"
+#include "jit/base/error.h"
+#include "jit/sim/values/float_formats.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -1,6 +1,6 @@
 // tests/jit/sim/forms_test.cpp -- forms that single kernels rarely hold all of: predicates, carries, votes, registers.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/executor.h"
-#include "tests/support/hopper_kernels.h"
+#include "jit/device/executor.h"
+#include "tests/support/ptx/hopper_kernels.h"
 
 namespace seqtile::testing {
 namespace {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "jit/sim/float_formats.h"
-#include "jit/sim/tensor_map.h"
+#include "jit/sim/memory/sim_tensor_map.h"
+#include "jit/sim/values/float_formats.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/sim/machine.h"
+#include "jit/sim/exec/machine.h"
 
 namespace seqtile::sim {
 

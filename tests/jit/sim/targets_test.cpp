@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "jit/base/child_process.h"
+#include "jit/base/error.h"
+#include "jit/codegen/nvptx/child_process.h"
 #include "jit/codegen/nvptx/ptxas.h"
-#include "jit/error.h"
-#include "jit/sim/decode.h"
-#include "jit/sim/sim_device.h"
+#include "jit/sim/decode/decode.h"
+#include "jit/sim/device/sim_device.h"
 #include "tests/jit/sim/sim_test.h"
 
 namespace seqtile::sim {
@@ -238,7 +238,7 @@ TEST_CASE("ptx targets: every form runs from its own target on, and before it sa
   }
   size_t forms = 0;
 #define SEQTILE_PTX_OP(operation, target, pattern, operands, kind) ++forms;
-#include "jit/sim/ptx_ops.def"
+#include "jit/sim/decode/ptx_ops.def"
 #undef SEQTILE_PTX_OP
   CHECK(seen.size() == forms);
 }

@@ -3,7 +3,7 @@
 //
 // A row's columns meet in one matrix, so the result must be that of one rank bit for bit, with any operands; one rank's
 // is compared with f64.
-#include "kernels/seqpar/alltoall_linear.h"
+#include "kernels/seqpar/operations/alltoall_linear.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,10 +13,10 @@
 
 #include <fmt/core.h>
 
-#include "kernels/seqpar/heads.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_cases.h"
-#include "tests/support/rank_op_run.h"
+#include "kernels/op/tensor_values.h"
+#include "kernels/seqpar/exchange/heads.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/rank_op_run.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "tests/support/collective_run.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/collective_run.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

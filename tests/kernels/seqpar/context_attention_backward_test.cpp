@@ -4,7 +4,7 @@
 // Random operands are compared with f64. Where queries and keys have no column in common all scores are zero, and with
 // small whole numbers every sum is exact in any order: then the result must be that of one rank, bit for bit, and a
 // query or key too many or too few shows.
-#include "kernels/seqpar/context_attention_backward.h"
+#include "kernels/seqpar/operations/context_attention_backward.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -14,12 +14,12 @@
 
 #include <fmt/core.h>
 
-#include "kernels/attention_backward_shape.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/compiled.h"
-#include "tests/support/kernel_cases.h"
-#include "tests/support/rank_op_run.h"
-#include "tests/support/sharded_rows.h"
+#include "kernels/attention/attention_backward_shape.h"
+#include "kernels/op/tensor_values.h"
+#include "tests/support/kernels/compiled.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -3,7 +3,7 @@
 //
 // Random operands are compared with f64. Where all queries are zero and values are small whole numbers, every sum is
 // exact in any order: then the result must be that of one rank, bit for bit, and a key too many or too few shows.
-#include "kernels/seqpar/context_attention.h"
+#include "kernels/seqpar/operations/context_attention.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 #include <fmt/core.h>
 
-#include "kernels/attention_shape.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_cases.h"
-#include "tests/support/rank_op_run.h"
-#include "tests/support/sharded_rows.h"
+#include "kernels/attention/attention_shape.h"
+#include "kernels/op/tensor_values.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <random>
 
-#include "kernels/attention_backward.h"
-#include "kernels/attention_forward.h"
-#include "kernels/rope.h"
-#include "kernels/seqpar/context_attention.h"
-#include "kernels/seqpar/context_attention_backward.h"
-#include "tests/support/sharded_layers.h"
+#include "kernels/attention/attention_backward.h"
+#include "kernels/attention/attention_forward.h"
+#include "kernels/rows/rope.h"
+#include "kernels/seqpar/operations/context_attention.h"
+#include "kernels/seqpar/operations/context_attention_backward.h"
+#include "tests/support/ranks/sharded_layers.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_table.h"
+#include "kernels/op/tensor_values.h"
+#include "tests/support/kernels/kernel_table.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/registry.h"
-#include "kernels/seqpar/collectives.h"
 #include "kernels/seqpar/fused_handle.h"
-#include "tests/support/compiled.h"
+#include "kernels/seqpar/operations/collectives.h"
+#include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;

@@ -9,11 +9,11 @@
 
 #include <fmt/format.h>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/registry.h"
-#include "kernels/seqpar/allgather_linear.h"
-#include "tests/support/graph_rank.h"
-#include "tests/support/rank_operations.h"
+#include "kernels/seqpar/patterns/allgather_linear.h"
+#include "tests/support/ranks/graph_rank.h"
+#include "tests/support/ranks/rank_operations.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <unistd.h>
 
-#include "tests/support/fused_linear_run.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/fused_linear_run.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

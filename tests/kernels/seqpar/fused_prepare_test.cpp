@@ -1,6 +1,6 @@
 // tests/kernels/seqpar/fused_prepare_test.cpp -- what ranks must agree on before they serve a fused operation.
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/sharded_layers.h"
+#include "tests/support/ranks/sharded_layers.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -7,9 +7,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "kernels/seqpar/collectives.h"
-#include "tests/support/node_ranks.h"
-#include "tests/support/sharded_layers.h"
+#include "kernels/seqpar/operations/collectives.h"
+#include "tests/support/ranks/node_ranks.h"
+#include "tests/support/ranks/sharded_layers.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -8,11 +8,11 @@
 #include <thread>
 #include <tuple>
 
-#include "jit/error.h"
-#include "jit/timeline.h"
+#include "jit/base/error.h"
+#include "jit/timeline/timeline.h"
 #include "kernels/registry.h"
 #include "kernels/seqpar/fused_handle.h"
-#include "tests/support/compiled.h"
+#include "tests/support/kernels/compiled.h"
 #include "tests/support/temp_folder.h"
 
 using namespace seqtile;

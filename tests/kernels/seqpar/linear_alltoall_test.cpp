@@ -3,7 +3,7 @@
 //
 // An element is the same sum on whichever rank it is computed, so every rank must have the columns of one rank's
 // result bit for bit, with any operands; one rank's is compared with f64.
-#include "kernels/seqpar/linear_alltoall.h"
+#include "kernels/seqpar/operations/linear_alltoall.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -14,11 +14,11 @@
 
 #include <fmt/core.h>
 
-#include "kernels/seqpar/heads.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_table.h"
-#include "tests/support/rank_op_run.h"
-#include "tests/support/sharded_rows.h"
+#include "kernels/op/tensor_values.h"
+#include "kernels/seqpar/exchange/heads.h"
+#include "tests/support/kernels/kernel_table.h"
+#include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

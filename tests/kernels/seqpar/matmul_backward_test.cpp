@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "tests/support/backward_run.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/backward_run.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

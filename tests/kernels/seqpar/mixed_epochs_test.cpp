@@ -6,8 +6,8 @@
 #include <deque>
 #include <random>
 
-#include "tests/support/op_on_ranks.h"
-#include "tests/support/rank_operations.h"
+#include "tests/support/ranks/op_on_ranks.h"
+#include "tests/support/ranks/rank_operations.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -1,6 +1,6 @@
 // tests/kernels/seqpar/mpi_test.cpp -- ranks that mpirun starts: mpirun -n 3 mpi_tests "[mpi]"
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/mpi_fabric.h"
+#include "jit/fabric/transport/mpi_fabric.h"
 
 #include <mpi.h>
 
@@ -10,8 +10,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "jit/fabric/node_fabric.h"
-#include "tests/support/sharded_layers.h"
+#include "jit/fabric/transport/node_fabric.h"
+#include "tests/support/ranks/sharded_layers.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

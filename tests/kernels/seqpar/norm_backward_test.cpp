@@ -1,6 +1,6 @@
 // tests/kernels/seqpar/norm_backward_test.cpp -- a norm's gradients on every rank, its weight's over all rows.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/seqpar/norm_backward.h"
+#include "kernels/seqpar/operations/norm_backward.h"
 
 #include <catch2/catch.hpp>
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 #include <fmt/core.h>
 
-#include "kernels/rms_norm_backward_kernel.h"
-#include "kernels/tensor_values.h"
-#include "tests/support/kernel_table.h"
-#include "tests/support/rank_op_run.h"
-#include "tests/support/sharded_rows.h"
+#include "kernels/norm/rms_norm_backward_kernel.h"
+#include "kernels/op/tensor_values.h"
+#include "tests/support/kernels/kernel_table.h"
+#include "tests/support/ranks/rank_op_run.h"
+#include "tests/support/ranks/sharded_rows.h"
 
 using namespace seqtile;
 using namespace seqtile::kernels;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "jit/compiler.h"
-#include "tests/support/rank_operations.h"
+#include "tests/support/ranks/rank_operations.h"
 
 using namespace seqtile;
 using namespace seqtile::autotune;

@@ -12,10 +12,10 @@
 
 #include <fmt/core.h>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 #include "kernels/seqpar/rank_ops.h"
-#include "tests/support/op_on_ranks.h"
-#include "tests/support/rank_operations.h"
+#include "tests/support/ranks/op_on_ranks.h"
+#include "tests/support/ranks/rank_operations.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -8,11 +8,11 @@
 
 #include <unistd.h>
 
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
-#include "tests/support/collective_run.h"
-#include "tests/support/op_on_ranks.h"
-#include "tests/support/rank_operations.h"
+#include "tests/support/ranks/collective_run.h"
+#include "tests/support/ranks/op_on_ranks.h"
+#include "tests/support/ranks/rank_operations.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <thread>
 
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
-#include "tests/support/fused_linear_run.h"
-#include "tests/support/kernel_cases.h"
+#include "tests/support/kernels/kernel_cases.h"
+#include "tests/support/ranks/fused_linear_run.h"
 
 using namespace seqtile;
 using namespace seqtile::testing;

@@ -4,10 +4,10 @@
 #include <functional>
 #include <memory>
 
-#include "jit/builder.h"
 #include "jit/compiler.h"
-#include "tests/support/compare_compiled.h"
-#include "tests/support/sample_kernels.h"
+#include "jit/ir/builder.h"
+#include "tests/support/kernels/sample_kernels.h"
+#include "tests/support/references/compare_compiled.h"
 
 namespace seqtile {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "jit/builder.h"
-#include "tests/support/compare_compiled.h"
+#include "jit/ir/builder.h"
+#include "tests/support/references/compare_compiled.h"
 
 namespace seqtile {
 namespace {

@@ -8,11 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "jit/base/error.h"
 #include "jit/codegen/nvptx/ptxas.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
-#include "tests/support/op_kernels.h"
-#include "tests/support/simulated_kernel.h"
+#include "tests/support/kernels/op_kernels.h"
+#include "tests/support/ptx/simulated_kernel.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile {

@@ -1,6 +1,6 @@
 // tests/jit/codegen/nvptx/linear_layout_test.cpp -- coverage, conversion, vectors and bank conflicts of layouts.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/codegen/nvptx/linear_layout.h"
+#include "jit/codegen/nvptx/layout/linear_layout.h"
 
 #include <catch2/catch.hpp>
 #include <map>

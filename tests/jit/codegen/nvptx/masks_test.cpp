@@ -5,8 +5,8 @@
 #include <functional>
 #include <limits>
 
-#include "jit/builder.h"
-#include "tests/support/simulated_kernel.h"
+#include "jit/ir/builder.h"
+#include "tests/support/ptx/simulated_kernel.h"
 
 namespace seqtile {
 namespace {

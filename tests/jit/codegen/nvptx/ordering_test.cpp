@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "jit/builder.h"
-#include "jit/ir/aliasing.h"
-#include "tests/support/simulated_kernel.h"
+#include "jit/analysis/aliasing.h"
+#include "jit/ir/builder.h"
+#include "tests/support/ptx/simulated_kernel.h"
 
 namespace seqtile {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include "jit/builder.h"
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile {
 namespace {

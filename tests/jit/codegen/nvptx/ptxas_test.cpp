@@ -1,6 +1,7 @@
 // tests/jit/codegen/nvptx/ptxas_test.cpp -- what becomes of assemblers that work, refuse, hang, crash or lie.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/codegen/nvptx/ptxas.h"
+#include "jit/compiler.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -11,10 +12,10 @@
 #include <fstream>
 #include <thread>
 
-#include "jit/base/cubin.h"
-#include "jit/error.h"
-#include "tests/support/cubin_header.h"
-#include "tests/support/sample_kernels.h"
+#include "jit/abi/cubin.h"
+#include "jit/base/error.h"
+#include "tests/support/kernels/sample_kernels.h"
+#include "tests/support/ptx/cubin_header.h"
 #include "tests/support/temp_folder.h"
 
 namespace seqtile {

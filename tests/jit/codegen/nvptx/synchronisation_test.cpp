@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "jit/builder.h"
-#include "tests/support/simulated_kernel.h"
-#include "tests/support/text_faults.h"
+#include "jit/ir/builder.h"
+#include "tests/support/ptx/simulated_kernel.h"
+#include "tests/support/ptx/text_faults.h"
 
 namespace seqtile::testing {
 namespace {

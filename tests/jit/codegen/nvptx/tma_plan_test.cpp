@@ -1,11 +1,11 @@
 // tests/jit/codegen/nvptx/tma_plan_test.cpp -- which loops take Hopper's form, and the tensor maps that they get.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/codegen/nvptx/tma_plan.h"
+#include "jit/codegen/nvptx/hopper/tma_plan.h"
 
 #include <catch2/catch.hpp>
 
-#include "jit/builder.h"
-#include "jit/kernel.h"
+#include "jit/device/kernel.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::nvptx {
 namespace {

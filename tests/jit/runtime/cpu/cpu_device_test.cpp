@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "jit/device.h"
-#include "jit/error.h"
-#include "tests/support/llvm_kernel.h"
+#include "jit/base/error.h"
+#include "jit/device/device.h"
+#include "tests/support/ptx/llvm_kernel.h"
 
 namespace seqtile {
 namespace {

@@ -1,6 +1,6 @@
 // tests/jit/runtime/cpu/executor_test.cpp -- every item once, whoever calls and however many.
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/executor.h"
+#include "jit/device/executor.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "jit/error.h"
+#include "jit/base/error.h"
 
 namespace seqtile {
 namespace {

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "jit/base/error.h"
 #include "jit/compiler.h"
-#include "jit/error.h"
-#include "jit/capture.h"
-#include "tests/support/fake_cuda_driver.h"
-#include "tests/support/sample_kernels.h"
+#include "jit/device/capture.h"
+#include "tests/support/fakes/fake_cuda_driver.h"
+#include "tests/support/kernels/sample_kernels.h"
 
 namespace seqtile {
 namespace {

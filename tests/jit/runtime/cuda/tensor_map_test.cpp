@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/support/fake_cuda_driver.h"
+#include "tests/support/fakes/fake_cuda_driver.h"
 
 namespace seqtile::cuda {
 namespace {

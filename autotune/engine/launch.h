@@ -1,0 +1,118 @@
+// autotune/engine/launch.h -- from a call's tensors to the argument block and grid of a launch.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A CallLayout is a schema flattened for the hot path. bind() checks a call against it and fills a KernelCall that
+// lives on the caller's stack; the workspaces of the chosen configuration, then the scalars, are appended to it.
+// Argument block: per tensor base, sizes, strides (in elements); per workspace base, size, stride 1; per scalar its
+// value; for GPUs the address of the length in device memory, 0 where the sizes hold it (jit/ir/length_sizes.h).
+// On CPUs bind() reads the index tensors too, so that no program ever meets a number that leads out of its tensors.
+// Nothing here allocates unless it throws. Immutable after construction, so any thread may use it.
+//
+//   KernelCall call;
+//   layout.bind(tensors, length, scalars, call);
+//   for (each workspace) append_workspace(call, memory, workspace.elements.value(call.symbol_values()));
+//   layout.finish(scalars, nullptr, call);
+//   device.launch(kernel, grid_of(axes, call.symbol_values()), call.block());
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autotune/engine/index_check.h"
+#include "autotune/engine/overlap.h"
+#include "autotune/op_def.h"
+#include "jit/device/kernel.h"
+#include "jit/device/tensor.h"
+
+namespace seqtile::autotune {
+
+constexpr int kMaxSymbols = 16;  ///< symbols and scalars of one operation
+constexpr int kMaxSlots = 256;   ///< 8-byte slots of one argument block
+constexpr int kMaxArgs = 64;     ///< tensors of one operation
+constexpr int64_t kWorkspaceAlignment = 64;
+
+/// The argument block under construction. Only the counted parts of the arrays are set.
+struct KernelCall {
+  std::array<int64_t, kMaxSymbols> symbols;
+  std::array<uint64_t, kMaxSlots> slots;
+  int num_symbols = 0, num_slots = 0;
+
+  KernelCall() {}  // NOLINT: the arrays stay unset on purpose; clearing 2 KiB a call would cost more than filling it
+  /// Values of Schema::symbols, then of Schema::scalars: what a SizeExpr is evaluated with.
+  std::span<const int64_t> symbol_values() const { return {symbols.data(), static_cast<size_t>(num_symbols)}; }
+  std::span<const uint64_t> block() const { return {slots.data(), static_cast<size_t>(num_slots)}; }
+};
+
+class CallLayout {
+ public:
+  /// Errors: invalid_argument on a schema that cannot be called: too many arguments or symbols, a dimension of an
+  /// unknown symbol, a symbol that no dimension binds, a name used twice, an alignment that is not a power of two, a
+  /// rule or an `in_place` of an argument that is not there.
+  /// `for_gpu`: tensors must be aligned as build_kernel() promises it for GPUs: 16 bytes where static sizes allow.
+  explicit CallLayout(const Schema& schema, bool for_gpu = false);
+
+  /// Checks the tensors and scalars, binds the symbols and fills the tensors' slots.
+  /// Errors: invalid_argument naming the argument: count, null data, dtype, rank, size, stride, alignment, an output
+  /// that overlaps itself or another tensor; on CPUs also the element of an index tensor; length < 1.
+  void bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, KernelCall& call) const;
+
+  /// Slots of a whole argument block: KernelBinary::num_slots of a kernel that fits this schema.
+  int num_slots(int num_workspaces) const {
+    return tensor_slots_ + 3 * num_workspaces + num_scalars_ + (for_gpu_ ? 1 : 0);
+  }
+  /// Completes the block of a bound call whose workspaces are appended.
+  void finish(std::span<const int64_t> scalars, const int64_t* device_length, KernelCall& call) const {
+    for (const int64_t value : scalars) call.slots[call.num_slots++] = static_cast<uint64_t>(value);
+    if (for_gpu_) call.slots[call.num_slots++] = reinterpret_cast<uintptr_t>(device_length);
+  }
+
+ private:
+  static constexpr int16_t kStatic = -1;
+  struct DimRule {
+    int64_t size = 0;  ///< the static size, or what is added to the symbol
+    int16_t symbol = kStatic;
+    bool binds = false;  ///< this is where the symbol gets its value
+  };
+  struct ArgRule {
+    DType dtype;
+    int8_t rank = 0;
+    bool is_output = false;
+    int64_t alignment = 1;  ///< bytes
+    bool dense = false;
+    std::array<DimRule, kMaxRank> dims;
+    uint64_t in_place = 0;  ///< a bit for each argument that may be the same tensor
+  };
+
+  Extent bind_arg(size_t index, const Tensor& tensor, KernelCall& call) const;
+  void check_overlaps(std::span<const Tensor> tensors, std::span<const Extent> extents) const;
+  void check_pair(size_t output, size_t other, std::span<const Tensor> tensors) const;
+  void bind_sizes(size_t index, const Tensor& tensor, KernelCall& call) const;
+  [[noreturn]] void refuse_size(size_t index, int dim, const Tensor& tensor, const KernelCall& call) const;
+  [[noreturn]] void refuse(size_t index, const std::string& problem) const;
+
+  std::vector<ArgRule> args_;
+  std::vector<uint8_t> outputs_;  ///< indices of args_
+  uint64_t size_only_ = 0;        ///< a bit for each argument whose elements nothing reads
+  IndexCheck indices_;
+  std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
+  int64_t least_length_ = 1;
+  int num_bound_ = 0, num_scalars_ = 0, tensor_slots_ = 0;
+  bool for_gpu_ = false;
+};
+
+/// A view of rank 1 over `data`, zeroed by whoever owns it. Requires: kWorkspaceAlignment.
+inline void append_workspace(KernelCall& call, void* data, int64_t elements) {
+  uint64_t* slot = &call.slots[call.num_slots];
+  slot[0] = reinterpret_cast<uintptr_t>(data);
+  slot[1] = static_cast<uint64_t>(elements);
+  slot[2] = 1;
+  call.num_slots += 3;
+}
+
+inline Grid grid_of(const std::array<SizeExpr, 3>& axes, std::span<const int64_t> symbols) {
+  return {axes[0].value(symbols), axes[1].value(symbols), axes[2].value(symbols)};
+}
+
+}  // namespace seqtile::autotune

@@ -1,0 +1,51 @@
+// bench/gpu/gpu_call.h -- an operation's call in the memory of a GPU, through the engine or without it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <vector>
+
+#include "autotune/engine.h"
+#include "autotune/engine/launch.h"
+#include "autotune/op_def.h"
+
+namespace seqtile::bench {
+
+/// The tensors of one call in device memory: integers as the operation fills them, the rest random.
+class GpuCall {
+ public:
+  GpuCall(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length);
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<int64_t>& symbols() const { return symbols_; }
+  std::span<const int64_t> scalars(const Handle& handle) const {
+    return std::span(symbols_).last(handle.schema().scalars.size());
+  }
+  int64_t length() const { return length_; }
+
+ private:
+  void place(Device& device, const autotune::OpDef& op, autotune::Problem& problem, size_t i);
+
+  int64_t length_;
+  std::vector<int64_t> symbols_;
+  std::vector<DeviceBuffer> memory_;
+  std::vector<Tensor> tensors_;
+};
+
+/// A configuration's PTX for `target`, launched without an engine.
+class BareKernel {
+ public:
+  BareKernel(const autotune::OpDef& op, const Handle& handle, const GpuCall& call, const Target& target);
+  const KernelBinary& binary() const { return binary_; }
+  const Grid& grid() const { return grid_; }
+  std::span<const uint64_t> slots() const { return call_.block(); }
+
+ private:
+  autotune::Config config_;
+  KernelBinary binary_;
+  Grid grid_;
+  autotune::KernelCall call_;
+};
+
+/// The portable form's target with the facts of this GPU.
+Target portable_target(const Target& target);
+
+}  // namespace seqtile::bench

@@ -1,0 +1,36 @@
+// cache/database/checksum.h -- one sum over the fields of a row, each with its type and length.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every field enters as one type byte ('i', 'r', 't', 'b'), then: integers and reals 8 bytes little-endian (reals by
+// their IEEE bits), texts and blobs their length as such an integer and then their bytes. Two different rows therefore
+// never feed the same bytes, wherever a boundary moves or a type changes. BLAKE2b, with a key where forgery matters.
+#pragma once
+#include <sodium.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace seqtile::cache {
+
+inline constexpr size_t kRowSumBytes = 16;  ///< against damage
+inline constexpr size_t kMacBytes = 32;     ///< against forgery
+
+class FieldSum {
+ public:
+  explicit FieldSum(size_t bytes = kRowSumBytes, std::span<const unsigned char> key = {});
+  FieldSum& add(int64_t value);
+  FieldSum& add(double value);
+  FieldSum& add(std::string_view text);
+  FieldSum& add_blob(std::span<const std::byte> bytes);
+  std::string finish();  ///< raw bytes; the object is spent
+
+ private:
+  void add_tagged(char tag, uint64_t word);
+  crypto_generichash_state state_;
+  size_t bytes_;
+};
+
+}  // namespace seqtile::cache

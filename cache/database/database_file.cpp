@@ -1,0 +1,431 @@
+// cache/database/database_file.cpp -- see database_file.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/database/database_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cache/database/file_facts.h"
+#include "cache/database/files.h"
+#include "cache/database/schema_version.h"
+#include "cache/database/text.h"
+#include "jit/base/log.h"
+
+namespace seqtile::cache {
+namespace {
+
+using std::chrono::milliseconds;
+// A reader gives up soon (the caller serves a miss), a writer has a measurement to lose.
+// Once a reader gave up, the next ones hardly wait until one gets through, so that many lookups cost one wait.
+constexpr milliseconds kReadPatience{250}, kReadImpatience{5}, kWritePatience{5000}, kCourtesy{2};
+
+// What the first write of a process may read to look at the structure first: a write could spread damage. Of a larger
+// file only what is read anyway is looked at here; `seqtile cache check` and `cache build` look at all of it.
+constexpr off_t kMaxCheckedBytes = 64 << 20;
+constexpr const char* kReadOnlyFolder =
+    "cannot be written (its folder is not writable); stored rows are used, nothing is added";
+constexpr const char* kFixedProblem =
+    "cannot be written (in WAL mode, in a folder that is not writable); stored rows are used, nothing is added";
+constexpr int kFirstVersionOfStrictTables = 3037000;
+
+/// As SQLite reads it in a URI.
+std::string immutable_uri(const std::string& path) {
+  std::string text = "file:";
+  for (const char c : path)
+    text += c == '%' || c == '?' || c == '#' ? fmt::format("%{:02x}", static_cast<int>(c)) : std::string(1, c);
+  return text + "?immutable=1";
+}
+
+}  // namespace
+
+DatabaseFile::DatabaseFile(std::string subject, std::string path, const FileOptions& options)
+    : subject_(std::move(subject)), path_(std::move(path)), options_(options) {
+  // Opened now so that status() speaks at once and a writable store exists as a file from the start.
+  struct stat info {};
+  const bool is_new = lstat(path_.c_str(), &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
+  run(is_new && !options_.is_read_only ? Purpose::write : Purpose::read, [](Connection&) {});
+  counters_.write_failures = 0;  // no row was refused yet
+}
+
+DatabaseFile::~DatabaseFile() { disconnect(); }
+
+bool DatabaseFile::read(const Body& body) {
+  const std::lock_guard lock(mutex_);
+  return run(Purpose::read, body);
+}
+
+bool DatabaseFile::write(const Body& body) {
+  const std::lock_guard lock(mutex_);
+  if (options_.is_read_only) {
+    counters_.write_failures++;
+    report_locked("is open for reading only; nothing is stored");
+    return false;
+  }
+  return run(Purpose::write, body);
+}
+
+void DatabaseFile::refuse_write(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  counters_.write_failures++;
+  report_locked("not stored: " + reason);
+}
+
+void DatabaseFile::report(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  report_locked(line);
+}
+
+void DatabaseFile::report_locked(const std::string& line) {
+  if (line == last_line_) return;
+  last_line_ = line;
+  log_line(LogLevel::warning, fmt::format("{} {}: {}", subject_, path_, line));
+}
+
+bool DatabaseFile::run(Purpose purpose, const Body& body) {
+  const bool is_write = purpose == Purpose::write;
+  // After a write that had to wait for others, they go first.
+  if (is_write && std::exchange(was_contended_, false)) std::this_thread::sleep_for(kCourtesy);
+  patience_ = is_write ? kWritePatience : is_locked_ ? kReadImpatience : kReadPatience;
+  busy_deadline_ = std::chrono::steady_clock::now() + patience_;
+  try {
+    if (!open(purpose)) {
+      counters_.write_failures += is_write;
+      return false;
+    }
+    connection_->execute(is_write ? kBeginWrite : kBeginRead);
+    body(*connection_);
+    connection_->execute(kCommit);
+    is_locked_ = false;
+    if (!is_damaged_) problem_.clear();
+    if (is_write) write_problem_.clear();
+    return true;
+  } catch (const DatabaseError& error) {
+    fail(purpose, error);
+    return false;
+  }
+}
+
+void DatabaseFile::fail(Purpose purpose, const DatabaseError& error) {
+  const bool is_write = purpose == Purpose::write;
+  counters_.write_failures += is_write;
+  if (connection_ && !sqlite3_get_autocommit(connection_->get())) {
+    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
+  }
+  std::string& problem = is_write ? write_problem_ : problem_;
+  if (error.is_busy()) {
+    counters_.busy++;
+    is_locked_ = true;
+    problem = fmt::format("locked by another process; {} after {} ms; try again when it is done",
+                          is_write ? "nothing is stored" : "a miss", patience_.count());
+  } else if (error.is_damage()) {
+    counters_.bad_files++;
+    is_damaged_ = true;
+    problem_ = fmt::format("damaged ({}); rows that can still be read are used, nothing is written; {}",
+                           one_line(error.what(), kMaxReasonBytes), options_.remedy);
+    report_locked(problem_);
+    return;
+  } else {
+    if (!is_write) counters_.bad_files++;
+    problem = cause_of(error, path_, is_write);
+  }
+  report_locked(problem);
+}
+
+void DatabaseFile::condemn(const std::string& reason) {
+  disconnect();
+  struct stat info {};
+  if (!path_.empty() && lstat(path_.c_str(), &info) == 0) condemned_ = info;
+  problem_ = reason;
+  counters_.bad_files++;
+  report_locked(reason);
+}
+
+void DatabaseFile::disconnect() {
+  // The parent's connection must not be used, nor even closed, in a forked child.
+  if (connection_ && owner_ != getpid()) static_cast<void>(connection_.release());
+  connection_.reset();
+  is_damaged_ = was_checked_ = false;
+}
+
+bool DatabaseFile::open(Purpose purpose) {
+  if (connection_ && (owner_ != getpid() || has_changed())) disconnect();
+  if (!connection_ && !connect(purpose)) return false;
+  if (purpose == Purpose::read) return true;
+  if (is_damaged_) return false;
+  if (connection_->is_read_only()) {
+    report_locked(write_problem_);
+    return false;
+  }
+  struct stat info {};
+  if (!std::exchange(was_checked_, true) && lstat(path_.c_str(), &info) == 0 && info.st_size <= kMaxCheckedBytes)
+    check_structure(*connection_);
+  return true;
+}
+
+bool DatabaseFile::has_changed() const {
+  if (!fixed_) return connection_->has_moved();
+  struct stat info {};  // SQLite does not look again at a file that is said to be fixed
+  return stat(path_.c_str(), &info) != 0 || !is_same_file(*fixed_, info) || !is_whole_and_fixed(path_);
+}
+
+bool DatabaseFile::may_connect(Purpose purpose, bool exists, const struct stat& info) {
+  if (condemned_ && exists && is_same_file(*condemned_, info)) return false;
+  condemned_.reset();
+  if (path_.empty()) {
+    problem_ = "no path: neither a folder variable nor HOME is set; name a file";
+    report_locked(problem_);
+    return false;
+  }
+  if (!exists && (purpose == Purpose::read || options_.is_read_only)) {
+    problem_ = fmt::format("does not exist; {}", options_.filling);
+    return false;
+  }
+  if (sqlite3_libversion_number() < kFirstVersionOfStrictTables) {
+    problem_ =
+        fmt::format("needs SQLite 3.37 or later for its STRICT tables, this is {}; update it", sqlite3_libversion());
+    report_locked(problem_);
+    return false;
+  }
+  if (const std::string refusal = exists ? refusal_by_kind(path_, info) : ""; !refusal.empty()) {
+    condemn(refusal);
+    return false;
+  }
+  return true;
+}
+
+bool DatabaseFile::connect(Purpose purpose) {
+  struct stat info {};
+  const bool exists = lstat(path_.c_str(), &info) == 0;
+  if (!may_connect(purpose, exists, info)) return false;
+  try {
+    const std::string problem = exists ? "" : make_parent_folders(path_);
+    if (!problem.empty()) throw DatabaseError(SQLITE_CANTOPEN, problem);
+    const std::string path = absolute_path(path_);
+    if (!exists && options_.is_private) create_private_file(path);
+    const int access = options_.is_read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    const int create = exists ? 0 : SQLITE_OPEN_CREATE;
+    if (!attach(path, access | create)) return false;
+    if (options_.is_read_only) return true;
+    const bool folder_is_writable = ::access(parent_folder(path).c_str(), W_OK) == 0;  // for the journal
+    write_problem_ = fixed_                        ? kFixedProblem
+                     : connection_->is_read_only() ? read_only_problem(path)
+                     : folder_is_writable          ? ""
+                                                   : kReadOnlyFolder;
+    return true;
+  } catch (const DatabaseError& error) {
+    disconnect();
+    if (!error.is_damage()) throw;
+    condemn(
+        fmt::format("not a SQLite database, or one damaged beyond use ({}); it is left as it is; move it away or name "
+                    "another file",
+                    one_line(error.what(), kMaxReasonBytes)));
+    return false;
+  }
+}
+
+bool DatabaseFile::attach(const std::string& path, int flags) {
+  constexpr int kFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  fixed_.reset();
+  owner_ = getpid();
+  try {
+    connection_ = std::make_unique<Connection>(path, flags | kFlags);
+    harden();
+    return verify_identity();
+  } catch (const DatabaseError& error) {
+    // A file in WAL mode asks for files beside it, which a folder that is not writable cannot give.
+    struct stat info {};
+    const int code = error.code() & 0xff;
+    if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || !is_whole_and_fixed(path) ||
+        stat(path.c_str(), &info) != 0)
+      throw;
+    disconnect();
+    connection_ = std::make_unique<Connection>(immutable_uri(path), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | kFlags);
+    fixed_ = info;
+    harden();
+    return verify_identity();
+  }
+}
+
+void DatabaseFile::create_private_file(const std::string& path) const {
+  const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
+}
+
+void DatabaseFile::harden() {
+  sqlite3* handle = connection_->get();
+  sqlite3_busy_handler(handle, on_busy, this);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, nullptr);
+  sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, options_.max_value_bytes);
+  sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
+  sqlite3_limit(handle, SQLITE_LIMIT_TRIGGER_DEPTH, 1);
+  connection_->execute(kConnectionSetup);
+  connection_->execute(options_.synchronous);
+}
+
+bool DatabaseFile::verify_identity() {
+  connection_->execute(kBeginRead);
+  bool is_ours = identity_is_ours();
+  connection_->execute(kCommit);
+  // Also when reading: the roll-back of a writer that was killed while it made the file has just emptied it.
+  if (!is_ours && problem_.empty() && !options_.is_read_only && !connection_->is_read_only()) {
+    create_schema();
+    is_ours = true;
+  }
+  if (is_ours) {
+    // A browser may have left the file in WAL mode, which a read-only folder cannot serve.
+    // Refused while others have it open, which does no harm.
+    if (!connection_->is_read_only()) sqlite3_exec(connection_->get(), kRollbackJournal, nullptr, nullptr, nullptr);
+    if (has_lost_marks_ && !options_.is_read_only && !connection_->is_read_only()) restore_marks();
+    return true;
+  }
+  if (problem_.empty()) {
+    disconnect();
+    problem_ = fmt::format("is empty; {}", options_.filling);
+    return false;
+  }
+  counters_.foreign_files += is_foreign_;
+  condemn(std::string(problem_));
+  return false;
+}
+
+/// False with an empty `problem_` means an empty database.
+bool DatabaseFile::identity_is_ours() {
+  problem_.clear();
+  std::vector<std::string> texts;
+  {
+    Statement statement = connection_->prepare(kSchemaTexts);
+    while (statement.step()) statement.read(0, texts.emplace_back());
+  }
+  const int64_t application = number_of(*connection_, kApplicationId), version = number_of(*connection_, kUserVersion);
+  if (texts.empty() && application == 0 && version == 0) return false;
+  const Schema& schema = *options_.schema;
+  const Schema& other = &schema == &kTuningSchema ? kArtifactSchema : kTuningSchema;
+  const auto has_all = [&](std::span<const char* const> tables) {
+    return std::all_of(tables.begin(), tables.end(),
+                       [&](const char* table) { return std::find(texts.begin(), texts.end(), table) != texts.end(); });
+  };
+  // `.dump` writes neither number: the words of the tables are what is left to know the file by.
+  has_lost_marks_ =
+      version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
+  is_foreign_ = !has_lost_marks_ && application != schema.application_id;
+  if (has_lost_marks_) return true;
+  const bool is_current = version == schema.user_version;
+  const bool is_before = !schema.added_tables.empty() && version == schema.user_version - 1;
+  if (application == other.application_id) {
+    problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
+                           schema.subject);
+  } else if (is_foreign_) {
+    problem_ = fmt::format(
+        "another program's SQLite database (application_id {:#x}, not {:#x}); it is left as it is; name "
+        "another file",
+        application, schema.application_id);
+  } else if (version > schema.user_version) {
+    problem_ = fmt::format(
+        "written by a newer release (schema {}, this one reads {}); it is left as it is; update, or name "
+        "another file",
+        version, schema.user_version);
+  } else if (!has_all(schema.tables) || !(is_before || (is_current && has_all(schema.added_tables)))) {
+    problem_ =
+        fmt::format("its tables are not those of schema {}; it is left as it is; move it away to start a new one",
+                    schema.user_version);
+  }
+  return problem_.empty();
+}
+
+void DatabaseFile::create_schema() {
+  connection_->execute(kBeginWrite);
+  if (!identity_is_ours()) {  // else another process was faster
+    if (!problem_.empty()) throw DatabaseError(SQLITE_CORRUPT, problem_);
+    const Schema& schema = *options_.schema;
+    for (const char* table : schema.tables) connection_->execute(table);
+    for (const char* view : schema.views) connection_->execute(view);
+    connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
+    make_current(*connection_, schema);
+  }
+  connection_->execute(kCommit);
+}
+
+/// Writes what `.dump` has left out, so that earlier releases know the file too.
+void DatabaseFile::restore_marks() {
+  const Schema& schema = *options_.schema;
+  try {
+    connection_->execute(kBeginWrite);
+    connection_->execute(fmt::format("PRAGMA user_version = {}", version_of(*connection_, schema)).c_str());
+    connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
+    connection_->execute(kCommit);
+  } catch (const DatabaseError&) {  // locked, or its folder is read-only: it serves without them
+    sqlite3_exec(connection_->get(), kRollback, nullptr, nullptr, nullptr);
+  }
+}
+
+/// Pauses between tries grow shorter with the time waited, so that whoever has waited longest tries most often.
+/// SQLite's own pauses grow longer: under load a writer then starves while the others overtake it.
+int DatabaseFile::on_busy(void* self, int) {
+  using std::chrono::steady_clock, std::chrono::microseconds;
+  auto& file = *static_cast<DatabaseFile*>(self);
+  file.was_contended_ = true;
+  const auto now = steady_clock::now();
+  if (now >= file.busy_deadline_) return 0;
+  const auto waited = std::chrono::duration_cast<milliseconds>(now - (file.busy_deadline_ - file.patience_));
+  const int64_t scatter = now.time_since_epoch().count() / 64 % 3000;
+  std::this_thread::sleep_for(microseconds((500 + scatter) / (1 + waited.count() / 100)));
+  return 1;
+}
+
+bool DatabaseFile::is_writable() {
+  const std::lock_guard lock(mutex_);
+  if (options_.is_read_only || is_damaged_ || !connection_ || connection_->is_read_only()) return false;
+  return access(parent_folder(path_).c_str(), W_OK) == 0;
+}
+
+bool DatabaseFile::is_damaged() {
+  const std::lock_guard lock(mutex_);
+  return is_damaged_;
+}
+
+std::optional<std::string> DatabaseFile::move_aside(const std::string& suffix) {
+  const std::lock_guard lock(mutex_);
+  patience_ = kWritePatience;
+  busy_deadline_ = std::chrono::steady_clock::now() + patience_;
+  try {
+    if (!open(Purpose::read) || !is_damaged_) return std::nullopt;  // another process has put a sound file here
+    connection_->execute(kBeginExclusive);  // a journal that waits to be rolled back is, before the name is another
+    const std::string name = free_name(path_ + suffix);
+    if (connection_->has_moved()) return std::nullopt;
+    const bool is_renamed = rename(path_.c_str(), name.c_str()) == 0;
+    if (!is_renamed)
+      problem_ = fmt::format("damaged, and cannot be renamed to {} ({}); move it away", name, strerror(errno));
+    disconnect();
+    return is_renamed ? std::optional(name) : std::nullopt;
+  } catch (const DatabaseError& error) {
+    fail(Purpose::write, error);
+    return std::nullopt;
+  }
+}
+
+std::string DatabaseFile::status() {
+  const std::lock_guard lock(mutex_);
+  const std::string& problem = problem_.empty() ? write_problem_ : problem_;
+  return problem.empty() ? "" : fmt::format("{} {}: {}", subject_, path_, problem);
+}
+
+FileCounters DatabaseFile::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace seqtile::cache

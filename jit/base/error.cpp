@@ -1,0 +1,27 @@
+// jit/base/error.cpp -- names of the error codes and the failing assertion.
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/base/error.h"
+
+namespace seqtile {
+
+std::string_view error_code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument: return "invalid_argument";
+    case ErrorCode::unsupported: return "unsupported";
+    case ErrorCode::compile_failed: return "compile_failed";
+    case ErrorCode::out_of_resources: return "out_of_resources";
+    case ErrorCode::driver: return "driver";
+    case ErrorCode::io: return "io";
+    case ErrorCode::timeout: return "timeout";
+    case ErrorCode::aborted: return "aborted";
+    case ErrorCode::wrong_result: return "wrong_result";
+    case ErrorCode::internal: return "internal";
+  }
+  return "unknown";
+}
+
+void assertion_failed(const char* condition, const char* file, int line) {
+  throw Error(ErrorCode::internal, std::string(file) + ":" + std::to_string(line) + ": assertion failed: " + condition);
+}
+
+}  // namespace seqtile

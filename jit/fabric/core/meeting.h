@@ -1,0 +1,46 @@
+// jit/fabric/core/meeting.h -- where the ranks of one process meet: the host's side of collective calls.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/fabric/core/fabric.h"
+
+namespace seqtile::fabric {
+
+/// Errors: invalid_argument for a number of ranks that no fabric can have.
+void check_world_size(int world_size);
+/// Collective: the addresses of all ranks' buffers, by rank; `own` is this rank's buffer.
+std::vector<uint64_t> exchange_addresses(Fabric& fabric, const void* own);
+
+/// The error message of a rank that has waited for others too long.
+std::string waited_in_vain(int rank, const std::vector<int>& missing, std::chrono::nanoseconds patience);
+
+/// A barrier at which all ranks exchange texts: each rank brings one and gets the texts of all ranks.
+class Meeting {
+ public:
+  explicit Meeting(int world_size) : brought_(static_cast<size_t>(world_size)), meetings_(brought_.size()) {}
+  /// Errors: aborted where a rank has left; timeout. After a timeout this rank has left.
+  std::vector<std::string> meet(int rank, std::string_view mine, std::chrono::nanoseconds patience);
+  /// A rank is gone: ranks that wait, and ranks that come later, get an error.
+  void leave();
+
+ private:
+  [[noreturn]] static void refuse();
+  std::vector<int> missing() const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> brought_;
+  std::vector<uint64_t> meetings_;         ///< by rank: the number of meetings it has come to
+  size_t num_here_ = 0, num_leaving_ = 0;  ///< ranks in this meeting; ranks that still read texts of the one before
+  uint64_t number_ = 0;                    ///< how many meetings were complete
+  bool has_left_ = false;
+};
+
+}  // namespace seqtile::fabric

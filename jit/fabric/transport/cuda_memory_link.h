@@ -1,0 +1,15 @@
+// jit/fabric/transport/cuda_memory_link.h -- ranks on GPUs of their own, by the driver that is given; see
+// jit/fabric/transport/cuda_fabric.h.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "jit/fabric/core/fabric.h"
+#include "jit/runtime/cuda/cuda_driver.h"
+
+namespace seqtile::fabric {
+
+std::unique_ptr<Fabric> make_cuda_fabric(std::shared_ptr<const cuda::Driver> driver, std::unique_ptr<Fabric> hosts,
+                                         int gpu);
+
+}  // namespace seqtile::fabric

@@ -1,0 +1,74 @@
+// kernels/attention/attention_reference.cpp -- attention_forward in plain double loops.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention/attention_shape.h"
+#include "kernels/op/tensor_values.h"
+
+namespace seqtile::kernels::attention {
+namespace {
+
+/// Keys or values of one head of one sequence, [keys, head_dim].
+std::vector<double> head_rows(const Tensor& tensor, int64_t first, int64_t count, int64_t head) {
+  std::vector<double> rows;
+  rows.reserve(static_cast<size_t>(count * tensor.sizes[2]));
+  for (int64_t i = first; i < first + count; ++i)
+    for (int64_t d = 0; d < tensor.sizes[2]; ++d)
+      rows.push_back(read_element(tensor, i * tensor.strides[0] + head * tensor.strides[1] + d * tensor.strides[2]));
+  return rows;
+}
+
+}  // namespace
+
+ReferenceRow reference_row(const Shape& s, const std::vector<double>& q, const std::vector<double>& k,
+                           const std::vector<double>& v, int64_t lo, int64_t hi) {
+  std::vector<double> score;
+  double top = -INFINITY, sum = 0;
+  for (int64_t j = lo; j < hi; ++j) {
+    double dot = 0;
+    for (int64_t d = 0; d < s.head_dim; ++d) dot += q[d] * k[j * s.head_dim + d];
+    dot *= s.scale;
+    if (s.soft_cap > 0) dot = s.soft_cap * std::tanh(dot / s.soft_cap);
+    score.push_back(dot);
+    top = std::max(top, dot);
+  }
+  ReferenceRow row{std::vector<double>(static_cast<size_t>(s.head_dim), 0.0), -INFINITY};
+  for (double& value : score) sum += value = std::exp(value - top);
+  for (int64_t j = lo; j < hi; ++j)
+    for (int64_t d = 0; d < s.head_dim; ++d) row.out[d] += score[j - lo] / sum * v[j * s.head_dim + d];
+  if (hi > lo) row.lse = top + std::log(sum);
+  return row;
+}
+
+void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+  const Shape s(*p.workload);
+  const int64_t batch = p.tensors[kKvLen].sizes[0];
+  outputs.assign(2, {});
+  outputs[0].resize(rows.size() * static_cast<size_t>(s.heads * s.head_dim));
+  outputs[1].resize(rows.size() * static_cast<size_t>(s.heads));
+  for (int64_t sequence = 0; sequence < batch; ++sequence) {
+    const int64_t q_first = read_index(p.tensors[kQStart], sequence);
+    const int64_t q_end = read_index(p.tensors[kQStart], sequence + 1);
+    const int64_t kv_first = read_index(p.tensors[kKvStart], sequence);
+    const int64_t kv_len = read_index(p.tensors[kKvLen], sequence);
+    const auto is_mine = [&](int64_t row) { return row >= q_first && row < q_end; };
+    if (std::none_of(rows.begin(), rows.end(), is_mine)) continue;
+    for (int64_t head = 0; head < s.heads; ++head) {
+      const std::vector<double> k = head_rows(p.tensors[kK], kv_first, kv_len, head / s.group);
+      const std::vector<double> v = head_rows(p.tensors[kV], kv_first, kv_len, head / s.group);
+      for (size_t r = 0; r < rows.size(); ++r) {
+        if (!is_mine(rows[r])) continue;
+        const int64_t position = rows[r] - q_first + kv_len - (q_end - q_first);
+        const int64_t hi = s.causal ? position + 1 : kv_len;
+        const int64_t lo = s.window ? std::max<int64_t>(0, position + 1 - s.window) : 0;
+        const ReferenceRow row = reference_row(s, head_rows(p.tensors[kQ], rows[r], 1, head), k, v, lo, hi);
+        const size_t slot = r * static_cast<size_t>(s.heads) + static_cast<size_t>(head);
+        std::copy(row.out.begin(), row.out.end(), outputs[0].begin() + static_cast<int64_t>(slot) * s.head_dim);
+        outputs[1][slot] = row.lse;
+      }
+    }
+  }
+}
+
+}  // namespace seqtile::kernels::attention

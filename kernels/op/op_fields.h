@@ -1,0 +1,111 @@
+// kernels/op/op_fields.h -- an operation's static fields, declared once.
+// SPDX-License-Identifier: Apache-2.0
+//
+// An operation is a struct whose members are its fields. `fields(FieldVisitor&)` names each member with its limits, in
+// one order; a later field may depend on earlier ones. The operation's workload, the checks of a given workload and
+// the struct of a workload follow from that declaration:
+//
+//   struct Softmax {
+//     static constexpr std::string_view kName = "softmax";
+//     int64_t n = 0;
+//     DType dtype = DType::f32;
+//     void fields(FieldVisitor& v) { v.integer("n", n, 1, kMaxFeatures); }
+//   };
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "autotune/fields.h"
+
+namespace seqtile::kernels {
+
+class FieldVisitor {
+ public:
+  /// A whole number of lo..hi. A member whose initial value lies outside has no default: a workload must give it.
+  virtual void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) = 0;
+  void flag(std::string_view name, bool& value) {
+    int64_t number = value;
+    integer(name, number, 0, 1);
+    value = number != 0;
+  }
+  /// A number of lo..hi.
+  virtual void number(std::string_view name, double& value, double lo, double hi) = 0;
+  /// An enumerator, by its name in workloads.
+  template <class Enum, size_t N>
+  void choice(std::string_view name, Enum& value, const std::array<std::string_view, N>& names) {
+    auto index = static_cast<size_t>(value);
+    choose(name, index, names);
+    value = static_cast<Enum>(index);
+  }
+  /// Where `reason` says why this value of the field does not go with the others ("needs residual = 1: ...").
+  virtual void refuse(std::string_view name, const std::string& reason) = 0;
+
+ protected:
+  ~FieldVisitor() = default;
+  virtual void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) = 0;
+};
+
+/// Writes fields into a workload.
+class FieldWriter final : public FieldVisitor {
+ public:
+  explicit FieldWriter(autotune::Fields& fields) : fields_(fields) {}
+  void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
+  void number(std::string_view name, double& value, double lo, double hi) override;
+  void refuse(std::string_view, const std::string&) override {}
+
+ private:
+  void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
+  autotune::Fields& fields_;
+};
+
+/// Reads fields from a workload that has them all; checks nothing.
+class FieldLoader final : public FieldVisitor {
+ public:
+  explicit FieldLoader(const autotune::Fields& fields) : fields_(fields) {}
+  void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
+  void number(std::string_view name, double& value, double lo, double hi) override;
+  void refuse(std::string_view, const std::string&) override {}
+
+ private:
+  void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
+  const autotune::Fields& fields_;
+};
+
+class WorkloadReader;
+
+/// Reads fields from a workload as somebody gives it. Errors: those of WorkloadReader.
+class FieldReader final : public FieldVisitor {
+ public:
+  explicit FieldReader(WorkloadReader& reader) : reader_(reader) {}
+  void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
+  void number(std::string_view name, double& value, double lo, double hi) override;
+  void refuse(std::string_view name, const std::string& reason) override;
+
+ private:
+  void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
+  WorkloadReader& reader_;
+};
+
+/// The workload of an operation; the engine that prepares it sets the number of threads.
+template <class Op>
+autotune::Workload workload_of(Op op) {
+  autotune::Workload workload{std::string(Op::kName), op.dtype, 1, {}};
+  FieldWriter writer(workload.fields);
+  op.fields(writer);
+  return workload;
+}
+
+/// The operation of a normalised workload.
+template <class Op>
+Op op_of(const autotune::Workload& workload) {
+  Op op;
+  op.dtype = workload.dtype;
+  FieldLoader loader(workload.fields);
+  op.fields(loader);
+  return op;
+}
+
+}  // namespace seqtile::kernels

@@ -1,0 +1,40 @@
+// kernels/op/op_tensors.cpp -- see op_tensors.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/op/op_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "jit/base/error.h"
+
+namespace seqtile::kernels {
+
+using autotune::ArgRole;
+using autotune::ArgSpec;
+
+void SchemaMaker::add(ArgRole role, std::string_view name, Extents extents, const TensorOptions& options) {
+  ArgSpec arg{.name = std::string(name), .role = role, .dtype = options.dtype.value_or(dtype_)};
+  for (const Extent& extent : extents)
+    arg.dims.push_back(extent.is_length ? autotune::Dim("length") : autotune::Dim(extent.size));
+  for (const std::string_view input : options.in_place)
+    if (std::ranges::find(schema.args, input, &ArgSpec::name) != schema.args.end()) arg.in_place.emplace_back(input);
+  if (options.rows_of) schema.indices.push_back({.arg = arg.name, .limit = *options.rows_of});
+  schema.args.push_back(std::move(arg));
+  means.push_back(options.mean);
+}
+
+void ViewMaker::visit(ArgRole, std::string_view name, Var& view, Extents extents, const TensorOptions& options) {
+  std::vector<int64_t> sizes;
+  for (const Extent& extent : extents) sizes.push_back(extent.is_length ? kDynamic : extent.size);
+  view = b_.view(std::string(name), options.dtype.value_or(dtype_), sizes);
+}
+
+void refuse_tensors(std::string_view operation, const autotune::Schema& schema) {
+  std::string names;
+  for (const ArgSpec& arg : schema.args) names += (names.empty() ? "" : ", ") + arg.name;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: a tensor is given that these fields do not take; they take {}", operation, names));
+}
+
+}  // namespace seqtile::kernels

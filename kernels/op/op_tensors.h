@@ -1,0 +1,164 @@
+// kernels/op/op_tensors.h -- an operation's tensors, declared once.
+// SPDX-License-Identifier: Apache-2.0
+//
+// An operation has a struct template with a member for each tensor, and names them with their shapes in one order:
+//
+//   template <class T> struct Tensors { T x, y; };
+//   void tensors(auto& v, auto& t) const {
+//     v.input("x", t.x, {kLength, 2 * n});
+//     v.output("y", t.y, {kLength, n});
+//   }
+//
+// Tensors<Tensor> are the arguments of a call, Tensors<Var> the views of a kernel, Tensors<std::vector<double>> the
+// rows of a reference. The visitors below make the schema and each of these from that declaration.
+#pragma once
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "autotune/op_def.h"
+#include "kernels/op/call.h"
+
+namespace seqtile::kernels {
+
+/// A dimension of a tensor: a static size, or the length of the call.
+struct Extent {
+  int64_t size = 0;
+  bool is_length = false;
+  constexpr Extent(int64_t static_size) : size(static_size) {}  // NOLINT
+  constexpr Extent(int64_t static_size, bool length) : size(static_size), is_length(length) {}
+};
+inline constexpr Extent kLength{0, true};
+using Extents = std::initializer_list<Extent>;
+
+struct TensorOptions {
+  std::optional<DType> dtype = {};                        ///< absent: the operation's
+  std::initializer_list<std::string_view> in_place = {};  ///< as ArgSpec::in_place; skips inputs that are not there
+  std::optional<double> mean = {};                        ///< generated weights are normal about it, with deviation 0.1
+  std::optional<int64_t> rows_of = {};  ///< the elements are rows of a tensor that has so many: an IndexRule
+};
+
+/// The parts that visitors have in common.
+template <class Derived>
+struct TensorVisitor {
+  template <class Slot>
+  void input(std::string_view name, Slot& slot, Extents extents, const TensorOptions& options = {}) {
+    static_cast<Derived*>(this)->visit(autotune::ArgRole::input, name, slot, extents, options);
+  }
+  template <class Slot>
+  void weight(std::string_view name, Slot& slot, Extents extents, const TensorOptions& options = {}) {
+    static_cast<Derived*>(this)->visit(autotune::ArgRole::weight, name, slot, extents, options);
+  }
+  template <class Slot>
+  void output(std::string_view name, Slot& slot, Extents extents, const TensorOptions& options = {}) {
+    static_cast<Derived*>(this)->visit(autotune::ArgRole::output, name, slot, extents, options);
+  }
+};
+
+/// Makes the schema, and notes the means of generated weights.
+class SchemaMaker : public TensorVisitor<SchemaMaker> {
+ public:
+  explicit SchemaMaker(DType dtype) : dtype_(dtype) {}
+  template <class Slot>
+  void visit(autotune::ArgRole role, std::string_view name, Slot&, Extents extents, const TensorOptions& options) {
+    add(role, name, extents, options);
+  }
+  autotune::Schema schema;
+  std::vector<std::optional<double>> means;  ///< TensorOptions::mean by argument
+
+ private:
+  void add(autotune::ArgRole role, std::string_view name, Extents extents, const TensorOptions& options);
+  DType dtype_;
+};
+
+/// The views of a kernel, in order.
+class ViewMaker : public TensorVisitor<ViewMaker> {
+ public:
+  ViewMaker(KernelBuilder& b, DType dtype) : b_(b), dtype_(dtype) {}
+  void visit(autotune::ArgRole, std::string_view name, Var& view, Extents extents, const TensorOptions& options);
+
+ private:
+  KernelBuilder& b_;
+  DType dtype_;
+};
+
+/// Binds the tensors of a problem.
+class TensorBinder : public TensorVisitor<TensorBinder> {
+ public:
+  explicit TensorBinder(std::span<const Tensor> tensors) : tensors_(tensors) {}
+  void visit(autotune::ArgRole, std::string_view, Tensor& tensor, Extents, const TensorOptions&) {
+    tensor = tensors_[next_++];
+  }
+
+ private:
+  std::span<const Tensor> tensors_;
+  size_t next_ = 0;
+};
+
+/// Collects the outputs of a reference, in order.
+class OutputCollector : public TensorVisitor<OutputCollector> {
+ public:
+  explicit OutputCollector(std::vector<std::vector<double>>& outputs) : outputs_(outputs) {}
+  void visit(autotune::ArgRole role, std::string_view, std::vector<double>& values, Extents, const TensorOptions&) {
+    if (role == autotune::ArgRole::output) outputs_.push_back(std::move(values));
+  }
+
+ private:
+  std::vector<std::vector<double>>& outputs_;
+};
+
+/// Packs the arguments of a call.
+class TensorPacker : public TensorVisitor<TensorPacker> {
+ public:
+  void visit(autotune::ArgRole, std::string_view, const Tensor& tensor, Extents extents, const TensorOptions&) {
+    if (tensor.rank == 0) return;
+    call.add(tensor);
+    if (call.length < 0 && extents.begin()->is_length) call.length = tensor.sizes[0];
+  }
+  Call call{-1, {}};
+};
+
+template <class Op>
+SchemaMaker schema_of(const Op& op) {
+  SchemaMaker maker(op.dtype);
+  typename Op::template Tensors<char> unused{};
+  op.tensors(maker, unused);
+  return maker;
+}
+
+template <class Op>
+auto views_of(const Op& op, KernelBuilder& b) {
+  typename Op::template Tensors<Var> views{};
+  ViewMaker maker(b, op.dtype);
+  op.tensors(maker, views);
+  return views;
+}
+
+template <class Op>
+auto tensors_of(const Op& op, std::span<const Tensor> tensors) {
+  typename Op::template Tensors<Tensor> bound{};
+  TensorBinder binder(tensors);
+  op.tensors(binder, bound);
+  return bound;
+}
+
+[[noreturn]] void refuse_tensors(std::string_view operation, const autotune::Schema& schema);
+
+/// The call of TypedHandle. Errors: invalid_argument for a tensor that the operation does not take.
+template <class Op>
+Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
+  TensorPacker packer;
+  op.tensors(packer, args);
+  static_assert(std::is_standard_layout_v<std::remove_cvref_t<decltype(args)>> && sizeof(args) % sizeof(Tensor) == 0,
+                "Tensors<T> has members of type T and no others");
+  const std::span<const Tensor> all(reinterpret_cast<const Tensor*>(&args), sizeof(args) / sizeof(Tensor));
+  size_t given = 0;
+  for (const Tensor& tensor : all) given += tensor.rank != 0;
+  if (given != packer.call.tensors().size()) refuse_tensors(Op::kName, schema_of(op).schema);
+  return packer.call;
+}
+
+}  // namespace seqtile::kernels

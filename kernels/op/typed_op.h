@@ -1,0 +1,58 @@
+// kernels/op/typed_op.h -- the OpDef of an operation that is one type.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The struct declares its fields (op_fields.h) and tensors (op_tensors.h) and computes one row in double. Everything
+// else that does not depend on how a kernel is cut into programs follows.
+#pragma once
+#include <string>
+#include <utility>
+
+#include "kernels/op/op_fields.h"
+#include "kernels/op/op_tensors.h"
+#include "kernels/op/tensor_values.h"
+#include "kernels/op/tolerance.h"
+#include "kernels/op/workload_reader.h"
+
+namespace seqtile::kernels {
+
+/// Fills weights and indices as the declaration of the tensor says; false for every other tensor.
+bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed);
+
+/// normalize, schema, fill, reference and tolerance of Op, which has
+///   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
+///   autotune::OpDef::Tolerance tolerance() const;  // absent: of one rounding
+template <class Op>
+autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
+  using autotune::Problem;
+  using autotune::Workload;
+  autotune::OpDef op;
+  op.name = Op::kName;
+  op.version = version;
+  op.summary = std::move(summary);
+  op.normalize = [](const Workload& given) {
+    WorkloadReader reader(given);
+    FieldReader fields(reader);
+    Op().fields(fields);
+    return reader.finish();
+  };
+  op.schema = [](const Workload& w) { return schema_of(op_of<Op>(w)).schema; };
+  op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
+    return fill_as_declared(schema_of(op_of<Op>(*p.workload)), p.tensors[arg], arg, seed);
+  };
+  op.reference = [](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
+    const Op self = op_of<Op>(*p.workload);
+    const auto tensors = tensors_of(self, p.tensors);
+    typename Op::template Tensors<std::vector<double>> out;
+    for (const int64_t row : rows) self.reference(tensors, row, out);
+    outputs.clear();
+    OutputCollector collector(outputs);
+    self.tensors(collector, out);
+  };
+  op.tolerance = [](const Workload& w, std::span<const int64_t>) {
+    if constexpr (requires(const Op& self) { self.tolerance(); }) return op_of<Op>(w).tolerance();
+    else return tolerance(w.dtype, 1);
+  };
+  return op;
+}
+
+}  // namespace seqtile::kernels

@@ -1,0 +1,50 @@
+// kernels/seqpar/exchange/channel_args.h -- the arguments by which a fused operation reaches its channel.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Behind an operation's own tensors stand the rank's staging and flags and the channel's control block, behind all
+// tensors the operation's number on the channel. A handle takes them from its channel. When a kernel is verified or
+// tuned by one process alone they are made up: what goes to peers ends in one place that nobody reads, what they would
+// send is there already, and no peer is awaited.
+#pragma once
+#include <functional>
+#include <optional>
+
+#include "autotune/op_def.h"
+#include "kernels/seqpar/exchange/exchange.h"
+
+namespace seqtile::kernels::seqpar {
+
+/// The longest call that operations of a channel are tuned for, in rows of all ranks.
+struct ChannelNeeds {
+  int64_t staging_bytes = 0, flags_per_source = 1;
+};
+ChannelNeeds needs_of(const ExchangeShape& shape, int64_t capacity);
+
+/// Appends staging [staging_bytes] i8, flags [flag_words] i64 and channel [num_words] i64; the scalar "number".
+void add_channel_args(autotune::Schema& schema);
+/// Values of the symbols that add_channel_args() has added.
+void add_channel_symbols(std::vector<int64_t>& symbols, const ExchangeShape& shape, int64_t capacity);
+
+struct ChannelViews {
+  Var block, counters, number;
+};
+/// The kernel's parameters for them, all of them: the counters are the last workspace, the number the only scalar.
+/// `workspaces` declares those before the counters.
+ChannelViews declare_channel(KernelBuilder& b, const std::function<void()>& workspaces = nullptr);
+
+/// Fills such an argument for a call on one process; false for any other argument. `rank`: whose call it is.
+bool fill_channel_arg(const autotune::Problem& problem, size_t arg, const ExchangeShape& shape, int rank,
+                      uint64_t seed);
+
+/// Rows [0, rows) of the segment of `source` in the staging of a problem that fill_channel_arg() has filled. `as`: read
+/// as elements of another format.
+Tensor staged_rows(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t rows,
+                   int parity, std::optional<DType> as = {});
+/// Row `row` of the segment of `source`, of parity 0.
+std::vector<double> staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source,
+                               int64_t row);
+/// Both parities get the row.
+void write_staged_row(const autotune::Problem& problem, const ExchangeShape& shape, int phase, int source, int64_t row,
+                      const std::vector<double>& values);
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,68 @@
+// kernels/seqpar/exchange/heads.h -- which of a row's columns are those of a rank's heads.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <algorithm>
+#include <array>
+
+#include "autotune/op_def.h"
+#include "kernels/seqpar/exchange/fused_op.h"
+
+namespace seqtile::kernels::seqpar {
+
+/// Rank r owns heads [floor(r heads / P), floor((r + 1) heads / P)), perhaps none.
+struct Heads {
+  explicit Heads(const autotune::Workload& w)
+      : heads(w.fields.get_int("heads")), head_dim(w.fields.get_int("head_dim")), ranks(world_size_of(w)) {}
+  int64_t heads, head_dim, ranks;
+  int64_t all_columns() const { return heads * head_dim; }
+  int64_t most_columns() const { return (heads + ranks - 1) / ranks * head_dim; }
+  bool is_even() const { return heads % ranks == 0; }
+  int64_t first(int rank) const { return rank * heads / ranks * head_dim; }
+  int64_t columns(int rank) const { return first(rank + 1) - first(rank); }
+  Var first(Var rank) const { return rank * heads / ranks * head_dim; }
+  Var columns(KernelBuilder& b, Var rank) const {
+    return is_even() ? b.constant(DType::i64, most_columns()) : first(rank + 1) - first(rank);
+  }
+  /// Those of the rank's own heads, as a schema names them.
+  autotune::Dim own_columns() const { return is_even() ? autotune::Dim(most_columns()) : "own_columns"; }
+};
+
+/// Query heads of which groups read the same key head. A rank owns whole groups, by the floor rule; where there are
+/// fewer key heads than ranks, query heads are cut so, and a rank has every key head that one of its own reads. T is a
+/// number or a Var; both count columns.
+class GroupedHeads {
+ public:
+  explicit GroupedHeads(const autotune::Workload& w);
+  bool is_even(bool of_keys) const { return is_even_[of_keys]; }
+  int64_t all_columns(bool of_keys) const { return (of_keys ? kv_heads_ : heads_) * head_dim_; }
+  int64_t most_columns(bool of_keys) const { return most_columns_[of_keys]; }
+  /// Of the rank's own heads of the queries, or of the keys.
+  int64_t first(int64_t rank, bool of_keys) const {
+    return (of_keys ? first_key(rank) : first_query(rank)) * head_dim_;
+  }
+  int64_t columns(int64_t rank, bool of_keys) const {
+    const int64_t queries = first_query(rank + 1) - first_query(rank);
+    return (of_keys ? std::min(end_key(rank) - first_key(rank), queries) : queries) * head_dim_;
+  }
+  Var first(Var rank, bool of_keys) const { return (of_keys ? first_key(rank) : first_query(rank)) * head_dim_; }
+  Var columns(KernelBuilder& b, Var rank, bool of_keys) const;
+
+ private:
+  template <class T>
+  T first_query(T rank) const {
+    return rank * (heads_ / unit_) / ranks_ * unit_;
+  }
+  template <class T>
+  T first_key(T rank) const {
+    return first_query(rank) / group_;
+  }
+  template <class T>
+  T end_key(T rank) const {
+    return (first_query(rank + int64_t{1}) + (group_ - 1)) / group_;
+  }
+  int64_t heads_, kv_heads_, head_dim_, ranks_, group_, unit_;  ///< unit: query heads that stay together
+  std::array<bool, 2> is_even_;
+  std::array<int64_t, 2> most_columns_;
+};
+
+}  // namespace seqtile::kernels::seqpar

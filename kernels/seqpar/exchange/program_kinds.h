@@ -1,0 +1,19 @@
+// kernels/seqpar/exchange/program_kinds.h -- a grid whose programs are of several kinds, one kind after the other.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <span>
+
+#include "jit/ir/builder.h"
+
+namespace seqtile::kernels::seqpar {
+
+struct ProgramKind {
+  Operand count;
+  std::function<void(Var index)> body;  ///< `index`: among those of its kind
+};
+
+/// What program `id` does; nothing where it is behind the last kind.
+void run_program(KernelBuilder& b, Var id, std::span<const ProgramKind> kinds);
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,56 @@
+// kernels/seqpar/exchange/row_layout.cpp -- see row_layout.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/exchange/row_layout.h"
+
+#include <string>
+
+#include "jit/base/cdiv.h"
+#include "jit/base/error.h"
+
+namespace seqtile::kernels::seqpar {
+
+namespace {
+
+RowPieces<int64_t> pieces(RowLayout layout, int rank, int64_t length, int world_size) {
+  return pieces_of<int64_t>(layout, rank, length, world_size);
+}
+
+}  // namespace
+
+RowLayout parse_row_layout(std::string_view name) {
+  if (name == "contiguous") return RowLayout::contiguous;
+  if (name == "zigzag") return RowLayout::zigzag;
+  throw Error(ErrorCode::invalid_argument,
+              "layout '" + std::string(name) + "' is unknown; take 'contiguous' or 'zigzag'");
+}
+
+int64_t num_rows(RowLayout layout, int rank, int64_t length, int world_size) {
+  return pieces(layout, rank, length, world_size).num_rows;
+}
+
+int64_t most_rows(RowLayout layout, int64_t length, int world_size) {
+  return layout == RowLayout::zigzag ? 2 * cdiv(length, 2 * world_size) : cdiv(length, world_size);
+}
+
+int64_t position_of_row(RowLayout layout, int rank, int64_t row, int64_t length, int world_size) {
+  const auto p = pieces(layout, rank, length, world_size);
+  return row < p.num_first ? p.first + row : p.second + row - p.num_first;
+}
+
+void fill_positions(RowLayout layout, int rank, int64_t length, int world_size, std::span<int32_t> positions) {
+  for (size_t row = 0; row < positions.size(); ++row)
+    positions[row] = static_cast<int32_t>(position_of_row(layout, rank, static_cast<int64_t>(row), length, world_size));
+}
+
+RowPlace place_of_row(RowLayout layout, int64_t position, int64_t length, int world_size) {
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto p = pieces(layout, rank, length, world_size);
+    if (position >= p.first && position < p.first + p.num_first) return {rank, position - p.first};
+    const int64_t behind = position - p.second;
+    if (behind >= 0 && behind < p.num_rows - p.num_first) return {rank, p.num_first + behind};
+  }
+  throw Error(ErrorCode::invalid_argument,
+              "position " + std::to_string(position) + " of " + std::to_string(length) + " rows: no rank owns it");
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,254 @@
+// kernels/seqpar/exchange/transfer.cpp -- see transfer.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/seqpar/exchange/transfer.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "jit/base/cdiv.h"
+
+namespace seqtile::kernels::seqpar {
+
+std::vector<int64_t> push_programs(const Target& target, int threads) {
+  if (target.is_gpu()) return {8, 1};
+  return threads > 1 ? std::vector<int64_t>{threads, 1} : std::vector<int64_t>{1};
+}
+
+Transfer transfer_of(const autotune::Config& config) {
+  const std::string way = config.get_string("transfer", "push");
+  return way == "pull" ? Transfer::pull : way == "join" ? Transfer::join : Transfer::push;
+}
+
+TransferSchedule TransferSchedule::from(const autotune::Config& c) {
+  return {c.get_int("chunk_rows"), c.get_int("push_programs"), transfer_of(c), c.get_string("order", "") == "serial"};
+}
+
+bool may_pull(const Target& target, int world_size) { return !target.is_gpu() && world_size > 2; }
+
+namespace {
+
+constexpr int64_t kChunk = 256;
+
+}  // namespace
+
+ExchangeShape with_transfer(ExchangeShape gather, Transfer way) {
+  gather.phases[0].is_pulled = way == Transfer::pull, gather.phases[0].is_joined = way == Transfer::join;
+  return gather;
+}
+
+const Protocol& protocol_of_gather(Transfer way) {
+  return way == Transfer::pull ? pulled_gather_protocol() : gather_protocol();
+}
+
+// Who waits for all needs no small chunks; rows are pulled as by default else: a search has room for tiles too.
+std::vector<autotune::Config> transfer_schedules(const autotune::Config& tile, const std::vector<const char*>& orders,
+                                                 const std::vector<int64_t>& programs, bool may_pull,
+                                                 int64_t chunk_unit) {
+  std::vector<autotune::Config> configs;
+  const auto add = [&](const std::string& order, int64_t chunk_rows, int64_t num_programs, bool is_pulled) {
+    autotune::Config config = tile;
+    config.set("chunk_rows", round_up(chunk_rows, chunk_unit));
+    config.set("push_programs", num_programs);
+    if (!order.empty()) config.set("order", order);
+    if (is_pulled) config.set("transfer", std::string("pull"));
+    configs.push_back(std::move(config));
+  };
+  constexpr int64_t kSmallChunk = 64;
+  for (const std::string order : orders) {
+    add(order, kChunk, programs[0], false);
+    if (order == "serial") continue;
+    for (const int64_t count : programs)
+      for (const int64_t chunk_rows : {kChunk, kSmallChunk})
+        if (count != programs[0] || chunk_rows != kChunk) add(order, chunk_rows, count, false);
+  }
+  if (may_pull) add(orders[0], kChunk, programs[0], true);
+  return configs;
+}
+
+autotune::Config joined_schedule(autotune::Config tile, int64_t push_programs) {
+  tile.set("chunk_rows", kChunk);
+  tile.set("push_programs", push_programs);
+  tile.set("transfer", std::string("join"));
+  return tile;
+}
+
+CopyTile copy_tile(int64_t row_columns) {
+  constexpr int64_t kElements = 4096, kMostRows = 8, kLeastColumns = kElements / kMostRows;
+  if (row_columns == kDynamic) return {kMostRows, kLeastColumns};
+  const auto width = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(row_columns)));
+  const int64_t columns = std::clamp(width, kLeastColumns, kElements);
+  return {kElements / columns, columns};
+}
+
+void copy_rows(KernelBuilder& b, Var from, Var to, Var first, Var end, Operand columns) {
+  const CopyTile tile = copy_tile(from.type().shape[1]);
+  Var source = b.slice(from, {0, 0}, {end, columns}), target = b.slice(to, {0, 0}, {end, columns});
+  b.for_each(first, end, tile.rows, [&](Var row) {
+    b.for_each(0, columns, tile.columns, [&](Var column) {
+      b.store(target, {row, column}, b.load(source, {row, column}, {tile.rows, tile.columns}));
+    });
+  });
+}
+
+namespace {
+
+Var from_column(KernelBuilder& b, Var view, Var rows, const Operand& column, Var columns) {
+  return column.is_literal() && std::get<int64_t>(column.literal()) == 0 ? view
+                                                                         : b.slice(view, {0, column}, {rows, columns});
+}
+
+}  // namespace
+
+void copy_parts(KernelBuilder& b, const std::vector<Part>& parts, Var to, Var rows, Var first, Var end) {
+  for (const Part& part : parts) {
+    Var columns = b.size(part.from, 1);
+    copy_rows(b, part.from, from_column(b, to, rows, part.column, columns), first, end, columns);
+  }
+}
+
+namespace {
+
+// Once to the own segment, and of ranks of other nodes to each; then the flags of all.
+void keep_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+                 const std::function<void(Var peer, Var chunk)>& copy) {
+  Var self = ex.rank(), chunks = ex.num_chunks(0, self, self);
+  const auto for_each_peer = [&](const std::function<void(Var peer)>& body) {
+    b.for_each(0, num_receivers, 1, [&](Var i) { body(ex.peer(i)); });
+  };
+  b.when(ex.is_aborted(), nullptr, [&] {
+    b.for_each(program, chunks, schedule.push_programs, [&](Var chunk) {
+      copy(self, chunk);
+      for_each_peer([&](Var peer) { b.when(ex.is_remote(peer), [&] { copy(peer, chunk); }); });
+      for_each_peer([&](Var peer) { ex.publish(0, peer, chunk); });
+    });
+  });
+}
+
+}  // namespace
+
+void push_chunks(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+                 const std::function<void(Var peer, Var chunk)>& copy) {
+  if (ex.is_pulled(0)) return keep_chunks(b, ex, num_receivers, program, schedule, copy);
+  // Alone, a rank takes the protocol's steps in no turn of the loop.
+  const int64_t peers = num_receivers, divisor = std::max<int64_t>(peers, 1);
+  Var chunks = b.max(ex.most_chunks(0), 1);
+  b.when(ex.is_aborted(), nullptr, [&] {
+    b.for_each(program, chunks * peers, schedule.push_programs, [&](Var job) {
+      Var chunk = job / divisor, peer = ex.peer(job % divisor);
+      b.when(chunk < ex.num_chunks(0, peer, ex.rank()), [&] {
+        copy(peer, chunk);
+        ex.publish(0, peer, chunk);
+      });
+    });
+  });
+}
+
+void push_rows(KernelBuilder& b, Exchange& ex, int num_receivers, Var program, const TransferSchedule& schedule,
+               const std::function<std::vector<Part>(Var peer)>& parts) {
+  push_chunks(b, ex, num_receivers, program, schedule, [&](Var peer, Var chunk) {
+    Var rows = ex.segment_rows(0, peer, ex.rank());
+    const std::vector<Part> from = parts(peer);
+    Var to = ex.target(0, peer, rows);
+    Var first = chunk * schedule.chunk_rows, end = b.min(first + schedule.chunk_rows, rows);
+    copy_parts(b, from, to, rows, first, end);
+  });
+}
+
+Var await_rows_of_all(KernelBuilder& b, Exchange& ex, int num_senders, Var tile) {
+  Var good = b.compare(Compare::eq, tile, tile), none = b.constant(DType::i64, int64_t{0});
+  return b.for_loop(0, num_senders, 1, {good}, [&](Var i, std::vector<Var> before) {
+    Var source = ex.peer(i);
+    Var come = ex.await(0, source, none, ex.num_chunks(0, ex.rank(), source), tile);
+    return std::vector{b.logical_and(before[0], come)};
+  })[0];
+}
+
+Var may_begin(KernelBuilder& b, Exchange& ex, const TransferSchedule& schedule, int world_size, Var tile,
+              Var has_rows) {
+  if (!schedule.is_serial) return has_rows;
+  return b.if_then(
+      has_rows, [&] { return std::vector{await_rows_of_all(b, ex, world_size - 1, tile)}; },
+      [&] { return std::vector{has_rows}; })[0];
+}
+
+namespace {
+
+class Builder {
+ public:
+  Builder(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule, const ChannelViews& channel,
+          Var length, const TransferBody& body)
+      : b_(b),
+        s_(shape),
+        schedule_(schedule),
+        body_(body),
+        ex_(b, protocol_of_gather(schedule.way), shape.exchange, channel.block, channel.counters, channel.number,
+            length) {}
+
+  void build() {
+    Var id = b_.program_id(0), use = id - schedule_.push_programs;
+    Var uses = ex_.most_chunks(0) * int64_t{s_.is_from_root ? 1 : world_size()};
+    b_.when(
+        id < schedule_.push_programs,
+        [&] {
+          ex_.role("push", [&] {
+            push_rows(b_, ex_, world_size() - 1, id, schedule_,
+                      [&](Var peer) { return std::vector{Part{body_.given(ex_, peer)}}; });
+          });
+        },
+        [&] {
+          b_.when(
+              use < uses, [&] { ex_.role("use", [&] { receive(use); }); },
+              [&] { b_.when(b_.compare(Compare::eq, use, uses), [&] { ex_.last_role(); }); });
+        });
+    ex_.leave({body_.output(ex_)});
+  }
+
+ private:
+  int world_size() const { return s_.exchange.world_size; }
+
+  void receive(Var use) {
+    Var source, chunk = use;
+    if (s_.is_from_root) {
+      source = b_.constant(DType::i64, int64_t{s_.exchange.phases[0].root});
+    } else {
+      source = (ex_.rank() + use % world_size()) % world_size();
+      chunk = use / world_size();
+    }
+    Var rows = ex_.segment_rows(0, ex_.rank(), source), first = chunk * schedule_.chunk_rows;
+    Var end = b_.min(first + schedule_.chunk_rows, rows), is_own = b_.compare(Compare::eq, source, ex_.rank());
+    b_.when(first < rows, [&] {
+      b_.when(ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), use), [&] {
+        Var to = body_.place(ex_, source), from = ex_.source(0, source, rows);
+        b_.when(
+            is_own, [&] { keep(body_.given(ex_, ex_.rank()), to, first, end); },
+            [&] { copy_rows(b_, from, to, first, end, b_.size(to, 1)); });
+      });
+    });
+  }
+
+  /// The own rows, which are there already where the caller works in place.
+  void keep(Var own, Var to, Var first, Var end) {
+    b_.when(b_.compare(Compare::ne, b_.address(own), b_.address(to)),
+            [&] { copy_rows(b_, own, to, first, end, b_.size(to, 1)); });
+  }
+
+  KernelBuilder& b_;
+  const TransferShape& s_;
+  const TransferSchedule schedule_;
+  const TransferBody& body_;
+  Exchange ex_;
+};
+
+}  // namespace
+
+autotune::SizeExpr transfer_programs(const TransferShape& shape, const TransferSchedule& schedule) {
+  const int64_t sources = shape.is_from_root ? 1 : shape.exchange.world_size;
+  return {sources, {{0, sources * schedule.chunk_rows}}, schedule.push_programs + 1};
+}
+
+void build_transfer(KernelBuilder& b, const TransferShape& shape, const TransferSchedule& schedule,
+                    const ChannelViews& channel, Var length, const TransferBody& body) {
+  Builder(b, shape, schedule, channel, length, body).build();
+}
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,58 @@
+// kernels/seqpar/patterns/allgather_linear.h -- y = epilogue(gather(x) w^T) in one launch of each rank.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "kernels/linear/linear_tile.h"
+#include "kernels/seqpar/exchange/transfer.h"
+
+namespace seqtile::kernels::seqpar {
+
+/// How a launch communicates, beside the tile of its products.
+struct GatherSchedule {
+  static GatherSchedule from(const autotune::Config& config);
+  TransferSchedule transfer;
+  bool is_interleaved = false;  ///< tiles of all ranks take turns; else rank after rank, own rows first
+};
+
+/// As transfer_schedules(), of the orders that such a product has.
+std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
+                                               int threads);
+
+ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
+
+/// Programs: those that push, the tiles of all ranks' rows, and one more.
+autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
+                                   const GatherSchedule& schedule, int world_size);
+
+/// What the programs of such a product do, in a kernel that may do other things beside it.
+class GatheredProduct {
+ public:
+  /// `operands`: x has this rank's rows, y and the residual those of all ranks, `length` of them. The exchange's phase
+  /// 0 is that of gather_shape().
+  GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape, const linear_op::Tile& tile,
+                  const GatherSchedule& schedule, int world_size, linear_op::Operands operands, Var length);
+  Var num_tiles();
+  /// Program `program` of those that send x: the steps of the role "push".
+  void push(Var program);
+  /// One tile: the steps of the role "use".
+  void compute(Var tile);
+
+ private:
+  bool is_joined() const;
+  int64_t num_turns() const;  ///< through the groups of rows that tiles are cut from
+  void compute_joined(Var tile), compute_of_rank(Var tile);
+
+  KernelBuilder& b_;
+  Exchange& ex_;
+  const linear_op::Shape& s_;
+  const linear_op::Tile& t_;
+  const GatherSchedule schedule_;
+  const int world_size_;
+  linear_op::Operands v_;
+  Var row_blocks_;
+};
+
+/// Parameters: x [own rows, k], then those of linear, y [length, n]; then those of declare_channel(), one counter.
+void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
+                            const GatherSchedule& schedule, int world_size, int64_t identity);
+
+}  // namespace seqtile::kernels::seqpar

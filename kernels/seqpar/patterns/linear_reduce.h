@@ -1,0 +1,25 @@
+// kernels/seqpar/patterns/linear_reduce.h -- epilogue(sum over ranks of x w^T), in one launch of each.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "kernels/linear/linear_shape.h"
+#include "kernels/seqpar/exchange/reduction.h"
+
+namespace seqtile::kernels::seqpar {
+
+/// What follows the sums: the root-mean-square norm of the rows of y goes to a second output.
+struct NormEpilogue {
+  bool is_there = false;
+  double eps = 1e-5;
+};
+
+/// The partial results of a product; one weight, or a gated pair.
+PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport,
+                              const NormEpilogue& norm);
+
+/// Parameters: x [length, k], then those of linear, y and residual [own rows, n], or [length, n] where every rank gets
+/// all rows; with a norm its weight [n] and normed, like y; then those of declare_channel().
+void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
+                         const ReduceSchedule& schedule, ReduceForm form, int world_size, DType transport,
+                         int64_t identity, const NormEpilogue& norm = {});
+
+}  // namespace seqtile::kernels::seqpar

@@ -1,0 +1,187 @@
+// kernels/seqpar/patterns/matmul_backward_config.cpp -- a tile for each of the two products, and how rows are sent.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The products do not depend on each other: tiles of one are measured with the best one of the other alone.
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "jit/base/cdiv.h"
+#include "jit/base/error.h"
+#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/exchange/transfer.h"
+#include "kernels/seqpar/patterns/matmul_backward_shape.h"
+#include "kernels/seqpar/patterns/product_tiles.h"
+
+namespace seqtile::kernels::seqpar::matmul_backward_op {
+
+using autotune::Config;
+using autotune::Workload;
+using linear_op::Tile;
+
+namespace {
+
+constexpr std::string_view kPrefix = "wgrad_";
+
+double dgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
+  return linear_op::predict_us(Shape(w).dgrad(), tile, w.threads, length, portable(target));
+}
+
+double wgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
+  const Shape s(w);
+  return linear_wgrad_op::predict_us(s.wgrad(s.depth()), tile, w.threads, length, portable(target));
+}
+
+struct Pair {
+  Tile dgrad, wgrad;
+  double us;
+};
+
+/// Tiles with what they are expected to take, the best ones first.
+struct Ranked {
+  Tile tile;
+  double us;
+};
+std::vector<Ranked> ranked(const std::vector<Tile>& tiles, const std::function<double(const Tile&)>& predict) {
+  std::vector<Ranked> result;
+  for (const Tile& tile : tiles) result.push_back({tile, predict(tile)});
+  std::ranges::stable_sort(result, {}, &Ranked::us);
+  return result;
+}
+
+linear_op::Shape dgrad_product(const Shape& s) {
+  linear_op::Shape product = s.dgrad();
+  if (!s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(product.result)) product.result = s.transport;
+  return product;
+}
+
+/// Tiles are for the rows of one rank.
+std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
+  const Shape s(w);
+  const linear_op::Shape product = dgrad_product(s);
+  std::vector<Tile> tiles =
+      with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
+  // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
+  // of several weights that are added to.
+  constexpr int64_t kFewestLeftOut = 48;  // values of a thread
+  if (s.dtype == DType::f32 && (s.is_trailing || (s.accumulate && s.n.size() > 1)))
+    std::erase_if(tiles, [&](const Tile& tile) {
+      return tile.is_of_gpu() && linear_op::values_of_block(product, tile) >= kFewestLeftOut * tile.threads();
+    });
+  return tiles;
+}
+
+std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
+  const Shape s(w);
+  const linear_wgrad_op::Gradient gradient = s.wgrad(s.depth());
+  // The sums of one rank's rows are held while those of the next one's are awaited: room as beside several weights.
+  std::vector<Tile> tiles = with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
+                                      linear_wgrad_op::product(gradient, rows), true);
+  // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
+  constexpr int64_t kMostStages = 3;
+  if (s.accumulate && s.n.size() > 1)
+    std::erase_if(tiles, [](const Tile& tile) { return tile.is_of_gpu() && tile.num_stages > kMostStages; });
+  return tiles;
+}
+
+/// On GPUs both have the same warps and stages, and the same shared memory. The sums of dw change layout as f32, where
+/// those of one rank's rows go on with the next one's.
+bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Target& target) {
+  if (dgrad.num_warps != wgrad.num_warps || dgrad.num_stages != wgrad.num_stages) return false;
+  if (!dgrad.is_of_gpu()) return true;
+  linear_op::Shape sums = linear_wgrad_op::product(s.wgrad(s.depth()), 1);
+  sums.result = DType::f32;
+  linear_op::SharedBytes bytes(dgrad_product(s), dgrad);
+  const linear_op::SharedBytes of_wgrad(sums, wgrad);
+  bytes.operands = std::max(bytes.operands, of_wgrad.operands);
+  bytes.results = std::max(bytes.results, of_wgrad.results);
+  return bytes.sum() <= target.shared_bytes;
+}
+
+/// Each tile with the best one of the other product, the best pair first.
+std::vector<Pair> pairs_of(const Workload& w, int64_t length, const Target& target) {
+  const Shape s(w);
+  const int64_t rows = std::max<int64_t>(cdiv(length, s.world_size), 1);
+  const auto dgrad =
+      ranked(dgrad_tiles(w, rows, target), [&](const Tile& tile) { return dgrad_us(w, tile, length, target); });
+  const auto wgrad =
+      ranked(wgrad_tiles(w, rows, target), [&](const Tile& tile) { return wgrad_us(w, tile, length, target); });
+  const auto fit = [&](const Ranked& d, const Ranked& g) { return fit_together(s, d.tile, g.tile, target); };
+  std::vector<Pair> pairs;
+  for (const Ranked& d : dgrad) {
+    const auto g = std::ranges::find_if(wgrad, [&](const Ranked& other) { return fit(d, other); });
+    if (g != wgrad.end()) pairs.push_back({d.tile, g->tile, d.us + g->us});
+  }
+  for (const Ranked& g : wgrad) {
+    const auto d = std::ranges::find_if(dgrad, [&](const Ranked& other) { return fit(other, g); });
+    if (d != dgrad.end()) pairs.push_back({d->tile, g.tile, d->us + g.us});
+  }
+  if (pairs.empty()) throw Error(ErrorCode::unsupported, fmt::format("{}: no tiles fit {}", w.operation, target.name));
+  std::ranges::stable_sort(pairs, {}, &Pair::us);
+  return pairs;
+}
+
+Config tiles_config(const Pair& pair) {
+  Config config = pair.dgrad.config();
+  const Config wgrad = pair.wgrad.config();
+  for (const auto& [name, value] : wgrad.values())
+    if (name != "num_warps" && name != "num_stages") config.set(std::string(kPrefix) + name, value);
+  return config;
+}
+
+/// The default first.
+std::vector<Config> schedules_of(const Workload& w, const Pair& pair, const Target& target) {
+  const Shape s(w);
+  if (s.is_trailing) return gather_schedules(tiles_config(pair), target, s.world_size, w.threads);
+  std::vector<Config> configs;
+  const auto add = [&](int64_t chunk_rows, int64_t programs, bool is_interleaved) {
+    Config config = tiles_config(pair);
+    config.set("chunk_rows", round_up(chunk_rows, pair.dgrad.block_m));  // tiles are sent as a whole
+    config.set("push_programs", programs);
+    if (is_interleaved) {
+      config.set("order", std::string("interleave"));
+      config.set("sum_rows", std::min<int64_t>(pair.dgrad.block_m, 8));
+    }
+    if (std::ranges::find(configs, config) == configs.end()) configs.push_back(std::move(config));
+  };
+  const std::vector<int64_t> programs = push_programs(target, w.threads);
+  for (const int64_t count : programs)
+    for (const int64_t chunk_rows : {256, 1024, 64}) add(chunk_rows, count, false);
+  // With f32 sums of several weights that start from what is there a GPU's registers have no room for sums apart.
+  if (!target.is_gpu() || s.dtype != DType::f32 || !s.accumulate || s.n.size() == 1) add(256, programs[0], true);
+  return configs;
+}
+
+}  // namespace
+
+Schedule Schedule::from(const Config& c) {
+  Config wgrad;
+  for (const auto& [name, value] : c.values()) {
+    if (name.starts_with(kPrefix)) wgrad.set(name.substr(kPrefix.size()), value);
+    if (name == "num_warps" || name == "num_stages") wgrad.set(name, value);
+  }
+  return {Tile::from(c), Tile::from(wgrad), GatherSchedule::from(c), ReduceSchedule::from(c)};
+}
+
+double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+  const Schedule schedule = Schedule::from(config);
+  return dgrad_us(w, schedule.dgrad, length, target) + wgrad_us(w, schedule.wgrad, length, target);
+}
+
+autotune::ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
+  autotune::ConfigSpace space;
+  const std::vector<Pair> pairs = pairs_of(w, length, target);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    std::vector<Config> configs = schedules_of(w, pairs[i], target);
+    if (i > 0) configs.resize(1);
+    for (Config& config : configs) space.add(std::move(config));
+  }
+  return space;
+}
+
+Config default_config(const Workload& w, int64_t length, const Target& target) {
+  return schedules_of(w, pairs_of(w, length, target).front(), target).front();
+}
+
+}  // namespace seqtile::kernels::seqpar::matmul_backward_op

@@ -1,0 +1,30 @@
+// models/layers/model_operations.cpp -- see model_operations.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layers/model_operations.h"
+
+#include <algorithm>
+
+#include "models/layers/layer_program.h"
+
+namespace seqtile::models {
+
+std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
+                                                    int threads) {
+  std::vector<autotune::TuneRequest> requests;
+  for (Step& step : distinct_steps(model)) {
+    autotune::TuneRequest request{std::move(step.label), std::move(step.workload), lengths.lo, lengths.hi};
+    request.workload.dtype = dtype;
+    request.workload.threads = threads;
+    if (step.length == StepLength::logits) {
+      if (lengths.lo > kMaxLogitRows) continue;
+      request.hi = std::min(lengths.hi, kMaxLogitRows);
+    } else if (step.length == StepLength::keys) {
+      request.lo = lengths.kv_lo;
+      request.hi = lengths.kv_hi ? lengths.kv_hi : model.max_positions;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+}  // namespace seqtile::models

@@ -1,0 +1,28 @@
+// models/layers/model_operations.h -- the operations of a decoder model's forward pass.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "autotune/tuner.h"
+#include "models/file/model.h"
+
+namespace seqtile::models {
+
+struct ModelLengths {
+  int64_t lo = 1, hi = 1;        ///< tokens of a call
+  int64_t kv_lo = 1, kv_hi = 0;  ///< keys of a decode step; kv_hi 0: the model's max_position_embeddings
+};
+
+/// Rows of a call for which logits are computed: at most one a sequence of the batch.
+constexpr int64_t kMaxLogitRows = 256;
+
+/// Every distinct operation of the model's forward pass with the lengths it must cover: distinct_steps() of
+/// layer_program.h. Labels: embedding, input_norm (the first layer's), qkv_proj, q_norm and k_norm (olmo2), rope,
+/// attention_prefill, attention_extend, attention_decode (with suffix _window where a model has both kinds), o_proj,
+/// residual_norm, gate_up_proj (without a gate up_proj), down_proj, final_norm (olmo2), lm_head.
+/// Errors: unsupported, naming what the model has and no operation computes.
+std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
+                                                    int threads);
+
+}  // namespace seqtile::models

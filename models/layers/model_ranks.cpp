@@ -1,0 +1,200 @@
+// models/layers/model_ranks.cpp -- see model_ranks.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "models/layers/model_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "jit/base/error.h"
+#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/operations/fused_linear.h"
+
+namespace seqtile::models {
+using namespace kernels;
+
+namespace {
+
+using autotune::TuneRequest;
+using autotune::Workload;
+using seqpar::FusedAllgatherAndLinear;
+using seqpar::FusedLinearAndReducescatter;
+
+constexpr int64_t kColumnBlock = 64;
+
+struct Part {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+/// The floor rule's part of `count` things for rank `rank`.
+Part part_of(const char* things, int64_t count, int rank, int world_size) {
+  if (count < world_size)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("{} ranks: the model has {} {} to cut, so that a rank would have none; use at most {} ranks",
+                    world_size, count, things, count));
+  return {seqpar::first_row(rank, count, world_size), seqpar::first_row(rank + 1, count, world_size)};
+}
+
+int64_t columns_of(const char* things, int64_t columns, int rank, int world_size) {
+  const int64_t block = std::gcd(columns, kColumnBlock);
+  return block * part_of(things, columns / block, rank, world_size).size();
+}
+
+/// KV heads for query heads `heads`, each read by as many of them: the kernels know no other grouping.
+int64_t kv_copies(Part heads, int64_t group) {
+  int64_t readers = 0;
+  for (int64_t begin = heads.begin; begin < heads.end;) {
+    const int64_t end = std::min((begin / group + 1) * group, heads.end);
+    readers = std::gcd(readers, end - begin);
+    begin = end;
+  }
+  return heads.size() / readers;
+}
+
+/// The model with this rank's heads and columns. The embedding's table stays whole.
+Model cut(const Model& model, const ModelShard& shard) {
+  Model own = model;
+  own.heads = shard.heads;
+  own.kv_heads = shard.kv_heads;
+  own.intermediate_size = shard.intermediate_size;
+  return own;
+}
+
+/// Whether the kernel that sums products up can normalise the sum: not where results are normed before they are added,
+/// and by root mean squares alone.
+bool is_norm_fused(const Model& model) {
+  return model.norm_place == NormPlace::before && model.norm == Norm::rms && model.norm_weight_offset == 0;
+}
+
+void check_served(const Model& model) {
+  const auto refuse = [&](bool is_so, const char* what) {
+    if (is_so)
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{} model: no operation over ranks for {}; run it on one", model.type, what));
+  };
+  refuse(model.head_norm == HeadNorm::all_heads, "norms of all heads of a row (head_norm), which ranks cut");
+}
+
+FusedAllgatherAndLinear gather_op(const ModelRank& rank, int64_t n, int64_t k) {
+  return {.world_size = rank.world_size, .n = n, .k = k, .fabric = rank.fabric};
+}
+
+/// The product that leads back to the rank's own rows.
+Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, bool bias) {
+  const bool is_fused = is_norm_fused(model);
+  return FusedLinearAndReducescatter{.world_size = rank.world_size,
+                                     .n = model.hidden_size,
+                                     .k = k,
+                                     .bias = bias,
+                                     .residual = is_fused,
+                                     .norm = is_fused,
+                                     .eps = model.norm_eps,
+                                     .fabric = rank.fabric,
+                                     .scale = model.residual_scale}
+      .workload();
+}
+
+Workload gate_up_workload(const Model& model, const ModelRank& rank) {
+  FusedAllgatherAndLinear op = gather_op(rank, model.intermediate_size, model.hidden_size);
+  op.activation = parse_activation(model.activation);
+  op.gated = model.is_gated;
+  op.bias = model.mlp_bias;
+  return op.workload();
+}
+
+Workload head_workload(const Model& model, const ModelShard& shard, const ModelRank& rank) {
+  FusedAllgatherAndLinear op = gather_op(rank, shard.vocab_size, model.hidden_size);
+  op.bias = model.head_bias;
+  op.scale = model.logits_scale;
+  op.soft_cap = model.logits_soft_cap;
+  return op.workload();
+}
+
+Workload qkv_workload(const Model& model, const ModelRank& rank) {
+  FusedAllgatherAndLinear op = gather_op(rank, model.heads * model.head_dim, model.hidden_size);
+  op.n2 = op.n3 = model.kv_heads * model.head_dim;
+  op.bias = model.qkv_bias;
+  return op.workload();
+}
+
+/// The operation that communicates, in place of the product of this label; the request's own for all others.
+Workload rank_workload(const Model& own, const ModelShard& shard, const ModelRank& rank, const TuneRequest& request) {
+  if (request.label == "qkv_proj") return qkv_workload(own, rank);
+  if (request.label == "o_proj") return reduce_workload(own, rank, own.heads * own.head_dim, own.output_bias);
+  if (request.label == "gate_up_proj" || request.label == "up_proj") return gate_up_workload(own, rank);
+  if (request.label == "down_proj") return reduce_workload(own, rank, own.intermediate_size, own.mlp_bias);
+  if (request.label == "lm_head") return head_workload(own, shard, rank);
+  return request.workload;
+}
+
+bool has_own_rows(const std::string& operation) {
+  return operation == "embedding" || operation == "rms_norm" || operation == "layer_norm";
+}
+
+}  // namespace
+
+ModelShard shard_of(const Model& model, int rank, int world_size) {
+  const int64_t group = model.heads / model.kv_heads;
+  ModelShard shard;
+  if (model.kv_heads >= world_size) {
+    shard.kv_heads = part_of("KV heads", model.kv_heads, rank, world_size).size();
+    shard.heads = shard.kv_heads * group;
+  } else {
+    const Part heads = part_of("attention heads", model.heads, rank, world_size);
+    shard.heads = heads.size();
+    shard.kv_heads = kv_copies(heads, group);
+  }
+  shard.intermediate_size =
+      columns_of("blocks of intermediate_size columns", model.intermediate_size, rank, world_size);
+  shard.vocab_size = columns_of("blocks of vocab_size columns", model.vocab_size, rank, world_size);
+  return shard;
+}
+
+std::vector<TuneRequest> rank_operations(const Model& model, const ModelLengths& lengths, DType dtype, int threads,
+                                         const ModelRank& rank) {
+  check_served(model);
+  const ModelShard shard = shard_of(model, rank.rank, rank.world_size);
+  const Model own = cut(model, shard);
+  std::vector<TuneRequest> requests;
+  for (TuneRequest& request : model_operations(own, lengths, dtype, threads)) {
+    if (request.label == "residual_norm" && is_norm_fused(model)) continue;
+    request.workload = rank_workload(own, shard, rank, request);
+    request.workload.dtype = dtype;
+    request.workload.threads = threads;
+    if (has_own_rows(request.workload.operation)) {
+      request.lo = std::max<int64_t>(1, request.lo / rank.world_size);  // a rank without rows makes no call
+      request.hi = (request.hi + rank.world_size - 1) / rank.world_size;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+std::vector<Step> rank_steps(const Model& model) {
+  check_served(model);
+  std::vector<Step> steps = distinct_steps(model);
+  if (!is_norm_fused(model)) return steps;
+  using Renamed = std::pair<std::string_view, const char*>;
+  static constexpr Renamed kFused[] = {
+      {"residual", "residual"}, {"sum", "y"}, {"y", "normed"}, {"weight", "norm_weight"}};
+  const std::vector<Step> layer = layer_steps(model, 0, Phase::prefill);
+  for (size_t i = 1; i < layer.size(); ++i) {
+    if (layer[i].label != "residual_norm") continue;
+    std::vector<Wire>& wires = std::ranges::find(steps, layer[i - 1].label, &Step::label)->wires;
+    std::erase_if(wires, [](const Wire& wire) { return wire.argument == "y"; });
+    for (Wire wire : layer[i].wires) {
+      const auto name = std::ranges::find(kFused, wire.argument, &Renamed::first);
+      if (name == std::end(kFused)) continue;
+      wire.argument = name->second;
+      wires.push_back(std::move(wire));
+    }
+  }
+  std::erase_if(steps, [](const Step& step) { return step.label == "residual_norm"; });
+  return steps;
+}
+
+}  // namespace seqtile::models

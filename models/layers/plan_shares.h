@@ -1,0 +1,54 @@
+// models/layers/plan_shares.h -- what a rank has of every tensor of a planned graph of decoder layers.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "kernels/seqpar/exchange/row_layout.h"
+#include "planner/graph/graph.h"
+#include "planner/graph/node_view.h"
+#include "planner/graph/problem.h"
+
+namespace seqtile::models {
+
+/// A rank's share of a tensor [1, length, ...]; columns are its third dimension: heads, or what they are made of.
+enum class Share { whole, rows, columns, sums };
+const char* share_name(Share share);
+
+bool is_linear(const planner::Node& node);
+bool is_norm(const planner::Node& node);
+
+/// A plan over a mesh of one axis, as one rank sees it.
+class PlanShares {
+ public:
+  /// Errors: invalid_argument where the graph is not a block (model_graph.h) of one sequence over so many devices, or
+  /// a rank would have fewer than two rows.
+  PlanShares(const planner::Graph& graph, const planner::Choices& choices, int rank, int ranks);
+
+ protected:
+  const planner::Node& node_at(int node) const { return graph_.nodes[static_cast<size_t>(node)]; }
+  const planner::Shape& shape_of(int node) const { return node_at(node).results.front().shape; }
+  const planner::Strategy& strategy_of(int node) const;
+  Share result_share(int node) const;
+  Share operand_share(int node, size_t operand) const;
+  int64_t own_rows(Share share) const;
+  /// Requires equal parts: unsupported else, as by refuse().
+  int64_t own_part(int node, int64_t size) const;
+  int64_t heads_of(int node, Share share) const;
+  /// Unsupported: the line names the node, its strategy and `what` there is no kernel for.
+  [[noreturn]] void refuse(int node, const std::string& what) const;
+
+  const planner::Graph& graph_;
+  const planner::Choices& choices_;
+  const int rank_, ranks_;
+  int64_t length_ = 0;
+  kernels::seqpar::RowLayout layout_ = kernels::seqpar::RowLayout::contiguous;
+
+ private:
+  Share share_of(int node, planner::Layout layout) const;
+  bool changes_rows(Share from, Share to) const { return from != to && (from == Share::rows || to == Share::rows); }
+  /// Zigzag where keys are gathered and nothing else needs rows in order.
+  kernels::seqpar::RowLayout row_layout() const;
+};
+
+}  // namespace seqtile::models

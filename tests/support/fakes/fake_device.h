@@ -1,0 +1,36 @@
+// tests/support/fakes/fake_device.h -- a device that runs one C++ loop as its kernel, and counts launches.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Its binaries hold the configuration's JSON as code. The loop is that of the operation in fake_op.h: y = factor * x +
+// row, in blocks of rows, with a ticket in the workspace that has to be zero whenever a program starts.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "jit/device/device.h"
+#include "jit/runtime/cpu/host_memory.h"
+
+namespace seqtile::test {
+
+class FakeDevice : public Device {
+ public:
+  FakeDevice();
+  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
+  std::unique_ptr<LoadedKernel> load(KernelBinary binary) override;
+  DeviceMemory& memory() override { return cpu::host_memory(); }
+  DeviceStreams& streams() override { return cpu::host_streams(); }
+  void launch(const LoadedKernel& kernel, const Grid& grid, std::span<const uint64_t> slots, Stream stream,
+              GridRange range) override;
+
+  DeviceInfo info_;
+  Target target_;
+  bool computes = true;  ///< off: a launch only counts
+  std::atomic<int64_t> loads{0}, launches{0}, dirty_tickets{0};
+  std::atomic<int64_t> last_block{0};  ///< rows a program of the last launch took
+};
+
+}  // namespace seqtile::test

@@ -1,0 +1,142 @@
+// tests/support/ranks/rank_op_run.cpp -- see rank_op_run.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/ranks/rank_op_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include "kernels/op/tensor_values.h"
+#include "kernels/seqpar/exchange/channel_args.h"
+#include "kernels/seqpar/exchange/fused_op.h"
+#include "kernels/seqpar/rank_ops.h"
+
+namespace seqtile::testing {
+
+using autotune::ArgRole;
+using autotune::Config;
+using autotune::OpDef;
+using autotune::Workload;
+namespace seqpar = kernels::seqpar;
+
+namespace {
+
+const OpDef& definition_of(const Workload& w) {
+  static std::deque<OpDef> definitions;
+  const auto found = std::ranges::find(definitions, w.operation, &OpDef::name);
+  return found != definitions.end() ? *found : definitions.emplace_back(seqpar::rank_op(w.operation).define());
+}
+
+RankOutcome run_binary(KernelBinary binary, const Workload& w, const Config& config,
+                       const std::vector<int64_t>& lengths, RankOptions options,
+                       const std::vector<std::vector<RankCall>>& calls) {
+  const seqpar::RankOp& op = seqpar::rank_op(w.operation);
+  options.channel.capacity = *std::ranges::max_element(lengths);
+  enlarge(options.channel, w, config);
+  const auto flags = std::make_shared<test::FlagRecorder>(op.protocol(config), op.exchange(w, &config), lengths);
+  options.with_channel = [&](Channel& channel) { flags->watch(channel); };
+  RankOutcome outcome = run_binaries({std::move(binary)}, options, calls);
+  outcome.flags = flags;
+  return outcome;
+}
+
+}  // namespace
+
+std::unique_ptr<ir::Function> rank_kernel(const Workload& w, const Config& config, const Target& target) {
+  const OpDef& op = definition_of(w);
+  KernelBuilder b(op.name);
+  if (target.is_gpu()) schedule_for_gpu(b, config);
+  op.build(b, w, config, target);
+  return b.finish();
+}
+
+void enlarge(ChannelOptions& options, const Workload& w, const Config& config) {
+  const auto needs = seqpar::needs_of(seqpar::rank_op(w.operation).exchange(w, &config), options.capacity);
+  options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
+  options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
+}
+
+RankCall launch_of(const Workload& w, const Config& config, int64_t length) {
+  const OpDef& op = definition_of(w);
+  RankCall call{{op.grid(w, config)[0].value({&length, 1}), 1, 1}, {}, 1, op.workspaces(w, config), {length}};
+  call.num_counters = call.workspaces.back().elements.value({&length, 1});
+  call.workspaces.pop_back();
+  return call;
+}
+
+RankOutcome run_rank_op(const Workload& w, const Config& config, const std::vector<int64_t>& lengths,
+                        RankOptions options, const std::vector<std::vector<RankCall>>& calls) {
+  options.world_size = seqpar::world_size_of(w);
+  KernelBinary binary = compiled_for_ranks(*rank_kernel(w, config, target_of(options)), options);
+  return run_binary(std::move(binary), w, config, lengths, std::move(options), calls);
+}
+
+void require_success(const RankOutcome& outcome) {
+  for (const std::string& error : outcome.errors) REQUIRE(error == "");
+  for (const auto& record : outcome.records) REQUIRE((record ? record->text() : "") == "");
+  REQUIRE(outcome.flags->refusal() == "");
+}
+
+AnyRankRun::AnyRankRun(const Workload& workload, Config config, std::vector<int64_t> lengths)
+    : workload_(workload), config_(std::move(config)), lengths_(std::move(lengths)) {
+  const OpDef& op = definition_of(workload_);
+  const autotune::Schema schema = op.schema(workload_);
+  calls_.resize(static_cast<size_t>(seqpar::world_size_of(workload_)));
+  for (const int64_t length : lengths_)
+    for (size_t rank = 0; rank < calls_.size(); ++rank) {
+      RankCall call = launch_of(workload_, config_, length);
+      for (const autotune::ArgSpec& arg : schema.args) {
+        if (arg.name == "staging") break;  // behind it stand those of the channel
+        call.tensors.push_back(make(op, arg, static_cast<int>(rank), length));
+      }
+      calls_[rank].push_back(std::move(call));
+    }
+}
+
+RankOutcome AnyRankRun::on(const RankOptions& given) {
+  RankOptions options = given;
+  options.world_size = seqpar::world_size_of(workload_);
+  if (!binary_) binary_ = compiled_for_ranks(*rank_kernel(workload_, config_, target_of(options)), options);
+  for (Buffer& buffer : buffers_)
+    if (!buffer.name.empty()) std::ranges::fill(buffer.bytes, std::byte{0xff});
+  return run_binary(*binary_, workload_, config_, lengths_, options, calls_);
+}
+
+Tensor AnyRankRun::make(const OpDef& op, const autotune::ArgSpec& arg, int rank, int64_t length) {
+  const std::vector<std::string> names = op.schema(workload_).symbols;
+  const std::vector<int64_t> symbols = op.on_rank(workload_, rank, length).symbols;
+  Tensor tensor{nullptr, arg.dtype, static_cast<int>(arg.dims.size()), {}, {}};
+  int64_t stride = 1;
+  for (int d = tensor.rank - 1; d >= 0; --d) {
+    const auto& [symbol, size] = arg.dims[static_cast<size_t>(d)];
+    const auto which = static_cast<size_t>(std::ranges::find(names, symbol) - names.begin());
+    tensor.sizes[d] = size + (symbol.empty() ? 0 : symbols[which]);
+    tensor.strides[d] = stride;
+    stride *= tensor.sizes[d];
+  }
+  const bool is_output = arg.role == ArgRole::output;
+  Buffer& buffer = buffers_.emplace_back();
+  if (is_output) buffer.name = fmt::format("{} of rank {}, length {}", arg.name, rank, length);
+  buffer.bytes.assign(static_cast<size_t>(stride * dtype_bytes(arg.dtype)) + 64, std::byte{0xff});
+  tensor.data = buffer.bytes.data();
+  if (!is_output) kernels::fill_normal(tensor, 0, arg.role == ArgRole::weight ? 0.2 : 1, buffers_.size());
+  return buffer.tensor = tensor;
+}
+
+std::vector<std::byte> AnyRankRun::outputs() const {
+  std::vector<std::byte> bytes;
+  for (const Buffer& buffer : buffers_)
+    if (!buffer.name.empty()) bytes.insert(bytes.end(), buffer.bytes.begin(), buffer.bytes.end());
+  return bytes;
+}
+
+std::string AnyRankRun::fault() const {
+  for (const Buffer& buffer : buffers_)
+    for (int64_t i = 0; i < buffer.tensor.num_elements() && !buffer.name.empty(); ++i)
+      if (std::isnan(kernels::read_element(buffer.tensor, i))) return fmt::format("{}[{}]", buffer.name, i);
+  return "";
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,64 @@
+// tests/support/ranks/rank_tensors.cpp -- see rank_tensors.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/ranks/rank_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "kernels/op/tensor_values.h"
+
+namespace seqtile::testing {
+namespace {
+
+constexpr int64_t kGap = 8;  // elements behind a row: 16-bit ones keep their alignment
+
+}  // namespace
+
+Tensor rank_tensor(const autotune::Schema& schema, const autotune::ArgSpec& spec, std::span<const int64_t> symbols,
+                   void* data) {
+  Tensor tensor{data, spec.dtype, static_cast<int>(spec.dims.size()), {}, {}};
+  for (size_t d = 0; d < spec.dims.size(); ++d) {
+    const auto& [symbol, size] = spec.dims[d];
+    tensor.sizes[d] = size;
+    if (!symbol.empty()) {
+      const auto name = std::ranges::find(schema.symbols, symbol);
+      tensor.sizes[d] += symbols[static_cast<size_t>(name - schema.symbols.begin())];
+    }
+  }
+  int64_t stride = 1;
+  for (int d = tensor.rank - 1; d >= 0; --d) {
+    if (d == 0 && tensor.rank > 1 && !spec.dense) stride += kGap;
+    tensor.strides[d] = std::exchange(stride, stride * tensor.sizes[d]);
+  }
+  return tensor;
+}
+
+size_t bytes_of(const Tensor& tensor) {
+  return static_cast<size_t>(tensor.sizes[0] * tensor.strides[0] * dtype_bytes(tensor.dtype));
+}
+
+bool is_poison(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{kPoisonByte}; });
+}
+
+std::vector<std::byte> around(const Tensor& tensor, std::vector<std::byte> bytes) {
+  const auto size = static_cast<size_t>(dtype_bytes(tensor.dtype));
+  for_each_element(tensor, [&](int64_t, int64_t, int64_t offset) {
+    std::memset(&bytes[static_cast<size_t>(offset) * size], kPoisonByte, size);
+  });
+  return bytes;
+}
+
+std::string fault_of(const std::string& name, Tensor tensor, const std::vector<std::byte>& bytes) {
+  tensor.data = const_cast<std::byte*>(bytes.data());
+  bool is_written = true;
+  for_each_element(tensor, [&](int64_t, int64_t, int64_t offset) {
+    is_written &= !std::isnan(kernels::read_element(tensor, offset));
+  });
+  if (!is_written) return name + ": a value was not written";
+  return is_poison(around(tensor, bytes)) ? "" : name + ": a row or a column too many";
+}
+
+}  // namespace seqtile::testing

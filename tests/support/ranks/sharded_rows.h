@@ -1,0 +1,48 @@
+// tests/support/ranks/sharded_rows.h -- tensors of a whole sequence, and of the rows of it that a rank owns.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "jit/device/tensor.h"
+#include "kernels/seqpar/exchange/row_layout.h"
+
+namespace seqtile::testing {
+
+/// A matrix with its memory, NaN where nobody has written; an empty one has an address too.
+struct RowMatrix {
+  RowMatrix(DType dtype, int64_t rows, int64_t columns) : tensor(make_tensor(nullptr, dtype, {rows, columns})) {
+    bytes.assign(static_cast<size_t>(tensor.num_elements() * dtype_bytes(dtype)) + 64, std::byte{0xff});
+    tensor.data = bytes.data();
+  }
+  RowMatrix(RowMatrix&&) = default;  // the memory stays where it is
+  int64_t row_bytes() const { return tensor.sizes[1] * dtype_bytes(tensor.dtype); }
+  std::byte* row(int64_t i) { return bytes.data() + row_bytes() * i; }
+  const std::byte* row(int64_t i) const { return bytes.data() + row_bytes() * i; }
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+};
+
+/// Rows of the sequence that a rank owns.
+inline std::vector<int32_t> owned_rows(kernels::seqpar::RowLayout layout, int rank, int64_t length, int world_size) {
+  std::vector<int32_t> rows(static_cast<size_t>(kernels::seqpar::num_rows(layout, rank, length, world_size)));
+  kernels::seqpar::fill_positions(layout, rank, length, world_size, rows);
+  return rows;
+}
+
+/// Copies some rows of a matrix, or back to their places.
+inline RowMatrix picked_rows(const RowMatrix& whole, const std::vector<int32_t>& rows) {
+  RowMatrix part(whole.tensor.dtype, static_cast<int64_t>(rows.size()), whole.tensor.sizes[1]);
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::memcpy(part.row(static_cast<int64_t>(i)), whole.row(rows[i]), static_cast<size_t>(whole.row_bytes()));
+  return part;
+}
+inline void put_rows(const Tensor& part, const std::vector<int32_t>& rows, RowMatrix& whole) {
+  const auto* data = static_cast<const std::byte*>(part.data);
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::memcpy(whole.row(rows[i]), data + static_cast<int64_t>(i) * whole.row_bytes(),
+                static_cast<size_t>(whole.row_bytes()));
+}
+
+}  // namespace seqtile::testing

@@ -1,0 +1,48 @@
+// tools/cli/ranks/rank_call_clock.h -- measures the time from the entry of a fused call to its first program, on CPU
+// ranks.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A channel's timeline tells when the programs of an epoch begin, by the clock that the host reads too.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "jit/timeline/timeline.h"
+
+namespace seqtile::cli {
+
+class RankCallClock {
+ public:
+  explicit RankCallClock(Channel& channel) : channel_(channel), timeline_(channel, kEvents) {}
+
+  /// Before the first call of a group. Waits for earlier launches.
+  void begin_group() {
+    first_epoch_ = static_cast<int64_t>(channel_.epoch()) + 1;
+    entries_ns_.clear();
+  }
+  void begin_call() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    entries_ns_.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  }
+  /// Microseconds from the entry of each of the group's calls to its first program; what the ring lost is left out.
+  std::vector<double> call_us() const {
+    std::vector<double> times;
+    for (const TimelineEvent& event : timeline_.events()) {
+      const int64_t call = event.epoch - first_epoch_;
+      if (event.kind == timeline::begin && event.program == 0 && call >= 0 && call < std::ssize(entries_ns_))
+        times.push_back(1e-3 * static_cast<double>(event.time_ns - entries_ns_[static_cast<size_t>(call)]));
+    }
+    return times;
+  }
+
+ private:
+  static constexpr int64_t kEvents = 1 << 14;
+
+  Channel& channel_;
+  Timeline timeline_;
+  int64_t first_epoch_ = 0;
+  std::vector<int64_t> entries_ns_;  ///< of the group's calls
+};
+
+}  // namespace seqtile::cli

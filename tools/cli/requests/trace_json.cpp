@@ -1,0 +1,143 @@
+// tools/cli/requests/trace_json.cpp -- rows of JSON lines; see trace_rows.h.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tools/cli/errors.h"
+#include "tools/cli/requests/trace_rows.h"
+#include "tools/cli/simulate/mended_json.h"
+
+namespace seqtile::cli {
+namespace {
+
+using nlohmann::json;
+
+/// One object's own values as text, by name; what is inside of them is passed over. Strings are kept from row to row.
+class ObjectValues {
+ public:
+  struct Value {
+    std::string name, text;
+  };
+
+  void clear() {
+    count_ = 0;
+    depth_ = 0;
+    problem_.clear();
+  }
+  std::span<const Value> values() const { return {values_.data(), count_}; }
+  const std::string& problem() const { return problem_; }
+
+  // What nlohmann_json's sax_parse() calls; false ends it.
+  bool null() { return set(""); }
+  bool boolean(bool value) { return set(value ? "true" : "false"); }
+  bool number_integer(json::number_integer_t value) { return set(fmt::format_int(value).c_str()); }
+  bool number_unsigned(json::number_unsigned_t value) { return set(fmt::format_int(value).c_str()); }
+  bool number_float(json::number_float_t, const json::string_t& text) { return set(text); }
+  bool string(const json::string_t& text) { return set(text); }
+  bool binary(const json::binary_t&) { return true; }
+  bool start_object(size_t) { return (depth_ == 0 || set("an object")) && ++depth_; }
+  bool start_array(size_t) { return set("an array") && ++depth_; }
+  bool end_object() { return --depth_, true; }
+  bool end_array() { return --depth_, true; }
+  bool key(const json::string_t& name) {
+    if (depth_ != 1) return true;
+    for (const Value& value : values())
+      if (value.name == name) return fail(fmt::format("has {} twice", name));
+    if (count_ == values_.size()) values_.emplace_back();
+    values_[count_].name = name;
+    values_[count_++].text.clear();
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const json::exception&) {
+    return fail(fmt::format("is not a JSON object on one line (byte {} of it); `jq -c .` writes one a line", position));
+  }
+
+ private:
+  bool set(std::string_view text) {
+    if (depth_ == 0) return fail("is not a JSON object");
+    if (depth_ == 1) values_[count_ - 1].text = text;
+    return true;
+  }
+  bool fail(std::string problem) {
+    problem_ = std::move(problem);
+    return false;
+  }
+
+  std::vector<Value> values_;
+  size_t count_ = 0, depth_ = 0;
+  std::string problem_;
+};
+
+class JsonRows : public TraceRows {
+ public:
+  JsonRows(std::string path, OnRow on_row) : path_(std::move(path)), on_row_(std::move(on_row)) {}
+
+  void feed(std::string_view bytes) override {
+    for (size_t end; (end = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(end + 1)) {
+      if (rest_.empty()) take_line(bytes.substr(0, end));
+      else take_line(rest_.append(bytes.substr(0, end)));
+      rest_.clear();
+    }
+    rest_ += bytes;
+    if (rest_.size() > kMaxRowBytes)
+      bad_input(
+          fmt::format("--trace {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
+                      "`jq -c .` writes",
+                      path_, line_, kMaxRowBytes));
+  }
+
+  void finish() override {
+    if (!rest_.empty()) take_line(rest_);
+  }
+
+ private:
+  void take_line(std::string_view line) {
+    const int64_t number = line_++;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    if (!read(line)) {
+      const std::string mended = mended_json_line(line);
+      if (mended != line) read(mended);
+    }
+    if (!object_.problem().empty()) return on_row_({number, number, {}, object_.problem()});
+    if (names_.empty()) take_names(number);
+    cells_.assign(names_.size(), {});
+    size_t next = 0;  // names mostly stand in the same order
+    for (const ObjectValues::Value& value : object_.values()) {
+      if (next >= names_.size() || names_[next] != value.name)
+        next = static_cast<size_t>(std::ranges::find(names_, value.name) - names_.begin());
+      if (next < names_.size()) cells_[next++] = value.text;
+    }
+    on_row_({number, number, cells_, {}});
+  }
+
+  bool read(std::string_view line) {
+    object_.clear();
+    json::sax_parse(line.begin(), line.end(), &object_);
+    return object_.problem().empty();
+  }
+
+  void take_names(int64_t number) {
+    for (const ObjectValues::Value& value : object_.values()) names_.push_back(value.name);
+    cells_.assign(names_.begin(), names_.end());
+    on_row_({number, number, cells_, {}});
+  }
+
+  std::string path_;
+  OnRow on_row_;
+  ObjectValues object_;
+  std::string rest_;  ///< of a line that the next bytes go on with
+  std::vector<std::string> names_;
+  std::vector<std::string_view> cells_;
+  int64_t line_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<TraceRows> make_json_rows(const std::string& path, TraceRows::OnRow on_row) {
+  return std::make_unique<JsonRows>(path, std::move(on_row));
+}
+
+}  // namespace seqtile::cli

@@ -1,0 +1,220 @@
+// tools/cli/tune/compile.cpp -- `seqtile compile`: one kernel through the compiler, every stage to be seen.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "jit/base/env.h"
+#include "jit/compiler.h"
+#include "tools/cli/command.h"
+#include "tools/cli/output.h"
+#include "tools/cli/tune/config_choice.h"
+
+namespace seqtile::cli {
+namespace {
+
+struct CompileOptions : Options {
+  std::string emit, target, output;
+  int repeat = 0;
+  std::vector<std::string> config;
+};
+
+/// The one that --target or SEQTILE_CPU_TARGET names, whether it executes here or not, or this machine's.
+Target compile_target(const std::string& given) {
+  if (given.starts_with("sm_")) return gpu_target(given);
+  const auto variable = env::cpu_target();
+  if (given.empty() && !variable) return host_target();
+  const std::string name = given.empty() ? *variable : given;
+  const auto names = cpu_target_names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    bad_input(fmt::format("{} {}: unknown; the targets are {}, and sm_80 and sm_90a for GPUs",
+                          given.empty() ? "SEQTILE_CPU_TARGET" : "--target", name, fmt::join(names, ", ")));
+  const Target target = cpu_target(name);
+  if (!can_compile_for(target))
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("target {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
+                    "library",
+                    name));
+  // This machine's own has its cache sizes.
+  return is_executable(target) && target.name == host_target().name ? host_target() : target;
+}
+
+bool is_for_stdout(const CompileOptions& options) {
+  return options.output.empty() || is_standard_output(options.output);
+}
+
+/// Refuses what this target's compilation has no stage for, and bytes for a terminal.
+void check_emit(const CompileOptions& options, const Target& target) {
+  const bool is_of_gpus = options.emit == "ptx" || options.emit == "cubin", is_of_cpus = options.emit == "asm";
+  if (target.is_gpu() ? is_of_cpus : is_of_gpus)
+    bad_input(fmt::format("--emit {}: compiling for {} has no such stage; there are tile, ll{}", options.emit,
+                          target.name, target.is_gpu() ? ", ptx and cubin" : " and asm"));
+  const bool is_shown = options.output.empty() || isatty(STDOUT_FILENO) == 1 || options.json;
+  if (options.emit == "cubin" && is_for_stdout(options) && is_shown)
+    bad_input("--emit cubin: a cubin is not text; name a file for it with --output, or - for a pipe without --json");
+  if (options.emit.empty() && !options.output.empty()) bad_input("--output: say with --emit which stage it is for");
+}
+
+/// The target with its assembler where the cubin, or what ptxas says of it, is part of the answer.
+Target with_cubin(const CompileOptions& options, const Target& target) {
+  const bool is_text_only = !options.emit.empty() && options.emit != "cubin" && is_for_stdout(options) && !options.json;
+  if (!target.is_gpu() || is_text_only) return target;
+  Target with = assembled(target);
+  if (options.emit == "cubin" && with.cubin_arch.empty())
+    throw Error(ErrorCode::unsupported,
+                env::ptxas_program() == "none"
+                    ? "--emit cubin: no ptxas, as SEQTILE_PTXAS=none says; unset it, or use --emit ptx"
+                    : "--emit cubin: no ptxas that works in SEQTILE_PTXAS, CUDA_HOME, CUDA_PATH, PATH or "
+                      "/usr/local/cuda/bin; install a CUDA toolkit, or use --emit ptx");
+  return with;
+}
+
+void write_stage(const CompileOptions& options, std::string_view text) {
+  if (options.emit == "cubin" && is_for_stdout(options)) return print_text(text);
+  if (is_for_stdout(options)) return print_text(fmt::format("{}{}", text, text.ends_with('\n') ? "" : "\n"));
+  write_file("--output", options.output, text);
+}
+
+void print_summary(const KernelBinary& binary, const Target& target, const autotune::Config& config, double ms) {
+  print_line(binary.symbol);
+  const std::string size = format_bytes(static_cast<double>(binary.code.size()));
+  if (!target.is_gpu()) {
+    print_line(fmt::format("  target {}, {} of code, {} of scratch a program, compiled in {:.1f} ms", binary.target,
+                           size, format_bytes(static_cast<double>(binary.arena_bytes)), ms));
+  } else {
+    print_line(fmt::format("  target {}, {} of {}, {} threads and {} of shared memory a program, compiled in {:.1f} ms",
+                           binary.target, size, binary.stage == "cubin" ? "cubin" : "PTX", binary.gpu.threads,
+                           format_bytes(binary.gpu.shared_bytes), ms));
+  }
+  if (const auto& use = binary.resources) {
+    print_line(fmt::format("  {} registers a thread, spills {} B stored and {} B loaded, stack {} B ({} for {})",
+                           use->registers, use->spill_store_bytes, use->spill_load_bytes, use->stack_bytes,
+                           target.ptxas, target.cubin_arch));
+    for (const std::string& warning : use->warnings) print_line("  ptxas: " + warning);
+  }
+  if (!binary.gpu.loop.empty()) print_line("  loop of products: " + binary.gpu.loop);
+  print_line("  " + format_fields(config));
+}
+
+Json summary_json(const std::string& operation, const KernelBinary& binary, const autotune::Config& config, double ms) {
+  Json json{{"operation", operation},           {"symbol", binary.symbol},
+            {"target", binary.target},          {"stage", binary.stage},
+            {"code_bytes", binary.code.size()}, {"arena_bytes", binary.arena_bytes},
+            {"threads", binary.gpu.threads},    {"shared_bytes", binary.gpu.shared_bytes},
+            {"loop", binary.gpu.loop},          {"compile_ms", ms},
+            {"config", fields_json(config)}};
+  if (const auto& use = binary.resources) {
+    json["registers"] = use->registers;
+    json["spill_store_bytes"] = use->spill_store_bytes;
+    json["spill_load_bytes"] = use->spill_load_bytes;
+    json["stack_bytes"] = use->stack_bytes;
+    json["static_shared_bytes"] = use->shared_bytes;
+    json["ptxas_warnings"] = use->warnings;
+  }
+  return json;
+}
+
+/// Processor time of this process and of the children that it has waited for.
+double processor_ms() {
+  double ms = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage = {};
+    getrusage(who, &usage);
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime}) ms += 1e3 * time.tv_sec + 1e-3 * time.tv_usec;
+  }
+  return ms;
+}
+
+/// Adds the median times of `repeat` further compilations, to PTX and on to a cubin where the target has one.
+void time_again(const ir::Function& function, const Target& target, int repeat, Json& json) {
+  const auto time = [&](const std::string& stage, const Target& wanted) {
+    std::vector<double> wall, processor;
+    for (int i = 0; i < repeat; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      const double before = processor_ms();
+      compile(function, wanted);
+      wall.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+      processor.push_back(processor_ms() - before);
+    }
+    const auto median = [](std::vector<double> times) {
+      std::sort(times.begin(), times.end());
+      return times[times.size() / 2];
+    };
+    json["repeat"][stage] = {{"ms", median(wall)}, {"processor_ms", median(processor)}};
+  };
+  Target without = target;
+  without.cubin_arch.clear();
+  time(target.is_gpu() ? "ptx" : "blob", without);
+  if (!target.cubin_arch.empty()) time("cubin", target);
+}
+
+int run(const Session& session, const CompileOptions& options) {
+  const autotune::OpDef& op = session.registry.find(options.operation);
+  const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
+  const int64_t length = parse_length("--length", options.length);
+  if (options.device != "cpu") {
+    open_device_of(options, 1);
+    bad_input(fmt::format("--device {}: nothing runs here; code is for a --target, for example sm_80 or sm_90a",
+                          options.device));
+  }
+  const Target wanted = compile_target(options.target);
+  check_emit(options, wanted);
+  const Target target = with_cubin(options, wanted);
+  const autotune::Config config = chosen_config(op, workload, length, options.config, target);
+  const auto function = autotune::build_kernel(op, workload, config, target);
+
+  const auto start = std::chrono::steady_clock::now();
+  const KernelBinary binary = compile(*function, target, [&](std::string_view stage, std::string_view text) {
+    if (stage == options.emit) write_stage(options, text);
+  });
+  if (options.emit == "cubin" && binary.stage != "cubin")
+    throw Error(ErrorCode::unsupported, fmt::format("--emit cubin: {} does not know {}; install a newer CUDA toolkit",
+                                                    target.ptxas, target.cubin_arch));
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (options.emit.empty() || !is_for_stdout(options)) print_summary(binary, target, config, ms);
+  Json json = summary_json(op.name, binary, config, ms);
+  if (options.repeat > 0) time_again(*function, target, options.repeat, json);
+  if (options.json) print_json(json);
+  return kDone;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Session& session) {
+  auto options = std::make_shared<CompileOptions>();
+  CLI::App& command =
+      add_command(app, session, "compile", "Compile one kernel and show a stage of it",
+                  "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --dtype f32 --emit tile\n"
+                  "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --emit asm | less\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --target neon --emit ll\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --dtype bf16 --target sm_80 --emit ptx\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --target sm_90a --emit cubin -o rms_norm.cubin",
+                  options, run);
+  add_operation(command, *options);
+  add_key(command, *options);
+  add_length(command, *options);
+  command.get_option("--length")->required();
+  command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly); for GPUs ptx or cubin")
+      ->check(CLI::IsMember({"tile", "ll", "asm", "ptx", "cubin"}));
+  command
+      .add_option("-o,--output", options->output,
+                  "Write that stage to a file and print what the kernel needs; - is standard output")
+      ->type_name("FILE");
+  command
+      .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
+      ->type_name("NAME");
+  command
+      .add_option("--repeat", options->repeat,
+                  "With --json: also the median times of N more compilations in this process")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  add_config(command, options->config);
+}
+
+}  // namespace seqtile::cli

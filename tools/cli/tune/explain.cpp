@@ -1,0 +1,252 @@
+// tools/cli/tune/explain.cpp -- `seqtile explain`: which record answers a length, or why none does.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "autotune/bucket.h"
+#include "autotune/engine/usable.h"
+#include "autotune/key_difference.h"
+#include "autotune/tuner.h"
+#include "jit/compiler.h"
+#include "tools/cli/command.h"
+#include "tools/cli/key_text.h"
+#include "tools/cli/output.h"
+#include "tools/cli/tune/explain.h"
+
+namespace seqtile::cli {
+namespace {
+
+constexpr size_t kRunnerUps = 5;
+
+struct Answer {
+  std::string origin, reason;
+  autotune::Config config;
+  double median_us = 0, default_us = 0;
+  bool is_recorded = false;
+};
+
+/// What a modelled decision rests on is in the trial of its configuration.
+std::string modelled_reason(const cache::Record& record, const std::vector<cache::TrialRow>& trials, Options options) {
+  std::string reason = fmt::format("predicted for length {}: {} (default {})", record.measured_length,
+                                   format_us(record.median_us), format_us(record.default_us));
+  for (const cache::TrialRow& trial : trials)
+    if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
+  options.device = "cuda";
+  return reason + "; nothing was measured: on the GPU " + next_step("tune", options) + " does that";
+}
+
+std::string reason_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
+  if (record.samples == 0) return "built and verified, not measured yet";
+  std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
+                                   record.measured_length, format_us(record.median_us), format_us(record.p20_us),
+                                   format_us(record.p80_us), record.samples, format_us(record.default_us));
+  if (record.sliced) reason += "; on a slice of the grid";
+  if (record.noisy) reason += "; the machine was noisy";
+  for (const cache::TrialRow& trial : trials)
+    if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
+  return reason;
+}
+
+/// What the bucket has, and why it may not serve.
+struct Found {
+  std::optional<cache::Record> record;  ///< may serve
+  std::string lack;                     ///< of that record: what is compiled again when it is loaded
+  std::string refusal;                  ///< of the record that is there; empty: there is none
+};
+
+Found find_record(autotune::Usability& usable, const autotune::Bucket& bucket, const cache::TuningKey& key,
+                  cache::TuningStore& store, Device& device, ArtifactStore& artifacts) {
+  Found found;
+  std::vector<cache::BadRecord> bad;
+  for (cache::Record& record : store.records(key, &bad)) {
+    if (record.lo > bucket.hi || record.hi < bucket.lo) continue;
+    const autotune::Judgement judgement = usable.judge(record, device, artifacts);
+    found.refusal = judgement.refusal;
+    if (judgement.is_usable() && !judgement.lack.empty()) {
+      try {
+        usable.build(judgement.config);  // the engine would
+      } catch (const Error& error) {
+        found.refusal = fmt::format("its kernel does not compile: {}", error.what());
+      }
+    }
+    if (!found.refusal.empty()) continue;
+    found.record = std::move(record), found.lack = judgement.lack;
+    return found;
+  }
+  for (const cache::BadRecord& row : bad)
+    if (row.lo <= bucket.hi && row.hi >= bucket.lo && found.refusal.empty()) found.refusal = row.reason;
+  return found;
+}
+
+Answer answer_without_record(const autotune::OpDef& op, const autotune::Workload& workload,
+                             const autotune::Bucket& bucket, const Target& target, const cache::TuningKey& key,
+                             cache::TuningStore& store, const Options& options, const std::string& refusal) {
+  const std::vector<cache::Record> records = usable_records(op, workload, target, store, key);
+  const std::string step = "; run " + next_step("tune", options);
+  const std::string refused = refusal.empty() ? "" : "the bucket's record does not serve: " + refusal;
+  Answer answer{"default", "", op.default_config(workload, bucket.hi, target)};
+  if (!records.empty()) {
+    const auto near = std::min_element(records.begin(), records.end(), [&](const auto& a, const auto& b) {
+      return std::abs(a.hi - bucket.hi) < std::abs(b.hi - bucket.hi);
+    });
+    return {"nearest " + std::string(cache::origin_name(near->origin)),
+            fmt::format("{}; nearest is {}{}", refused.empty() ? "the bucket has no record" : refused,
+                        format_bucket(near->lo, near->hi), step),
+            autotune::Config::parse(near->config_json)};
+  }
+  const auto difference = refusal.empty() ? autotune::key_difference(store, key) : std::vector<std::string>{};
+  answer.reason = !refused.empty()     ? refused
+                  : difference.empty() ? "the file has no record"
+                                       : "no record of this key; nearest differs in ";
+  for (size_t i = 0; i < difference.size(); ++i) answer.reason += (i ? "; " : "") + difference[i];
+  answer.reason += step;
+  return answer;
+}
+
+Answer answer_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials, const std::string& lack,
+                 const Options& options, cache::ArtifactDb& artifacts) {
+  const bool is_modelled = record.origin == cache::Origin::modelled;
+  std::string reason = is_modelled ? modelled_reason(record, trials, options) : reason_of(record, trials);
+  if (!lack.empty()) reason += "; " + lack + ", it is compiled at load; " + build_step(options, artifacts);
+  return {std::string(cache::origin_name(record.origin)),
+          reason,
+          autotune::Config::parse(record.config_json),
+          record.median_us,
+          record.default_us,
+          true};
+}
+
+Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials) {
+  std::erase_if(trials, [](const cache::TrialRow& trial) {
+    return (trial.outcome != "ok" && trial.outcome != "modelled") || trial.median_us <= 0;
+  });
+  std::sort(trials.begin(), trials.end(), [](const auto& a, const auto& b) { return a.median_us < b.median_us; });
+  // Trials compare with trials: a record's own time may be that of all ranks.
+  double winner_us = answer.median_us;
+  for (const cache::TrialRow& trial : trials)
+    if (autotune::parse_config(trial.config_json) == answer.config) winner_us = trial.median_us;
+  Table table({"  runner-up", "median", "times the winner", "detail"});
+  Json list = Json::array();
+  for (const cache::TrialRow& trial : trials) {
+    const auto config = autotune::parse_config(trial.config_json);
+    if (!config || *config == answer.config || list.size() == kRunnerUps) continue;
+    const double ratio = winner_us > 0 ? trial.median_us / winner_us : 0;
+    table.add({"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), trial.detail});
+    list.push_back({{"config", fields_json(*config)}, {"median_us", trial.median_us}, {"detail", trial.detail}});
+  }
+  if (!table.empty()) table.print();
+  return list;
+}
+
+/// Candidates that failed, with the reason.
+Json print_refused(const std::vector<cache::TrialRow>& trials) {
+  Table table({"  refused", "outcome", "reason"});
+  Json list = Json::array();
+  for (const cache::TrialRow& trial : trials) {
+    if (trial.outcome == "ok" || trial.outcome == "modelled") continue;
+    const auto config = autotune::parse_config(trial.config_json);
+    if (!config) continue;
+    table.add({"  " + format_fields(*config), trial.outcome, trial.detail});
+    list.push_back({{"config", fields_json(*config)}, {"outcome", trial.outcome}, {"detail", trial.detail}});
+  }
+  if (!table.empty()) table.print();
+  return list;
+}
+
+/// How a GPU's code does its products, and why not by the GPU's own instructions; nothing of kernels without products.
+/// The text says it, so that neither ptxas nor a stored binary is needed.
+std::string loop_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
+                    Target target) {
+  if (!target.is_gpu()) return {};
+  target.cubin_arch.clear();
+  try {
+    return compile(*autotune::build_kernel(op, workload, config, target), target).gpu.loop;
+  } catch (const Error& error) {
+    return fmt::format("unknown: {}", error.what());
+  }
+}
+
+}  // namespace
+
+Explained explain_workload(const Session& session, const Options& options, const autotune::Workload& workload,
+                           int64_t length) {
+  const autotune::OpDef& op = session.registry.find(workload.operation);
+  const auto device = open_device_of(options, workload.threads);
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const autotune::Bucket bucket = autotune::bucket(length);
+  const cache::TuningKey key = autotune::make_key(op, workload, device->info(), autotune::TuneOptions{}.policy);
+  const auto artifacts = open_existing_artifacts_of(options);
+  autotune::Usability usable(op, workload, device->target());
+  const Found found = find_record(usable, bucket, key, *store, *device, *artifacts);
+  const auto trials = store->trials(key, autotune::kBucketVersion, bucket.lo, bucket.hi);
+  const Answer answer =
+      found.record ? answer_of(*found.record, trials, found.lack, options, *artifacts)
+                   : answer_without_record(op, workload, bucket, device->target(), key, *store, options, found.refusal);
+
+  print_line(fmt::format("{} {}, length {}", op.name, workload_fields(key).json(), length));
+  print_line("  bucket  " + format_bucket(bucket.lo, bucket.hi));
+  print_line("  origin  " + answer.origin);
+  print_line("  config  " + format_fields(answer.config));
+  print_line("  reason  " + answer.reason);
+  const std::string loop = loop_of(op, workload, answer.config, device->target());
+  if (!loop.empty()) print_line("  loop of products: " + loop);
+  const Json runner_ups = print_runner_ups(answer, trials), refused = print_refused(trials);
+  check_was_read(*store);
+  return {{{"operation", op.name},
+           {"length", length},
+           {"bucket", {bucket.lo, bucket.hi}},
+           {"origin", answer.origin},
+           {"config", fields_json(answer.config)},
+           {"median_us", answer.median_us},
+           {"default_us", answer.default_us},
+           {"reason", answer.reason},
+           {"refusal", found.refusal},
+           {"lack", found.lack},
+           {"loop", loop},
+           {"runner_ups", runner_ups},
+           {"refused", refused}},
+          answer.is_recorded};
+}
+
+namespace {
+
+int run(const Session& session, const Options& options) {
+  if (!options.model.empty()) return explain_model(session, options);
+  if (options.operation.empty()) bad_input("explain: give an operation and --length, or --model FILE");
+  if (options.length.empty()) bad_input("--length is required with an operation");
+  const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
+  const Explained explained = explain_workload(session, options, workload, parse_length("--length", options.length));
+  if (options.json) print_json(explained.json);
+  return explained.is_recorded ? kDone : kNo;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  CLI::App& command = add_command(
+      app, session, "explain", "Say which bucket, configuration and origin answer a length, and what came second",
+      "  seqtile explain linear --set n=4096 --set k=4096 --dtype bf16 --length 300 --cache tuning.db\n"
+      "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1\n"
+      "  seqtile explain --model config.json\n"
+      "  seqtile explain --model config.json --length 300 --cache tuning.db",
+      options, run);
+  add_operation(command, *options);
+  CLI::Option* operation = command.get_option("operation")->required(false);
+  command
+      .add_option("--model", options->model,
+                  "Instead of an operation: what a Hugging Face config.json describes, and with --length each of its "
+                  "operations")
+      ->type_name("FILE")
+      ->excludes(operation)
+      ->excludes(command.get_option("--set"));
+  add_strict_model(command, options->strict_model);
+  add_key(command, *options);
+  add_length(command, *options);
+  add_stores(command, *options);
+}
+
+}  // namespace seqtile::cli

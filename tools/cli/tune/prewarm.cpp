@@ -1,0 +1,55 @@
+// tools/cli/tune/prewarm.cpp -- `seqtile prewarm`: all operations of a model over all lengths, off line.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "tools/cli/model_requests.h"
+#include "tools/cli/model_text.h"
+#include "tools/cli/output.h"
+#include "tools/cli/ranks/ranks.h"
+#include "tools/cli/tune/tune_run.h"
+
+namespace seqtile::cli {
+namespace {
+
+/// Ranks take what rank 0 chose where it shows on the wire: with other shares of the weights, those are binaries of
+/// their own.
+void store_binaries_of_ranks(const Session& session, const Options& options, const World& world) {
+  int64_t compiles = 0;
+  for (const int threads : thread_counts(options))
+    compiles += rehearse(session, options, world, threads, 0).counters.compiles_at_load;
+  if (compiles > 0)
+    print_line(fmt::format("{} more {} for ranks that take over what rank 0 chose", format_count(compiles),
+                           compiles == 1 ? "binary" : "binaries"));
+}
+
+int run(const Session& session, const TuneRunOptions& given) {
+  TuneRunOptions options = given;
+  options.warnings = read_model_file(options).notes.warnings;
+  apply_ranks(options);
+  const auto world = world_of(options);
+  if (!world) return tune_run(session, options, "prewarm", model_requests(session.registry, options));
+  const auto finish = [&] { store_binaries_of_ranks(session, options, *world); };
+  return tune_run(session, options, "prewarm", model_requests(session.registry, options), finish);
+}
+
+}  // namespace
+
+void add_prewarm(CLI::App& app, Session& session) {
+  auto options = std::make_shared<TuneRunOptions>();
+  CLI::App& command =
+      add_command(app, session, "prewarm", "Tune every operation of a model for every length and store the winners",
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --cache tuning.db --budget 120s\n"
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --dry-run\n"
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --threads 1,2\n"
+                  "  seqtile prewarm --model config.json --lengths 1..4096 --ranks 2 --fabric threads",
+                  options, run);
+  add_model(command, *options);
+  add_lengths(command, *options);
+  command.get_option("--lengths")->required();
+  add_key(command, *options);
+  add_ranks(command, *options);
+  add_stores(command, *options);
+  add_tune_run(command, *options);
+}
+
+}  // namespace seqtile::cli

@@ -1,0 +1,128 @@
+// tools/cli/tune/prove.cpp -- `seqtile prove`: every length of every declared operation has a record and a loadable
+// binary.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/command.h"
+#include "tools/cli/model_requests.h"
+#include "tools/cli/model_text.h"
+#include "tools/cli/output.h"
+#include "tools/cli/ranks/ranks.h"
+#include "tools/cli/tune/coverage.h"
+
+namespace seqtile::cli {
+namespace {
+
+/// "7 cubin, 1 ptx".
+std::string list_stages(const std::map<std::string, int64_t>& stages) {
+  std::string text;
+  for (const auto& [stage, count] : stages)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_count(count), stage);
+  return text;
+}
+
+constexpr int64_t kRandomLengths = 10000;
+
+/// What ranks of a server would find: prints a line, returns whether nothing was missing.
+bool prove_ranks(const Session& session, const Options& options, const World& world, Json& json) {
+  RankProof sum;
+  for (const int threads : thread_counts(options)) {
+    const RankProof proof = rehearse(session, options, world, threads, kRandomLengths);
+    sum.lookups += proof.lookups, sum.misses += proof.misses;
+    sum.counters.tunings += proof.counters.tunings;
+    sum.counters.compiles += proof.counters.compiles + proof.counters.compiles_at_load;
+  }
+  print_line(fmt::format(
+      "{} on {}: {} lookups at both ends of each bucket and {} random lengths, {} misses, {} tunings, {} compiles",
+      format_counted(world.size, "rank"), world.fabric, format_count(sum.lookups), format_count(kRandomLengths),
+      format_count(sum.misses), sum.counters.tunings, sum.counters.compiles));
+  json["ranks"] = {{"world_size", world.size}, {"fabric", world.fabric},          {"lookups", sum.lookups},
+                   {"misses", sum.misses},     {"tunings", sum.counters.tunings}, {"compiles", sum.counters.compiles}};
+  return sum.misses + sum.counters.tunings + sum.counters.compiles == 0;
+}
+
+struct ProveOptions : Options {
+  std::string grade = "built";
+};
+
+int prove(const Session& session, const ProveOptions& options) {
+  const autotune::Grade wanted = autotune::parse_grade(options.grade).value();
+  const std::vector<std::string> warnings = read_model_file(options).notes.warnings;
+  const std::vector<autotune::TuneRequest> requests = model_requests(session.registry, options);
+  const auto store = open_store_of(options, StoreUse::read_existing);
+  const auto artifacts = open_existing_artifacts_of(options);
+  const bool is_cpu = options.device == "cpu";
+  Table table({"operation", "lengths", "built", "measured", "searched", is_cpu ? "threads" : "device", "binaries"});
+  std::map<std::string, int64_t> stages;
+  Json missing = Json::array();
+  Coverage all;
+  for (const autotune::TuneRequest& request : requests) {
+    const auto device = open_device_of(options, request.workload.threads);
+    const Coverage coverage = coverage_of(session.registry, request, wanted, options, *device, *store, *artifacts);
+    table.add({request.label, format_count(coverage.lengths), format_count(coverage.built),
+               format_count(coverage.measured), format_count(coverage.searched),
+               is_cpu ? std::to_string(request.workload.threads) : options.device, list_stages(coverage.stages)});
+    for (const auto& [stage, count] : coverage.stages) stages[stage] += count;
+    for (const Gap& gap : coverage.gaps)
+      missing.push_back({{"operation", gap.operation}, {"lo", gap.lo}, {"hi", gap.hi}, {"reason", gap.reason}});
+    all.lengths += coverage.lengths, all.covered += coverage.covered;
+    all.built += coverage.built, all.measured += coverage.measured, all.searched += coverage.searched;
+  }
+  table.print();
+  for (const Json& gap : missing)
+    print_line(fmt::format("missing: {} {}: {}", gap["operation"].get<std::string>(),
+                           format_bucket(gap["lo"], gap["hi"]), gap["reason"].get<std::string>()));
+  print_line(fmt::format("{} of {} (operation, length) pairs have a {}record and a loadable binary",
+                         format_count(all.covered), format_count(all.lengths),
+                         wanted == autotune::Grade::built ? "" : options.grade + " "));
+  if (!stages.empty()) print_line("binaries: " + list_stages(stages));
+  const LengthRange asked = parse_lengths("--lengths", options.lengths);
+  Json json = {{"lengths", asked.hi - asked.lo + 1},
+               {"operations", requests.size()},
+               {"pairs", all.lengths},
+               {"covered", all.covered},
+               {"grade", options.grade},
+               {"grades", {{"built", all.built}, {"measured", all.measured}, {"searched", all.searched}}},
+               {"binaries", stages},
+               {"missing", std::move(missing)},
+               {"warnings", warnings}};
+  bool is_whole = all.covered == all.lengths;
+  if (const auto world = world_of(options); world && is_whole) is_whole = prove_ranks(session, options, *world, json);
+  if (options.json) print_json(json);
+  return is_whole ? kDone : kNo;
+}
+
+int run(const Session& session, const ProveOptions& given) {
+  ProveOptions options = given;
+  enter_processes(options);
+  return run_on_processes(options, [&] {
+    apply_ranks(options);
+    return prove(session, options);
+  });
+}
+
+}  // namespace
+
+void add_prove(CLI::App& app, Session& session) {
+  auto options = std::make_shared<ProveOptions>();
+  CLI::App& command =
+      add_command(app, session, "prove", "Show that every length of every operation has a record and a loadable binary",
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db\n"
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --json | tail -n 1\n"
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --grade searched\n"
+                  "  seqtile prove --model config.json --lengths 1..4096 --cache tuning.db --ranks 2 --fabric threads",
+                  options, run);
+  add_model(command, *options);
+  add_lengths(command, *options);
+  command.get_option("--lengths")->required();
+  command.add_option("--grade", options->grade, "How much must be known of a record")
+      ->check(CLI::IsMember({"built", "measured", "searched"}))
+      ->capture_default_str();
+  add_key(command, *options);
+  add_ranks(command, *options);
+  add_stores(command, *options);
+}
+
+}  // namespace seqtile::cli
