@@ -65,6 +65,7 @@ struct Explanation {
   std::string reason;  ///< one line: the measurement and its file, or why there is no record
 };
 
+class Channel;
 class Engine;
 
 /// A prepared operation. Copies share the same plans.
@@ -161,6 +162,11 @@ class Engine {
   template <class Op>
   TypedHandle<Op> prepare(const Op& op) {
     return TypedHandle<Op>(prepare(op.workload()), op);
+  }
+  /// Collective over the ranks of the channel, for an operation that communicates (kernels/seqpar/fused_handle.h).
+  template <class Op>
+  auto prepare(const Op& op, Channel& channel) {
+    return prepare_over(*this, op, channel);
   }
   virtual EngineCounters counters() const = 0;
   virtual Device& device() = 0;

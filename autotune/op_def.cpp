@@ -5,6 +5,7 @@
 #include "autotune/kernel_name.h"
 #include "jit/base/error.h"
 #include "jit/base/hash.h"
+#include "jit/ir/builder.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
 

@@ -20,7 +20,15 @@
 #include "jit/device/target.h"
 #include "jit/device/tensor.h"
 #include "jit/fabric/core/channel.h"
-#include "jit/ir/builder.h"
+
+namespace seqtile {
+// Authors of kernels include jit/ir/builder.h; users of operations need nothing of it.
+class KernelBuilder;
+class Var;
+namespace ir {
+class Function;
+}
+}  // namespace seqtile
 
 namespace seqtile::autotune {
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "autotune/bucket.h"
+#include "autotune/call/problem.h"
 #include "bench/stats.h"
 #include "jit/base/error.h"
 
@@ -14,30 +15,6 @@ namespace seqtile::bench {
 namespace {
 
 constexpr double kPeerTolerances = 8;
-
-std::vector<int64_t> call_symbols(const autotune::OpDef& op, const autotune::Workload& workload, int64_t length) {
-  return op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
-}
-
-std::vector<int64_t> sizes_of(const autotune::ArgSpec& arg, const autotune::Schema& schema,
-                              const std::vector<int64_t>& symbols) {
-  std::vector<int64_t> sizes;
-  for (const autotune::Dim& dim : arg.dims) {
-    const auto found = std::find(schema.symbols.begin(), schema.symbols.end(), dim.symbol);
-    sizes.push_back(dim.size + (dim.symbol.empty() ? 0 : symbols[found - schema.symbols.begin()]));
-  }
-  return sizes;
-}
-
-int64_t bytes_of(const autotune::Schema& schema, const std::vector<int64_t>& symbols) {
-  int64_t bytes = 0;
-  for (const auto& arg : schema.args) {
-    int64_t count = dtype_bytes(arg.dtype);
-    for (int64_t size : sizes_of(arg, schema, symbols)) count *= size;
-    bytes += count;
-  }
-  return bytes;
-}
 
 /// Ours: the handle with its engine, called with the arena's tensors.
 class OurContestant : public Contestant {
@@ -75,11 +52,14 @@ OpArena::OpArena(Environment& environment, const autotune::Workload& workload, i
       enter_other_(std::move(enter_other)) {
   problem_.workload = &workload_;
   problem_.schema = &schema_;
-  problem_.symbols = call_symbols(op_, workload_, length_);
-  const int count = num_copies(bytes_of(schema_, problem_.symbols));
+  problem_.symbols = autotune::call_symbols(op_, workload_, schema_, length_);
+  const int count = num_copies(static_cast<int64_t>(autotune::call_bytes(op_, workload_, length_)));
   for (int copy = 0; copy < count; ++copy) {
     auto& operands = copies_.emplace_back();
-    for (const auto& arg : schema_.args) operands.emplace_back(arg.dtype, sizes_of(arg, schema_, problem_.symbols));
+    for (const auto& arg : schema_.args) {
+      const Tensor tensor = autotune::describe_arg(arg, schema_, problem_.symbols);
+      operands.emplace_back(arg.dtype, std::vector(tensor.sizes.begin(), tensor.sizes.begin() + tensor.rank));
+    }
   }
   for (const Operand& operand : copies_[0]) problem_.tensors.push_back(operand.tensor());
   for (size_t arg = 0; arg < schema_.args.size(); ++arg) fill(arg);
@@ -168,7 +148,7 @@ Case make_op_case(Environment& environment, const autotune::Workload& workload, 
                   const std::vector<std::string>& others, EnterOther enter_other) {
   const autotune::OpDef& op = environment.registry().find(workload.operation);
   const autotune::Workload normal = op.normalize(workload);
-  const autotune::Cost cost = op.cost(normal, call_symbols(op, normal, length));
+  const autotune::Cost cost = op.cost(normal, autotune::call_symbols(op, normal, op.schema(normal), length));
   Case item;
   item.operation = workload.operation;
   item.dtype = std::string(dtype_name(workload.dtype));

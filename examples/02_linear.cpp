@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "autotune/engine.h"
 #include "kernels/linear/linear.h"
 #include "kernels/registry.h"
 
@@ -28,8 +27,7 @@ double silu(double x) { return x / (1 + std::exp(-x)); }
 }  // namespace
 
 int main() {
-  const autotune::Registry registry = kernels::make_registry();
-  const auto engine = Engine::open({}, registry);
+  const auto engine = open_engine();
   const auto linear = engine->prepare(
       kernels::Linear{.n = kOutputs, .k = kInputs, .bias = true, .activation = kernels::Activation::silu});
 
@@ -37,10 +35,10 @@ int main() {
   for (const int64_t length : {1, 7, 64, 257, 512}) {
     auto x = ramp(length * kInputs, 0.02f);
     std::vector<float> y(length * kOutputs);
-    linear({.x = make_tensor(x.data(), DType::f32, {length, kInputs}),
-            .w = make_tensor(w.data(), DType::f32, {kOutputs, kInputs}),
-            .bias = make_tensor(bias.data(), DType::f32, {kOutputs}),
-            .y = make_tensor(y.data(), DType::f32, {length, kOutputs})});
+    linear({.x = tensor(x.data(), {length, kInputs}),
+            .w = tensor(w.data(), {kOutputs, kInputs}),
+            .bias = tensor(bias.data(), {kOutputs}),
+            .y = tensor(y.data(), {length, kOutputs})});
 
     double worst = 0;
     for (int64_t i = 0; i < length * kOutputs; ++i) {

@@ -14,6 +14,7 @@
 #include "cache/artifact_db.h"
 #include "cache/tuning_store.h"
 #include "jit/base/error.h"
+#include "jit/ir/builder.h"
 
 using namespace seqtile;
 using autotune::Config;
@@ -125,9 +126,8 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.25f * static_cast<float>(i % 17);
   int64_t wrong = 0;
   for (int64_t length = 1; length <= 64; ++length) {
-    const Tensor tensors[] = {make_tensor(x.data(), DType::f32, {length, kN}),
-                              make_tensor(shift.data(), DType::f32, {kN}),
-                              make_tensor(y.data(), DType::f32, {length, kN})};
+    const Tensor tensors[] = {tensor(x.data(), {length, kN}), tensor(shift.data(), {kN}),
+                              tensor(y.data(), {length, kN})};
     relu(tensors, length);
     for (int64_t i = 0; i < length * kN; ++i) wrong += y[i] != std::max(x[i] - 1.5f, 0.0f);
   }

@@ -37,3 +37,15 @@ autotune::Registry make_registry() {
 }
 
 }  // namespace seqtile::kernels
+
+namespace seqtile {
+
+std::unique_ptr<Engine> open_engine(const EngineOptions& options) {
+  return Engine::open(options, kernels::make_registry());
+}
+
+std::unique_ptr<Engine> open_engine(const EngineOptions& options, Fabric& fabric) {
+  return Engine::open(options, kernels::make_registry(), fabric);
+}
+
+}  // namespace seqtile

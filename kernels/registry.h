@@ -1,7 +1,7 @@
 // kernels/registry.h -- the library's own operations, one line each in registry.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "autotune/op_def.h"
+#include "autotune/engine.h"
 
 namespace seqtile::kernels {
 
@@ -9,3 +9,12 @@ namespace seqtile::kernels {
 autotune::Registry make_registry();
 
 }  // namespace seqtile::kernels
+
+namespace seqtile {
+
+/// An engine that knows the operations of the library. Errors: those of Engine::open.
+std::unique_ptr<Engine> open_engine(const EngineOptions& options = {});
+/// The same on the device of a rank; the fabric outlives the engine.
+std::unique_ptr<Engine> open_engine(const EngineOptions& options, Fabric& fabric);
+
+}  // namespace seqtile

@@ -27,7 +27,7 @@ void fill_randomly(std::span<std::byte> bytes, DType dtype) {
 
 GpuCall::GpuCall(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length) : length_(length) {
   const autotune::Workload& workload = handle.workload();
-  symbols_ = op.symbols ? op.symbols(workload, length) : std::vector<int64_t>{length};
+  symbols_ = autotune::call_symbols(op, workload, handle.schema(), length);
   autotune::Problem problem{&workload, &handle.schema(), symbols_, {}};
   for (const autotune::ArgSpec& arg : handle.schema().args)
     problem.tensors.push_back(autotune::describe_arg(arg, handle.schema(), symbols_));

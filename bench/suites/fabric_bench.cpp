@@ -66,16 +66,14 @@ void on_ranks(const std::function<void(Fabric&)>& body) {
 class EmptyCall {
  public:
   EmptyCall(const Environment& environment, Fabric& fabric, bool waits) {
-    const AllGather op{{.world_size = kRanks, .n = kColumns}};
+    const AllGather op{{.n = kColumns}};
     EngineOptions options;
     options.threads = 1;
     options.cache = environment.options().cache;
     options.artifacts = environment.artifacts_path();
     options.policy = MissPolicy::fallback;
     engine_ = Engine::open(options, environment.registry(), fabric);
-    ChannelOptions needs = kernels::seqpar::channel_options({op.workload()}, kRanks);
-    needs.awaits_peers = waits;
-    channel_ = std::make_unique<Channel>(fabric, needs);
+    channel_ = std::make_unique<Channel>(fabric, ChannelOptions{.capacity = kRanks, .awaits_peers = waits});
     handle_ = std::make_unique<kernels::seqpar::FusedHandle<AllGather>>(*engine_, op, *channel_);
     x_ = y_ = make_tensor(&place_, DType::f32, {0, kColumns});
   }

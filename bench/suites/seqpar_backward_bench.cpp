@@ -31,14 +31,10 @@ struct Shape {
 
 autotune::Workload workload_of(const Shape& shape, int world_size) {
   if (!shape.is_leading)
-    return Trailing{.world_size = world_size, .n = shape.narrow, .k = shape.own_wide(), .dtype = shape.dtype}
-        .workload();
-  return Leading{.world_size = world_size,
-                 .n = shape.own_wide(),
-                 .k = shape.narrow,
-                 .transport = shape.dtype,
-                 .dtype = shape.dtype}
-      .workload();
+    return Trailing{.n = shape.narrow, .k = shape.own_wide(), .dtype = shape.dtype}.workload(
+        {.world_size = world_size});
+  return Leading{.n = shape.own_wide(), .k = shape.narrow, .transport = shape.dtype, .dtype = shape.dtype}.workload(
+      {.world_size = world_size});
 }
 
 class BackwardRacer : public Racer {

@@ -46,7 +46,7 @@ autotune::Workload linear_workload(const Shape& shape) {
 
 template <class Op>
 autotune::Workload workload_of(const Shape& shape) {
-  return Op{.world_size = kRaceRanks, .n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload();
+  return Op{.n = shape.own_n(), .k = shape.own_k(), .dtype = shape.dtype}.workload({.world_size = kRaceRanks});
 }
 
 autotune::Workload fused_workload(const Shape& shape, DType transport) {
@@ -61,13 +61,14 @@ autotune::Workload fused_workload(const Shape& shape, DType transport) {
 /// The exchange as an operation of its own.
 autotune::Workload exchange_workload(const Shape& shape) {
   using namespace kernels::seqpar;
-  const Collective exchange{.world_size = kRaceRanks, .n = shape.gathers() ? shape.k : shape.n, .dtype = shape.dtype};
+  const Ranks ranks{.world_size = kRaceRanks};
+  const Collective exchange{.n = shape.gathers() ? shape.k : shape.n, .dtype = shape.dtype};
   switch (shape.kind) {
-    case Kind::gather: return AllGather{exchange}.workload();
-    case Kind::scatter: return ReduceScatter{exchange}.workload();
+    case Kind::gather: return AllGather{exchange}.workload(ranks);
+    case Kind::scatter: return ReduceScatter{exchange}.workload(ranks);
     case Kind::all_reduce: break;
   }
-  return AllReduce{exchange}.workload();
+  return AllReduce{exchange}.workload(ranks);
 }
 
 class ProductRacer : public Racer {

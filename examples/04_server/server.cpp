@@ -60,18 +60,15 @@ class FeedForward {
   void operator()(float* x, int64_t length, std::vector<float>& buffers) const {
     buffers.resize(kMaxLength * (kHidden + kIntermediate));
     float *normed = buffers.data(), *activated = normed + length * kHidden;
-    const Tensor hidden = make_tensor(x, DType::f32, {length, kHidden});
-    const Tensor norm_out = make_tensor(normed, DType::f32, {length, kHidden});
-    const Tensor act_out = make_tensor(activated, DType::f32, {length, kIntermediate});
-    norm_({.x = hidden, .weight = make_tensor(weights_.norm.data(), DType::f32, {kHidden}), .y = norm_out});
+    const Tensor hidden = tensor(x, {length, kHidden});
+    const Tensor norm_out = tensor(normed, {length, kHidden});
+    const Tensor act_out = tensor(activated, {length, kIntermediate});
+    norm_({.x = hidden, .weight = tensor(weights_.norm.data(), {kHidden}), .y = norm_out});
     gate_up_({.x = norm_out,
-              .w = make_tensor(weights_.gate.data(), DType::f32, {kIntermediate, kHidden}),
-              .w2 = make_tensor(weights_.up.data(), DType::f32, {kIntermediate, kHidden}),
+              .w = tensor(weights_.gate.data(), {kIntermediate, kHidden}),
+              .w2 = tensor(weights_.up.data(), {kIntermediate, kHidden}),
               .y = act_out});
-    down_({.x = act_out,
-           .w = make_tensor(weights_.down.data(), DType::f32, {kHidden, kIntermediate}),
-           .residual = hidden,
-           .y = hidden});
+    down_({.x = act_out, .w = tensor(weights_.down.data(), {kHidden, kIntermediate}), .residual = hidden, .y = hidden});
   }
 
  private:
@@ -129,8 +126,7 @@ int run(int argc, char** argv) {
   if (argc > 1) options.cache = argv[1];
   if (argc > 2) options.artifacts = argv[2];
   options.max_length = kMaxLength;
-  const autotune::Registry registry = kernels::make_registry();
-  const auto engine = Engine::open(options, registry);
+  const auto engine = open_engine(options);
   Weights weights;
   const FeedForward layer(*engine, weights);
 

@@ -29,9 +29,9 @@ constexpr int64_t kHidden = 128, kHeads = 8, kKvHeads = 4, kHeadDim = 16, kInter
 struct Matrix {
   Matrix(int64_t rows, int64_t columns)
       : rows(rows), columns(columns), values(static_cast<size_t>(rows * columns) + 1, NAN) {}
-  operator Tensor() { return make_tensor(values.data(), DType::f32, {rows, columns}); }
-  Tensor heads() { return make_tensor(values.data(), DType::f32, {rows, columns / kHeadDim, kHeadDim}); }
-  Tensor row(int64_t i) { return make_tensor(at(i, 0), DType::f32, {columns}); }
+  operator Tensor() { return tensor(values.data(), {rows, columns}); }
+  Tensor heads() { return tensor(values.data(), {rows, columns / kHeadDim, kHeadDim}); }
+  Tensor row(int64_t i) { return tensor(at(i, 0), {columns}); }
   float* at(int64_t row, int64_t column) { return values.data() + row * columns + column; }
 
   int64_t rows, columns;
@@ -87,10 +87,10 @@ struct Sequence {
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i);
     start[1] = static_cast<int32_t>(length);
   }
-  Tensor positions() { return make_tensor(numbers.data(), DType::i32, {start[1]}); }
-  Tensor q_start() { return make_tensor(start, DType::i32, {2}); }
-  Tensor kv_start() { return make_tensor(start, DType::i32, {1}); }
-  Tensor kv_length() { return make_tensor(start + 1, DType::i32, {1}); }
+  Tensor positions() { return tensor(numbers.data(), {start[1]}); }
+  Tensor q_start() { return tensor(start, {2}); }
+  Tensor kv_start() { return tensor(start, {1}); }
+  Tensor kv_length() { return tensor(start + 1, {1}); }
 
   std::vector<int32_t> numbers;
   int32_t start[2] = {0, 0};
@@ -109,12 +109,8 @@ class LocalOps {
   void norm_backward(Matrix& dy, Matrix& x, Matrix& beside, Tensor weight, Matrix& dx, float* dweight) const {
     std::fill_n(dweight, kHidden, 0.0f);
     if (x.rows == 0) return;
-    norm_backward_({.dy = dy,
-                    .x = x,
-                    .residual = beside,
-                    .weight = weight,
-                    .dx = dx,
-                    .dweight = make_tensor(dweight, DType::f32, {kHidden})});
+    norm_backward_(
+        {.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = tensor(dweight, {kHidden})});
   }
   void attention(Activations& a) const {
     Sequence seq(a.q.rows);
@@ -142,7 +138,7 @@ class LocalOps {
   Engine& engine_;
   const Share s_;
   std::vector<int32_t> rope_words_ = std::vector<int32_t>(kRopeTableRows * kHeadDim / 2);
-  const Tensor rope_table_ = make_tensor(rope_words_.data(), DType::i32, {kRopeTableRows, kHeadDim / 2});
+  const Tensor rope_table_ = tensor(rope_words_.data(), {kRopeTableRows, kHeadDim / 2});
   TypedHandle<RmsNorm> norm_ = engine_.prepare(RmsNorm{.n = kHidden});
   TypedHandle<RmsNormBackward> norm_backward_ = engine_.prepare(RmsNormBackward{.n = kHidden, .residual = true});
   TypedHandle<Rope> rope_ = engine_.prepare(rope_of(false)), rope_backward_ = engine_.prepare(rope_of(true));

@@ -138,12 +138,11 @@ Findings run_share(ShardedLayer& layer, const Engine& engine, Weights& weights, 
 }
 
 /// The worst of all ranks for each run. Ranks are threads, as they wait for each other.
-std::vector<Findings> run_ranks(int ranks, const autotune::Registry& registry, Weights& weights,
-                                std::vector<Run>& whole) {
+std::vector<Findings> run_ranks(int ranks, Weights& weights, std::vector<Run>& whole) {
   const auto work = [&](std::unique_ptr<Fabric> fabric) {
     const Share s{fabric->rank(), ranks};
     Weights own = cut_weights(weights, s);
-    const auto engine = Engine::open(engine_options(), registry, *fabric);
+    const auto engine = open_engine(engine_options(), *fabric);
     ShardedLayer layer(*engine, *fabric);
     std::vector<Findings> found;
     for (Run& run : whole) found.push_back(run_share(layer, *engine, own, cut_run(run, s), s, run.a.x.rows));
@@ -169,15 +168,14 @@ bool report(int64_t length, const Findings& found, double slope) {
 }
 
 bool run(int ranks) {
-  const autotune::Registry registry = make_registry();
-  const auto engine = Engine::open(engine_options(), registry);
+  const auto engine = open_engine(engine_options());
   const WholeLayer layer(*engine);
   Weights weights{Share{}};
   for (unsigned i = 0; i < weights.all().size(); ++i) fill(*weights.all()[i], i == 0 ? 1 : 0, 0.1f, i);
   std::vector<Run> whole;
   for (const int64_t length : {int64_t{1}, int64_t{7}, int64_t{64}, kMaxLength})
     whole.push_back(run_whole(layer, weights, length));
-  const std::vector<Findings> found = run_ranks(ranks, registry, weights, whole);
+  const std::vector<Findings> found = run_ranks(ranks, weights, whole);
 
   std::printf("%d rank(s): differences from the whole layer; launches of a rank; error of the slopes\n", ranks);
   std::printf(

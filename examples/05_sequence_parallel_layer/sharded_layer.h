@@ -5,8 +5,6 @@
 // its end gives each rank the sums of its own rows; backward they do the opposite. Nothing else is sent, but for the
 // gradients of the norms' weights, to which all rows add: by the launch that computes them.
 #pragma once
-#include <string>
-
 #include "jit/base/error.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/operations/fused_linear.h"
@@ -21,33 +19,23 @@ using namespace seqtile::kernels::seqpar;
 /// The operations that communicate, with this rank's sizes.
 struct FusedOps {
   Share s;
-  std::string fabric;
-  int p = s.ranks;
   int64_t q = s.heads() * kHeadDim, kv = s.part(kKvHeads) * kHeadDim, wide = s.part(kIntermediate), h = kHidden;
-  FusedAllgatherAndLinear qkv{.world_size = p, .n = q, .n2 = kv, .n3 = kv, .k = h, .fabric = fabric};
-  FusedLinearAndReducescatter o{.world_size = p, .n = h, .k = q, .residual = true, .norm = true, .fabric = fabric};
-  FusedAllgatherAndLinear gate_up{.world_size = p, .n = 2 * wide, .k = h, .fabric = fabric};
-  FusedLinearAndReducescatter down{.world_size = p, .n = h, .k = wide, .residual = true, .fabric = fabric};
-  SequenceParallelTrailingMatmulBackward down_backward{.world_size = p, .n = h, .k = wide, .fabric = fabric};
-  SequenceParallelLeadingMatmulBackward gate_up_backward{.world_size = p, .n = 2 * wide, .k = h, .fabric = fabric};
-  SequenceParallelTrailingMatmulBackward o_backward{.world_size = p, .n = h, .k = q, .fabric = fabric};
-  SequenceParallelLeadingMatmulBackward qkv_backward{
-      .world_size = p, .n = q, .n2 = kv, .n3 = kv, .k = h, .fabric = fabric};
-  SequenceParallelRmsNormBackward norm_backward{.world_size = p, .n = h, .residual = true, .fabric = fabric};
-
-  ChannelOptions options() const {
-    return channel_options(
-        {qkv.workload(), o.workload(), gate_up.workload(), down.workload(), down_backward.workload(),
-         gate_up_backward.workload(), o_backward.workload(), qkv_backward.workload(), norm_backward.workload()},
-        kMaxLength);
-  }
+  FusedAllgatherAndLinear qkv{.n = q, .n2 = kv, .n3 = kv, .k = h};
+  FusedLinearAndReducescatter o{.n = h, .k = q, .residual = true, .norm = true};
+  FusedAllgatherAndLinear gate_up{.n = 2 * wide, .k = h};
+  FusedLinearAndReducescatter down{.n = h, .k = wide, .residual = true};
+  SequenceParallelTrailingMatmulBackward down_backward{.n = h, .k = wide};
+  SequenceParallelLeadingMatmulBackward gate_up_backward{.n = 2 * wide, .k = h};
+  SequenceParallelTrailingMatmulBackward o_backward{.n = h, .k = q};
+  SequenceParallelLeadingMatmulBackward qkv_backward{.n = q, .n2 = kv, .n3 = kv, .k = h};
+  SequenceParallelRmsNormBackward norm_backward{.n = h, .residual = true};
 };
 
 class ShardedLayer {
  public:
   /// Collective: every rank makes the same handles in the same order.
   ShardedLayer(Engine& engine, Fabric& fabric)
-      : ops_{{fabric.rank(), fabric.world_size()}, fabric.kind()}, engine_(engine), channel_(fabric, ops_.options()) {}
+      : ops_{{fabric.rank(), fabric.world_size()}}, engine_(engine), channel_(fabric, kMaxLength) {}
 
   /// a.x -> a.y; the rest of `a` is for the way back. `length`: rows of all ranks.
   void forward(Weights& w, Activations& a, int64_t length) {
@@ -104,8 +92,10 @@ class ShardedLayer {
   Engine& engine_;
   Channel channel_;
   LocalOps local_{engine_, ops_.s};
-  FusedHandle<FusedAllgatherAndLinear> qkv_{engine_, ops_.qkv, channel_}, gate_up_{engine_, ops_.gate_up, channel_};
-  FusedHandle<FusedLinearAndReducescatter> o_{engine_, ops_.o, channel_}, down_{engine_, ops_.down, channel_};
+  FusedHandle<FusedAllgatherAndLinear> qkv_ = engine_.prepare(ops_.qkv, channel_),
+                                       gate_up_ = engine_.prepare(ops_.gate_up, channel_);
+  FusedHandle<FusedLinearAndReducescatter> o_ = engine_.prepare(ops_.o, channel_),
+                                           down_ = engine_.prepare(ops_.down, channel_);
   FusedHandle<SequenceParallelTrailingMatmulBackward> down_backward_{engine_, ops_.down_backward, channel_},
       o_backward_{engine_, ops_.o_backward, channel_};
   FusedHandle<SequenceParallelLeadingMatmulBackward> gate_up_backward_{engine_, ops_.gate_up_backward, channel_},

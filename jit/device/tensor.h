@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 
 #include "jit/base/dtype.h"
 
@@ -37,6 +38,28 @@ inline Tensor make_tensor(void* data, DType dtype, std::initializer_list<int64_t
     stride *= tensor.sizes[d];
   }
   return tensor;
+}
+
+/// The dtype that a C++ type is: float, double, int8_t, int16_t, int32_t, int64_t. 16-bit floats have no C++ type here:
+/// make_tensor() takes their DType.
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  else if constexpr (std::is_same_v<T, double>) return DType::f64;
+  else if constexpr (std::is_same_v<T, int8_t>) return DType::i8;
+  else if constexpr (std::is_same_v<T, int16_t>) return DType::i16;
+  else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
+  else {
+    static_assert(std::is_same_v<T, int64_t>, "no dtype has this type; call make_tensor(pointer, dtype, sizes)");
+    return DType::i64;
+  }
+}
+
+/// A dense row-major tensor over `data`, whose type says the dtype. An input may be const.
+template <class T>
+Tensor tensor(T* data, std::initializer_list<int64_t> sizes) {
+  using Element = std::remove_const_t<T>;
+  return make_tensor(const_cast<Element*>(data), dtype_of<Element>(), sizes);
 }
 
 }  // namespace seqtile

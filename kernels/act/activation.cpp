@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "jit/base/error.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::kernels {
 namespace {

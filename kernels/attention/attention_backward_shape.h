@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::kernels::attention_backward_op {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::kernels {
 class WorkloadReader;

@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "jit/ir/builder.h"
 #include "kernels/linear/linear_shape.h"
 
 namespace seqtile::kernels::linear_op {

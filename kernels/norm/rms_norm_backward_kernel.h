@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autotune/op_def.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::kernels {
 class WorkloadReader;

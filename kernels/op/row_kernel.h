@@ -7,6 +7,7 @@
 #pragma once
 #include <array>
 
+#include "jit/ir/builder.h"
 #include "kernels/op/typed_op.h"
 
 namespace seqtile::kernels {

@@ -86,17 +86,10 @@ void check_in_place(const Channel& channel, const Handle& handle, std::span<cons
 ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity) {
   ChannelOptions options;
   options.capacity = capacity;
-  int number = 0;
   for (const autotune::Workload& operation : operations) {
     const ChannelNeeds needs = channel_needs(operation, capacity);
     options.staging_bytes = std::max(options.staging_bytes, needs.staging_bytes);
     options.flags_per_source = std::max(options.flags_per_source, needs.flags_per_source);
-    const autotune::Fields common = common_arguments(operation);
-    const std::string name = fmt::format("operation {}", ++number);
-    options.agreed.emplace_back(name, common.get_string("operation"));
-    for (const auto& [field, value] : common.values())
-      options.agreed.emplace_back(name + "'s " + field,
-                                  std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
   }
   return options;
 }
@@ -110,14 +103,6 @@ void check_channel(const autotune::Workload& workload, const Channel& channel) {
   if (fabric != kind)
     refuse(fmt::format("{}: fabric is {}, the channel's is {}; it is part of the key of what was tuned",
                        workload.operation, fabric, kind));
-  const ChannelNeeds needs = channel_needs(workload, channel.options().capacity);
-  if (needs.staging_bytes > channel.options().staging_bytes ||
-      needs.flags_per_source > channel.options().flags_per_source)
-    refuse(
-        fmt::format("{}: it needs {} bytes of staging and {} flags of each rank for {} rows, the channel has {} and "
-                    "{}; name the operation in channel_options(), or Channel::reserve() more",
-                    workload.operation, needs.staging_bytes, needs.flags_per_source, channel.options().capacity,
-                    channel.options().staging_bytes, channel.options().flags_per_source));
 }
 
 void check_call(const Channel& channel, const autotune::Workload& workload, const Handle& handle,

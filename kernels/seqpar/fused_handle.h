@@ -1,9 +1,9 @@
 // kernels/seqpar/fused_handle.h -- a prepared fused operation of one rank, with its channel.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   Channel channel(fabric, channel_options({attention_in.workload(), ...}, 8192));       // collective
-//   FusedHandle<FusedAllgatherAndLinear> op(*engine, attention_in, channel);              // collective
-//   op({.x = x, .w = w, .y = y}, length);                                                  // one launch
+//   Channel channel(fabric, 8192);                                                    // collective; rows at most
+//   const auto up = engine->prepare(FusedAllgatherAndLinear{.n = n, .k = k}, channel);  // collective
+//   up({.x = x, .w = w, .y = y}, length);                                              // one launch
 //
 // The engine's device is the fabric's. All ranks prepare and call the operations of a channel in the same order, and
 // call them from one stream.
@@ -24,8 +24,7 @@ namespace seqtile::kernels::seqpar {
 /// What a channel needs for calls of these operations with up to `capacity` rows of all ranks.
 ChannelOptions channel_options(const std::vector<autotune::Workload>& operations, int64_t capacity);
 
-/// Errors: invalid_argument where the channel cannot carry the operation: another world size or kind of fabric, too
-/// little staging.
+/// Errors: invalid_argument where the operation is for another world size or kind of fabric than the channel's.
 void check_channel(const autotune::Workload& workload, const Channel& channel);
 /// Errors: invalid_argument where the length is above the channel's capacity, or a tensor of own rows or own columns
 /// has not those that this rank owns, or lies in an output, but not as those.
@@ -44,7 +43,9 @@ class FusedHandle {
   /// serves as `nearest` does, and `tune` as `strict`, since a rank that tunes would leave its peers waiting. The
   /// channel outlives the handle. Errors: as prepare_on_all().
   FusedHandle(Engine& engine, const Op& op, Channel& channel)
-      : workload_(op.workload()), channel_(&channel), number_(channel.add_operation(op.workload().operation)) {
+      : workload_(op.workload(ranks_of(channel.fabric()))),
+        channel_(&channel),
+        number_(channel.add_operation(workload_.operation)) {
     handle_ = prepare_on_all(engine, workload_, channel, number_);
   }
   /// Collective, between calls: takes over what the stores of the engines hold now. Errors: as before; then the plans
@@ -99,5 +100,11 @@ class FusedHandle {
   int64_t number_;  ///< tells operations apart whose static arguments are the same
   Handle handle_;
 };
+
+/// Engine::prepare(op, channel) for an operation over ranks.
+template <class Op>
+FusedHandle<Op> prepare_over(Engine& engine, const Op& op, Channel& channel) {
+  return FusedHandle<Op>(engine, op, channel);
+}
 
 }  // namespace seqtile::kernels::seqpar

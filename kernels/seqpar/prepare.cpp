@@ -13,13 +13,15 @@
 namespace seqtile::kernels::seqpar {
 namespace {
 
-fabric::Wishes wishes_of(const autotune::Workload& workload, int64_t number) {
+fabric::Wishes wishes_of(const autotune::Workload& workload, const ChannelOptions& needs, int64_t number) {
   fabric::Wishes wishes{{"operation", workload.operation}};  // first: it says more than its arguments
   const autotune::Fields common = common_arguments(workload);
   for (const auto& [name, value] : common.values())
     if (name != "operation")
       wishes.emplace_back(name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
   wishes.emplace_back("the number of operations before it", std::to_string(number));
+  wishes.emplace_back("bytes of staging", std::to_string(needs.staging_bytes));
+  wishes.emplace_back("flags of each rank", std::to_string(needs.flags_per_source));
   return wishes;
 }
 
@@ -53,17 +55,23 @@ Handle::Choices settle(const autotune::Workload& workload, const Handle::Choices
   return first;
 }
 
+bool has_room(const ChannelOptions& has, const ChannelOptions& needs) {
+  return needs.staging_bytes <= has.staging_bytes && needs.flags_per_source <= has.flags_per_source;
+}
+
 }  // namespace
 
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number) {
   Fabric& fabric = channel.fabric();
-  const fabric::Wishes wishes = wishes_of(workload, number);
   Handle own, settled;
+  ChannelOptions needs;
   const auto unprepared = fabric::problem_in([&] {
     check_channel(workload, channel);
     own = engine.prepare(workload);
+    needs = channel_options({workload}, channel.options().capacity);
   });
-  fabric::agree(fabric, "a fused operation", wishes, unprepared);
+  fabric::agree(fabric, "a fused operation", wishes_of(workload, needs, number), unprepared);
+  if (!has_room(channel.options(), needs)) channel.reserve(needs);
   const Handle::Choices choices = own.choices();
   const std::string first = fabric.all_gather(fabric.rank() == 0 ? encode(choices) : "").front();
   const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(workload, choices, decode(first))); });

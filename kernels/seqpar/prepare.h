@@ -10,8 +10,9 @@
 
 namespace seqtile::kernels::seqpar {
 
-/// Collective; `number` is the operation's on the channel. Errors, the same on all ranks: invalid_argument (a static
-/// argument is not rank 0's; the channel or its fabric does not suit the operation), or as Engine::prepare.
+/// Collective, between calls; `number` is the operation's on the channel, which gets the room that the operation needs.
+/// Errors, the same on all ranks: invalid_argument (a static argument is not rank 0's; the operation is for another
+/// fabric), or as Engine::prepare and Channel::reserve.
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number);
 
 /// Collective: waits for the launches of the channel, which use the plans, and lets the engine take over what its

@@ -79,46 +79,42 @@ void check_served(const Model& model) {
   refuse(model.head_norm == HeadNorm::all_heads, "norms of all heads of a row (head_norm), which ranks cut");
 }
 
-FusedAllgatherAndLinear gather_op(const ModelRank& rank, int64_t n, int64_t k) {
-  return {.world_size = rank.world_size, .n = n, .k = k, .fabric = rank.fabric};
-}
+seqpar::Ranks ranks_of(const ModelRank& rank) { return {rank.world_size, rank.fabric}; }
 
 /// The product that leads back to the rank's own rows.
 Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, bool bias) {
   const bool is_fused = is_norm_fused(model);
-  return FusedLinearAndReducescatter{.world_size = rank.world_size,
-                                     .n = model.hidden_size,
+  return FusedLinearAndReducescatter{.n = model.hidden_size,
                                      .k = k,
                                      .bias = bias,
                                      .residual = is_fused,
                                      .norm = is_fused,
                                      .eps = model.norm_eps,
-                                     .fabric = rank.fabric,
                                      .scale = model.residual_scale}
-      .workload();
+      .workload(ranks_of(rank));
 }
 
 Workload gate_up_workload(const Model& model, const ModelRank& rank) {
-  FusedAllgatherAndLinear op = gather_op(rank, model.intermediate_size, model.hidden_size);
+  FusedAllgatherAndLinear op{.n = model.intermediate_size, .k = model.hidden_size};
   op.activation = parse_activation(model.activation);
   op.gated = model.is_gated;
   op.bias = model.mlp_bias;
-  return op.workload();
+  return op.workload(ranks_of(rank));
 }
 
 Workload head_workload(const Model& model, const ModelShard& shard, const ModelRank& rank) {
-  FusedAllgatherAndLinear op = gather_op(rank, shard.vocab_size, model.hidden_size);
+  FusedAllgatherAndLinear op{.n = shard.vocab_size, .k = model.hidden_size};
   op.bias = model.head_bias;
   op.scale = model.logits_scale;
   op.soft_cap = model.logits_soft_cap;
-  return op.workload();
+  return op.workload(ranks_of(rank));
 }
 
 Workload qkv_workload(const Model& model, const ModelRank& rank) {
-  FusedAllgatherAndLinear op = gather_op(rank, model.heads * model.head_dim, model.hidden_size);
+  FusedAllgatherAndLinear op{.n = model.heads * model.head_dim, .k = model.hidden_size};
   op.n2 = op.n3 = model.kv_heads * model.head_dim;
   op.bias = model.qkv_bias;
-  return op.workload();
+  return op.workload(ranks_of(rank));
 }
 
 /// The operation that communicates, in place of the product of this label; the request's own for all others.

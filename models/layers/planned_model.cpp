@@ -122,9 +122,10 @@ class PlannedModelMaker : PlanShares {
   template <class Op>
   void add_step(std::vector<int> nodes, const Op& op, const typename Op::Args& args, bool is_change = false) {
     PlannedStep& step = made_.steps_.emplace_back(PlannedStep{.nodes = std::move(nodes), .is_change = is_change});
-    step.workload = op.workload();
+    step.communicates = requires { op.workload(seqpar::Ranks{}); };
+    if constexpr (requires { op.workload(seqpar::Ranks{}); }) step.workload = op.workload(seqpar::ranks_of(fabric_));
+    else step.workload = op.workload();
     step.operation = step.workload.operation;
-    step.communicates = step.workload.fields.contains("world_size");
     const Call call = packed(op, args, length_);
     step.tensors.assign(call.tensors().begin(), call.tensors().end());
     step.length = call.length;
@@ -145,8 +146,7 @@ class PlannedModelMaker : PlanShares {
     if (have.share == Share::whole && wanted == Share::rows)
       return {wanted, rows_of(have.tensor, first_row(), own_rows(wanted))};
     const Value to = make_value(producer, wanted);
-    const seqpar::Collective rows{
-        .world_size = ranks_, .n = to.tensor.sizes[1], .dtype = model_.dtype, .fabric = fabric_.kind()};
+    const seqpar::Collective rows{.n = to.tensor.sizes[1], .dtype = model_.dtype};
     const seqpar::Collective::Args args{have.tensor, to.tensor};
     const auto is = [&](Share from, Share into) { return have.share == from && wanted == into; };
     if (is(Share::sums, Share::whole)) add_step({consumer}, seqpar::AllReduce{rows}, args, true);
@@ -160,12 +160,10 @@ class PlannedModelMaker : PlanShares {
 
   seqpar::AllToAll exchange(const Value& from, const Value& to) const {
     const bool to_heads = to.share == Share::columns;
-    return {.world_size = ranks_,
-            .heads = ranks_,
+    return {.heads = ranks_,
             .head_dim = (to_heads ? to : from).tensor.sizes[1],
             .to_heads = to_heads,
-            .dtype = model_.dtype,
-            .fabric = fabric_.kind()};
+            .dtype = model_.dtype};
   }
 
   int64_t first_row() const { return rank_ * length_ / ranks_; }
@@ -251,15 +249,11 @@ class PlannedModelMaker : PlanShares {
     const Share from = x.share, to = value_of(node).share;
     if (from == Share::columns && to == Share::rows) return add_scattered(node, x.tensor, w[0], y[0]);
     if (from == Share::rows && to == Share::columns)
-      return add_step(siblings,
-                      seqpar::FusedAllgatherAndLinear{.world_size = ranks_,
-                                                      .n = columns(0),
-                                                      .n2 = columns(1),
-                                                      .n3 = columns(2),
-                                                      .k = x.tensor.sizes[1],
-                                                      .dtype = model_.dtype,
-                                                      .fabric = fabric_.kind()},
-                      {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
+      return add_step(
+          siblings,
+          seqpar::FusedAllgatherAndLinear{
+              .n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype},
+          {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
     add_step(siblings,
              Linear{.n = columns(0), .n2 = columns(1), .n3 = columns(2), .k = x.tensor.sizes[1], .dtype = model_.dtype},
              {.x = x.tensor, .w = w[0], .w2 = w[1], .w3 = w[2], .y = y[0], .y2 = y[1], .y3 = y[2]});
@@ -267,12 +261,8 @@ class PlannedModelMaker : PlanShares {
 
   void add_scattered(int node, const Tensor& x, const Tensor& w, const Tensor& y) {
     add_step({node},
-             seqpar::FusedLinearAndReducescatter{.world_size = ranks_,
-                                                 .n = y.sizes[1],
-                                                 .k = x.sizes[1],
-                                                 .transport = model_.dtype,
-                                                 .dtype = model_.dtype,
-                                                 .fabric = fabric_.kind()},
+             seqpar::FusedLinearAndReducescatter{
+                 .n = y.sizes[1], .k = x.sizes[1], .transport = model_.dtype, .dtype = model_.dtype},
              {.x = x, .w = w, .y = y});
   }
 
@@ -320,14 +310,12 @@ class PlannedModelMaker : PlanShares {
       if (!strategy_of(node).name.ends_with("with gathered keys")) refuse(node, "no kernel for this cut");
       return add_step(
           {node},
-          seqpar::ContextAttentionForward{.world_size = ranks_,
-                                          .heads = heads,
+          seqpar::ContextAttentionForward{.heads = heads,
                                           .kv_heads = kv_heads,
                                           .head_dim = head_dim,
                                           .layout = layout_ == seqpar::RowLayout::zigzag ? "zigzag" : "contiguous",
                                           .scale = model_.attention_scale,
-                                          .dtype = model_.dtype,
-                                          .fabric = fabric_.kind()},
+                                          .dtype = model_.dtype},
           {.q = q.tensor, .k = k.tensor, .v = v.tensor, .out = out.tensor});
     }
     const Tensor q_start = numbers({0, static_cast<int32_t>(length_)}), kv_start = numbers({0}),
@@ -390,10 +378,8 @@ class PlannedModelMaker : PlanShares {
   /// The same steps on every rank, so that collective preparation meets.
   void prepare() {
     compile();
-    std::vector<autotune::Workload> sent;
-    for (const PlannedStep& step : made_.steps_)
-      if (step.communicates) sent.push_back(step.workload);
-    if (!sent.empty()) made_.channel_ = std::make_unique<Channel>(fabric_, seqpar::channel_options(sent, length_));
+    if (std::ranges::any_of(made_.steps_, &PlannedStep::communicates))
+      made_.channel_ = std::make_unique<Channel>(fabric_, length_);
     std::map<std::string, const PlannedStep*> first;  // of equal operations
     for (PlannedStep& step : made_.steps_) {
       const auto [place, is_new] = first.try_emplace(step.operation + step.workload.json(), &step);

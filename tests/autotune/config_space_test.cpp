@@ -1,6 +1,7 @@
 // tests/autotune/config_space_test.cpp -- enumeration, refusals and hashes of configuration spaces; the registry.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/config_space.h"
+#include "jit/ir/function.h"
 
 #include <catch2/catch.hpp>
 

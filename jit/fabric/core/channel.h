@@ -45,6 +45,8 @@ class Channel {
   /// Collective. Errors, on all ranks alike: invalid_argument (options that are negative, too large, or not those of
   /// rank 0), out_of_resources.
   Channel(Fabric& fabric, const ChannelOptions& options);
+  /// The same for calls of at most `max_rows` rows of all ranks together. Operations make room when they are prepared.
+  Channel(Fabric& fabric, int64_t max_rows) : Channel(fabric, ChannelOptions{.capacity = max_rows}) {}
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel();

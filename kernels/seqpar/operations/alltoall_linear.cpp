@@ -221,18 +221,18 @@ ExchangeShape alltoall_linear_exchange(const Workload& w, int64_t chunk_rows) {
   return {world_size_of(w), 0, {phase}};
 }
 
-Workload FusedAlltoallAndLinear::workload() const {
+Workload FusedAlltoallAndLinear::workload(const Ranks& ranks) const {
   return {kName,
           dtype,
-          threads,
+          1,
           {{"heads", heads},
            {"head_dim", head_dim},
            {"n", n},
            {"bias", int64_t{bias}},
            {"activation", std::string(activation_name(activation))},
            {"residual", int64_t{residual}},
-           {"world_size", int64_t{world_size}},
-           {"fabric", fabric}}};
+           {"world_size", int64_t{ranks.world_size}},
+           {"fabric", ranks.fabric}}};
 }
 
 autotune::OpDef fused_alltoall_and_linear() {

@@ -12,6 +12,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -19,21 +20,18 @@ namespace seqtile::kernels::seqpar {
 /// heads [floor(r heads / P), floor((r + 1) heads / P)). Where query heads share key heads and stay together, a group
 /// of them is one head here: `heads` is then the number of key heads, `head_dim` that of a whole group.
 struct FusedAlltoallAndLinear {
-  int world_size = 1;
   int64_t heads = 0, head_dim = 0, n = 0;
   bool bias = false;
   Activation activation = Activation::none;
   bool residual = false;
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   /// Shapes: x [length, own heads head_dim]; w [n, heads head_dim], whole on every rank; bias [n]; residual and y
   /// [own rows, n].
   struct Args {
     Tensor x, w, bias, residual, y;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y}); }
 };
 

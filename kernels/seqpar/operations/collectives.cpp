@@ -336,8 +336,10 @@ autotune::OpDef move_base(const char* name, const char* summary) {
   return op;
 }
 
-Workload workload_of(const char* name, const Collective& c) {
-  return {name, c.dtype, c.threads, {{"n", c.n}, {"world_size", int64_t{c.world_size}}, {"fabric", c.fabric}}};
+Workload workload_of(const char* name, const Collective& c, const Ranks& ranks) {
+  Workload w{name, c.dtype, 1, {{"n", c.n}}};
+  ranks.add_to(w.fields);
+  return w;
 }
 
 }  // namespace
@@ -362,25 +364,25 @@ ExchangeShape collective_exchange(const Workload& w) {
   return collective_exchange(w, chunk_rows_of(w, kSmallestChunkBytes));
 }
 
-Workload AllGather::workload() const { return workload_of("all_gather", *this); }
-Workload ReduceScatter::workload() const { return workload_of("reduce_scatter", *this); }
-Workload AllReduce::workload() const { return workload_of("all_reduce", *this); }
+Workload AllGather::workload(const Ranks& ranks) const { return workload_of("all_gather", *this, ranks); }
+Workload ReduceScatter::workload(const Ranks& ranks) const { return workload_of("reduce_scatter", *this, ranks); }
+Workload AllReduce::workload(const Ranks& ranks) const { return workload_of("all_reduce", *this, ranks); }
 
-Workload Broadcast::workload() const {
-  Workload w = workload_of("broadcast", *this);
+Workload Broadcast::workload(const Ranks& ranks) const {
+  Workload w = workload_of("broadcast", *this, ranks);
   w.fields.set("root", int64_t{root});
   return w;
 }
 
-Workload AllToAll::workload() const {
+Workload AllToAll::workload(const Ranks& ranks) const {
   return {"all_to_all",
           dtype,
-          threads,
+          1,
           {{"heads", heads},
            {"head_dim", head_dim},
            {"direction", std::string(to_heads ? "to_heads" : "to_sequence")},
-           {"world_size", int64_t{world_size}},
-           {"fabric", fabric}}};
+           {"world_size", int64_t{ranks.world_size}},
+           {"fabric", ranks.fabric}}};
 }
 
 autotune::OpDef all_gather() { return move_base("all_gather", "the rows of all ranks on every rank"); }

@@ -10,16 +10,14 @@
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
 /// The static part that all of them have; n: columns of a row.
 struct Collective {
-  int world_size = 1;
   int64_t n = 0;
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   struct Args {
     Tensor x, y;
@@ -29,38 +27,35 @@ struct Collective {
 
 /// y [length, n]: the rows of all ranks. x [own rows, n], which may be the rank's own rows of y, except in a graph.
 struct AllGather : Collective {
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
 };
 
 /// y [own rows, n]: the sums over ranks of x [length, n].
 struct ReduceScatter : Collective {
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
 };
 
 /// y [length, n]: the sums over ranks of x [length, n]; in one shot for few rows, else in two.
 struct AllReduce : Collective {
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
 };
 
 /// y [length, n] is the root's x [length, n]; x may be y, on other ranks it is not read.
 struct Broadcast : Collective {
   int root = 0;
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
 };
 
 /// The exchange around attention: rows of all heads against all rows of some heads. Rank r owns heads
 /// [floor(r heads / P), floor((r + 1) heads / P)). `to_heads`: x [own rows, heads head_dim] -> y [length, own heads
 /// head_dim]; else the way back.
 struct AllToAll {
-  int world_size = 1;
   int64_t heads = 0, head_dim = 0;
   bool to_heads = true;
   DType dtype = DType::f32;
-  std::string fabric = "threads";
-  int threads = 1;
 
   using Args = Collective::Args;
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.x, &a.y}); }
 };
 

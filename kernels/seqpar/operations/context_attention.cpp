@@ -133,17 +133,17 @@ ExchangeShape context_attention_exchange(const Workload& w, int64_t chunk_rows) 
   return context_exchange(shape_of(w), chunk_rows);
 }
 
-Workload ContextAttentionForward::workload() const {
+Workload ContextAttentionForward::workload(const Ranks& ranks) const {
   autotune::Fields fields{{"heads", heads},
                           {"kv_heads", kv_heads},
                           {"head_dim", head_dim},
                           {"causal", int64_t{causal}},
                           {"layout", layout},
                           {"lse", int64_t{lse}},
-                          {"world_size", int64_t{world_size}},
-                          {"fabric", fabric}};
+                          {"world_size", int64_t{ranks.world_size}},
+                          {"fabric", ranks.fabric}};
   if (scale != 0) fields.set("scale", scale);
-  return {kName, dtype, threads, std::move(fields)};
+  return {kName, dtype, 1, std::move(fields)};
 }
 
 Call ContextAttentionForward::pack(const Args& a, int64_t length) {

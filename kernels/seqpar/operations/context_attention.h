@@ -10,6 +10,7 @@
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -17,15 +18,12 @@ namespace seqtile::kernels::seqpar {
 /// those of rank + 1, rank + 2, ..., around: the bits depend on the tile, layout and number of ranks, and on nothing
 /// else.
 struct ContextAttentionForward {
-  int world_size = 1;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = true;                 ///< a query sees the keys of the sequence up to its own row
   std::string layout = "contiguous";  ///< "contiguous" | "zigzag": equal work for all ranks under a causal mask
   double scale = 0;                   ///< 0: 1 / sqrt(head_dim)
   bool lse = false;                   ///< a second output
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   /// Shapes: q and out [own rows, heads head_dim]; k and v [own rows, kv_heads head_dim]; lse [own rows, heads] f32,
   /// the natural logarithm of each row's sum of exponentials. Own rows are num_rows() of the layout; what else goes by
@@ -33,7 +31,7 @@ struct ContextAttentionForward {
   struct Args {
     Tensor q, k, v, out, lse;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length);
 };
 

@@ -208,13 +208,13 @@ ExchangeShape context_backward_exchange(const Workload& w, int64_t chunk_rows) {
   return context_backward_exchange(shape_of(w), chunk_rows);
 }
 
-Workload ContextAttentionBackward::workload() const {
-  autotune::Fields fields{{"heads", heads},       {"kv_heads", kv_heads},
-                          {"head_dim", head_dim}, {"causal", int64_t{causal}},
-                          {"layout", layout},     {"world_size", int64_t{world_size}},
-                          {"fabric", fabric}};
+Workload ContextAttentionBackward::workload(const Ranks& ranks) const {
+  autotune::Fields fields{{"heads", heads},        {"kv_heads", kv_heads},
+                          {"head_dim", head_dim},  {"causal", int64_t{causal}},
+                          {"layout", layout},      {"world_size", int64_t{ranks.world_size}},
+                          {"fabric", ranks.fabric}};
   if (scale != 0) fields.set("scale", scale);
-  return {kName, dtype, threads, std::move(fields)};
+  return {kName, dtype, 1, std::move(fields)};
 }
 
 Call ContextAttentionBackward::pack(const Args& a, int64_t length) {

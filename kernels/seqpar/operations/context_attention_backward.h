@@ -11,27 +11,25 @@
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
 /// The backward pass of ContextAttentionForward. A rank's rows meet those of its own rank first, then those of
 /// rank + 1, rank + 2, ..., around: the bits depend on the tile, layout and number of ranks, and on nothing else.
 struct ContextAttentionBackward {
-  int world_size = 1;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = true;
   std::string layout = "contiguous";  ///< "contiguous" | "zigzag", as of the forward pass
   double scale = 0;                   ///< 0: 1 / sqrt(head_dim)
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   /// Shapes: q, out, dout and dq [own rows, heads head_dim]; k, v, dk and dv [own rows, kv_heads head_dim]; lse
   /// [own rows, heads] f32. out and lse as the forward pass has written them.
   struct Args {
     Tensor q, k, v, out, lse, dout, dq, dk, dv;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length);
 };
 

@@ -313,13 +313,12 @@ std::vector<double> idle_row(const Problem& p, int64_t row) {
 
 /// The fields of an operation that sums up, from its argument struct.
 template <class Op>
-Workload reduce_workload(const char* name, const Op& op) {
-  Workload w = Linear{op.n,        0,     0, op.k,     op.bias,    op.activation, false,
-                      op.residual, false, 0, op.dtype, op.threads, false,         op.scale}
-                   .workload();
+Workload reduce_workload(const char* name, const Op& op, const Ranks& ranks) {
+  Workload w =
+      Linear{op.n, 0, 0, op.k, op.bias, op.activation, false, op.residual, false, 0, op.dtype, 1, false, op.scale}
+          .workload();
   w.operation = name;
-  w.fields.set("world_size", int64_t{op.world_size});
-  w.fields.set("fabric", op.fabric);
+  ranks.add_to(w.fields);
   w.fields.set("transport", std::string(dtype_name(op.transport)));
   w.fields.set("norm", int64_t{op.norm});
   w.fields.set("eps", op.eps);
@@ -336,18 +335,19 @@ ExchangeShape linear_exchange(const Workload& w, int64_t chunk_rows) {
                       chunk_rows);
 }
 
-Workload FusedAllgatherAndLinear::workload() const {
+Workload FusedAllgatherAndLinear::workload(const Ranks& ranks) const {
   Workload w =
-      Linear{n, n2, n3, k, bias, activation, gated, false, false, 0, dtype, threads, false, scale, soft_cap}.workload();
+      Linear{n, n2, n3, k, bias, activation, gated, false, false, 0, dtype, 1, false, scale, soft_cap}.workload();
   w.operation = kGather;
-  w.fields.set("world_size", int64_t{world_size});
-  w.fields.set("fabric", fabric);
+  ranks.add_to(w.fields);
   return w;
 }
 
-Workload FusedLinearAndReducescatter::workload() const { return reduce_workload(kScatter, *this); }
+Workload FusedLinearAndReducescatter::workload(const Ranks& ranks) const {
+  return reduce_workload(kScatter, *this, ranks);
+}
 
-Workload LinearAndAllreduce::workload() const { return reduce_workload(kAllReduce, *this); }
+Workload LinearAndAllreduce::workload(const Ranks& ranks) const { return reduce_workload(kAllReduce, *this, ranks); }
 
 autotune::OpDef fused_allgather_and_linear() {
   autotune::OpDef op = base(kGather, "gather(x) w^T with linear's epilogue, in one launch of each rank");

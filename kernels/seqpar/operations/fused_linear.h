@@ -9,27 +9,25 @@
 #include "autotune/op_def.h"
 #include "kernels/linear/linear.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
 /// y = epilogue(gather(x) w^T), the epilogue of linear; one to three weights, or a gated pair. Sizes are this rank's.
 struct FusedAllgatherAndLinear {
-  int world_size = 1;
   int64_t n = 0, n2 = 0, n3 = 0;  ///< columns of this rank's weights
   int64_t k = 0;
   bool bias = false;
   Activation activation = Activation::none;
   bool gated = false;
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
   double scale = 1, soft_cap = 0;  ///< as linear's
 
   /// Shapes: x [own rows, k]; w.. [n, k] as in nn.Linear; bias.. [n]; y [length, n], y2 [length, n2], y3 [length, n3].
   struct Args {
     Tensor x, w, w2, w3, bias, bias2, bias3, y, y2, y3;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) {
     return Call(length, {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.y, &a.y2, &a.y3});
   }
@@ -39,7 +37,6 @@ struct FusedAllgatherAndLinear {
 /// once, by the owner of a row. Partial sums are rounded to `transport`, the owner's too, and added from rank 0 on: the
 /// same bits for every schedule that takes k in the same slices. With `norm` a second output is rms_norm(y).
 struct FusedLinearAndReducescatter {
-  int world_size = 1;
   int64_t n = 0, k = 0;
   bool bias = false;
   Activation activation = Activation::none;
@@ -48,15 +45,13 @@ struct FusedLinearAndReducescatter {
   double eps = 1e-5;
   DType transport = DType::f32;
   DType dtype = DType::f32;
-  std::string fabric = "threads";
-  int threads = 1;
   double scale = 1;  ///< as linear's
 
   /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [own rows, n].
   struct Args {
     Tensor x, w, bias, residual, y, norm_weight, normed;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) {
     return Call(length, {&a.x, &a.w, &a.bias, &a.residual, &a.y, &a.norm_weight, &a.normed});
   }
@@ -64,7 +59,6 @@ struct FusedLinearAndReducescatter {
 
 /// The same with all rows of y on every rank, the same bits: in one shot for few rows, else in two.
 struct LinearAndAllreduce {
-  int world_size = 1;
   int64_t n = 0, k = 0;
   bool bias = false;
   Activation activation = Activation::none;
@@ -73,14 +67,12 @@ struct LinearAndAllreduce {
   double eps = 1e-5;
   DType transport = DType::f32;
   DType dtype = DType::f32;
-  std::string fabric = "threads";
-  int threads = 1;
   double scale = 1;  ///< as linear's
 
   /// Shapes: x [length, k]; w [n, k]; bias and norm_weight [n]; residual, y and normed [length, n], the residual the
   /// same on every rank.
   using Args = FusedLinearAndReducescatter::Args;
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) { return FusedLinearAndReducescatter::pack(a, length); }
 };
 

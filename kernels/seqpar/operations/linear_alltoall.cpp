@@ -340,17 +340,17 @@ ExchangeShape linear_alltoall_exchange(const Workload& w, int64_t chunk_rows) {
   return {world_size_of(w), 0, {{PhaseShape::Rows::of_source, w.dtype, columns, chunk_rows}}};
 }
 
-Workload FusedLinearAndAlltoall::workload() const {
+Workload FusedLinearAndAlltoall::workload(const Ranks& ranks) const {
   return {kName,
           dtype,
-          threads,
+          1,
           {{"heads", heads},
            {"kv_heads", kv_heads},
            {"head_dim", head_dim},
            {"k", k},
            {"bias", int64_t{bias}},
-           {"world_size", int64_t{world_size}},
-           {"fabric", fabric}}};
+           {"world_size", int64_t{ranks.world_size}},
+           {"fabric", ranks.fabric}}};
 }
 
 autotune::OpDef fused_linear_and_alltoall() {

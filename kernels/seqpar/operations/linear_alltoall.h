@@ -11,6 +11,7 @@
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -18,12 +19,9 @@ namespace seqtile::kernels::seqpar {
 /// their query heads; with fewer KV heads than ranks query heads are, and every rank gets the KV heads that they read
 /// (GroupedHeads).
 struct FusedLinearAndAlltoall {
-  int world_size = 1;
   int64_t heads = 0, kv_heads = 0, head_dim = 0, k = 0;
   bool bias = false;
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   /// Shapes: x [own rows, k]; w [heads head_dim, k], w2 and w3 [kv_heads head_dim, k], of queries, keys and values,
   /// whole on every rank, and their biases [columns]; y [length, own heads head_dim], y2 and y3 [length, own KV heads
@@ -31,7 +29,7 @@ struct FusedLinearAndAlltoall {
   struct Args {
     Tensor x, w, w2, w3, bias, bias2, bias3, y, y2, y3;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) {
     return Call(length, {&a.x, &a.w, &a.w2, &a.w3, &a.bias, &a.bias2, &a.bias3, &a.y, &a.y2, &a.y3});
   }

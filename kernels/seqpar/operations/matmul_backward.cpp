@@ -89,12 +89,12 @@ autotune::Cost cost_of(const Workload& w, std::span<const int64_t> symbols) {
 
 /// The fields of both operations, from an argument struct.
 template <class Op>
-Workload workload_of(const char* name, const Op& op) {
+Workload workload_of(const char* name, const Op& op, const Ranks& ranks) {
   return {name,
           op.dtype,
-          op.threads,
-          {{"world_size", int64_t{op.world_size}},
-           {"fabric", op.fabric},
+          1,
+          {{"world_size", int64_t{ranks.world_size}},
+           {"fabric", ranks.fabric},
            {"n", op.n},
            {"k", op.k},
            {"accumulate", int64_t{op.accumulate}},
@@ -175,10 +175,12 @@ ExchangeShape matmul_backward_exchange(const Workload& w, int64_t chunk_rows) {
   return matmul_backward_op::exchange_of(Shape(w), 0, chunk_rows);
 }
 
-Workload SequenceParallelTrailingMatmulBackward::workload() const { return workload_of(kTrailing, *this); }
+Workload SequenceParallelTrailingMatmulBackward::workload(const Ranks& ranks) const {
+  return workload_of(kTrailing, *this, ranks);
+}
 
-Workload SequenceParallelLeadingMatmulBackward::workload() const {
-  Workload w = workload_of(kLeading, *this);
+Workload SequenceParallelLeadingMatmulBackward::workload(const Ranks& ranks) const {
+  Workload w = workload_of(kLeading, *this, ranks);
   w.fields.set("n2", n2);
   w.fields.set("n3", n3);
   w.fields.set("transport", std::string(dtype_name(transport)));

@@ -9,6 +9,7 @@
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 #include "kernels/seqpar/operations/fused_linear.h"
 
 namespace seqtile::kernels::seqpar {
@@ -16,27 +17,23 @@ namespace seqtile::kernels::seqpar {
 /// Of FusedLinearAndReducescatter: du = gather(dz) w and dw = gather(dz)^T u, by one gather. k is this rank's share.
 /// Sums of dw are over the rows that there are, in f32: the own ones first, then those of rank + 1, ...
 struct SequenceParallelTrailingMatmulBackward {
-  int world_size = 1;
   int64_t n = 0, k = 0;       ///< of the weight [n, k]
   bool accumulate = false;    ///< dw = before + the sums
   bool f32_gradient = false;  ///< dw is f32, whatever the operands are: main gradients
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   /// Shapes: dz [own rows, n]; w, before and dw [n, k]; u and du [length, k]. `before` is there with `accumulate`, and
   /// may be dw itself, which an aborted call fills with NaN.
   struct Args {
     Tensor dz, w, u, before, du, dw;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) { return Call(length, {&a.dz, &a.w, &a.u, &a.before, &a.du, &a.dw}); }
 };
 
 /// Of FusedAllgatherAndLinear: own rows of dx = sum over ranks and weights of dy_i w_i, and dw_i = dy_i^T gather(x).
 /// The products of several weights are one sum, in f32; each rank's is rounded to `transport` and added from rank 0 on.
 struct SequenceParallelLeadingMatmulBackward {
-  int world_size = 1;
   int64_t n = 0, n2 = 0,
           n3 = 0;  ///< columns of this rank's outputs, rows of its weights; n2, n3: 0 where there is none
   int64_t k = 0;
@@ -44,14 +41,12 @@ struct SequenceParallelLeadingMatmulBackward {
   bool f32_gradient = false;
   DType transport = DType::f32;
   DType dtype = DType::f32;
-  std::string fabric = "threads";
-  int threads = 1;
 
   /// Shapes: dy.. [length, n]; w.., before.. and dw.. [n, k]; x and dx [own rows, k]. `before` as above.
   struct Args {
     Tensor dy, dy2, dy3, w, w2, w3, x, before, before2, before3, dx, dw, dw2, dw3;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length) {
     return Call(length, {&a.dy, &a.dy2, &a.dy3, &a.w, &a.w2, &a.w3, &a.x, &a.before, &a.before2, &a.before3, &a.dx,
                          &a.dw, &a.dw2, &a.dw3});

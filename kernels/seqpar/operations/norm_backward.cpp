@@ -200,17 +200,17 @@ ExchangeShape norm_backward_exchange(const Workload& w) {
   return {world_size_of(w), 0, {row}, 0, layout_of(w)};
 }
 
-Workload SequenceParallelRmsNormBackward::workload() const {
+Workload SequenceParallelRmsNormBackward::workload(const Ranks& ranks) const {
   return {kName,
           dtype,
-          threads,
+          1,
           {{"n", n},
            {"eps", eps},
            {"residual", int64_t{residual}},
            {"weight_offset", weight_offset},
            {"layout", layout},
-           {"world_size", int64_t{world_size}},
-           {"fabric", fabric}}};
+           {"world_size", int64_t{ranks.world_size}},
+           {"fabric", ranks.fabric}}};
 }
 
 Call SequenceParallelRmsNormBackward::pack(const Args& a, int64_t length) {

@@ -10,27 +10,25 @@
 #include "autotune/op_def.h"
 #include "kernels/op/call.h"
 #include "kernels/seqpar/exchange/exchange.h"
+#include "kernels/seqpar/exchange/ranks.h"
 
 namespace seqtile::kernels::seqpar {
 
 /// RmsNormBackward of own rows, with dweight summed over the rows of all ranks. A rank without rows takes part.
 struct SequenceParallelRmsNormBackward {
-  int world_size = 1;
   int64_t n = 0;
   double eps = 1e-5;
   bool residual = false;  ///< adds the gradient that reaches x beside the norm
   double weight_offset = 0;
   std::string layout = "contiguous";  ///< "contiguous" | "zigzag": how many rows a rank owns
   DType dtype = DType::f32;
-  std::string fabric = "threads";  ///< Fabric::kind(): part of the key
-  int threads = 1;
 
   /// Shapes: dy, x, residual, dx [own rows, n]; weight [n]; dweight [n] f32. x is what the norm saw: of a norm with
   /// residual, its sum. dx may be dy or residual.
   struct Args {
     Tensor dy, x, residual, weight, dx, dweight;
   };
-  autotune::Workload workload() const;
+  autotune::Workload workload(const Ranks& ranks) const;
   static Call pack(const Args& a, int64_t length);
 };
 

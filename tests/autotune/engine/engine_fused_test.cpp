@@ -27,10 +27,8 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kN = 24, kK = 16, kLongest = 8;
 
-FusedAllgatherAndLinear gather_op() { return {.world_size = kRanks, .n = kN, .k = kK, .dtype = DType::bf16}; }
-ContextAttentionForward attention_op() {
-  return {.world_size = kRanks, .heads = 1, .kv_heads = 1, .head_dim = kK, .dtype = DType::bf16};
-}
+FusedAllgatherAndLinear gather_op() { return {.n = kN, .k = kK, .dtype = DType::bf16}; }
+ContextAttentionForward attention_op() { return {.heads = 1, .kv_heads = 1, .head_dim = kK, .dtype = DType::bf16}; }
 
 Tensor matrix(const DeviceBuffer& buffer, int64_t rows, int64_t columns) {
   return make_tensor(buffer.data(), DType::bf16, {rows, columns});
@@ -47,11 +45,10 @@ ContextAttentionForward::Args args_of(const ContextAttentionForward&, const Devi
 
 /// All lengths of 5..8, from records alone.
 template <class Op>
-void run_rank(const EngineOptions& options, const autotune::Registry& registry, Op op, Fabric& fabric) {
+void run_rank(const EngineOptions& options, const autotune::Registry& registry, const Op& op, Fabric& fabric) {
   const auto engine = Engine::open(options, registry, fabric);
-  op.fabric = fabric.kind();
-  Channel channel(fabric, kernels::seqpar::channel_options({op.workload()}, kLongest));
-  const FusedHandle handle(*engine, op, channel);
+  Channel channel(fabric, kLongest);
+  const auto handle = engine->prepare(op, channel);
   DeviceMemory& memory = fabric.device().memory();
   const DeviceBuffer x(memory, 2 * kLongest * kK), w(memory, 2 * kN * kK), y(memory, 2 * kLongest * kN);
   for (const DeviceBuffer* buffer : {&x, &w, &y}) memory.fill(buffer->data(), 0, buffer->bytes());
@@ -94,13 +91,13 @@ void check_served(const autotune::Registry& registry, Op op, const std::string& 
                               .artifacts = folder.file("artifacts.db"),
                               .policy = MissPolicy::strict,
                               .max_length = kLongest};
-  op.fabric = "sim:" + target;
+  const std::string device = "sim:" + target;
   {
     const auto store = cache::TuningStore::open(options.cache, cache::OpenMode::read_write);
     const auto artifacts = cache::ArtifactDb::open(options.artifacts, cache::default_key_path());
-    const autotune::Workload workload = op.workload();
+    const autotune::Workload workload = op.workload({kRanks, device});
     const auto report =
-        autotune::tune(registry, {{workload.operation, workload, 5, 8}}, op.fabric, *store, *artifacts, {});
+        autotune::tune(registry, {{workload.operation, workload, 5, 8}}, device, *store, *artifacts, {});
     REQUIRE(report.complete);
     CHECK(report.tunings == 1);
   }
@@ -127,18 +124,13 @@ TEST_CASE("engine: a fused operation with three outputs is tuned on a simulated 
   setenv("SEQTILE_WORKER", (std::filesystem::canonical("/proc/self/exe").parent_path() / "seqtile").c_str(), 1);
   const test::TempFolder folder;
   setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
-  const SequenceParallelLeadingMatmulBackward op{.world_size = kRanks,
-                                                 .n = 24,
-                                                 .n2 = 16,
-                                                 .k = 48,
-                                                 .accumulate = true,
-                                                 .f32_gradient = true,
-                                                 .dtype = DType::bf16,
-                                                 .fabric = "sim:sm_80"};
+  const SequenceParallelLeadingMatmulBackward op{
+      .n = 24, .n2 = 16, .k = 48, .accumulate = true, .f32_gradient = true, .dtype = DType::bf16};
+  const autotune::Workload workload = op.workload({kRanks, "sim:sm_80"});
   const auto store = cache::TuningStore::open(folder.file("tuning.db"), cache::OpenMode::read_write);
   const auto artifacts = cache::ArtifactDb::open(folder.file("artifacts.db"), cache::default_key_path());
-  const auto report = autotune::tune(kernels::make_registry(), {{op.workload().operation, op.workload(), 65, 72}},
-                                     "sim:sm_80", *store, *artifacts, {});
+  const auto report = autotune::tune(kernels::make_registry(), {{workload.operation, workload, 65, 72}}, "sim:sm_80",
+                                     *store, *artifacts, {});
   CHECK(report.complete);
   CHECK(report.tunings == 1);
   unsetenv("SEQTILE_WORKER");

@@ -8,6 +8,7 @@
 
 #include "cache/artifact_db.h"
 #include "jit/base/error.h"
+#include "jit/ir/builder.h"
 #include "jit/ir/length_sizes.h"
 #include "jit/ir/row_alignment.h"
 #include "kernels/registry.h"

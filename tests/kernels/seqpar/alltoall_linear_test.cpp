@@ -46,8 +46,8 @@ struct Case {
   autotune::Workload workload() const {
     return library_op("fused_alltoall_and_linear")
         .normalize(seqpar::FusedAlltoallAndLinear{
-            .world_size = world_size, .heads = heads, .head_dim = kHeadDim, .n = kN, .residual = true, .dtype = dtype}
-                       .workload());
+            .heads = heads, .head_dim = kHeadDim, .n = kN, .residual = true, .dtype = dtype}
+                       .workload({.world_size = world_size}));
   }
 };
 

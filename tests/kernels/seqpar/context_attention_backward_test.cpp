@@ -52,14 +52,9 @@ struct Case {
   uint32_t seed = 7;
 
   autotune::Workload workload() const {
-    seqpar::ContextAttentionBackward op{.world_size = world_size,
-                                        .heads = heads,
-                                        .kv_heads = kv_heads,
-                                        .head_dim = head_dim,
-                                        .causal = causal,
-                                        .layout = layout,
-                                        .dtype = dtype};
-    return library_op("context_attention_backward").normalize(op.workload());
+    seqpar::ContextAttentionBackward op{
+        .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .causal = causal, .layout = layout, .dtype = dtype};
+    return library_op("context_attention_backward").normalize(op.workload({.world_size = world_size}));
   }
   attention_backward_op::Shape shape() const {
     autotune::Workload plain{"attention_backward", dtype, 1, {}};
@@ -327,12 +322,11 @@ TEST_CASE("context attention backward: configurations of GPUs compile", "[seqpar
 }
 
 TEST_CASE("context attention backward: bad static arguments are refused by name", "[seqpar]") {
-  const auto normalized = [](const seqpar::ContextAttentionBackward& op) {
-    return library_op("context_attention_backward").normalize(op.workload());
+  const auto normalized = [](const seqpar::ContextAttentionBackward& op, int world_size = 1) {
+    return library_op("context_attention_backward").normalize(op.workload({.world_size = world_size}));
   };
   CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16}), Catch::Contains("must divide heads (3)"));
   CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .layout = "striped"}),
                     Catch::Contains("striped") && Catch::Contains("zigzag"));
-  CHECK_THROWS_WITH(normalized({.world_size = 99, .heads = 2, .kv_heads = 2, .head_dim = 16}),
-                    Catch::Contains("world_size"));
+  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16}, 99), Catch::Contains("world_size"));
 }

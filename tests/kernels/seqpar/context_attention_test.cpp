@@ -50,15 +50,14 @@ struct Case {
   std::optional<autotune::Config> config = std::nullopt;  ///< else one of these tiles
 
   autotune::Workload workload() const {
-    seqpar::ContextAttentionForward op{.world_size = world_size,
-                                       .heads = heads,
+    seqpar::ContextAttentionForward op{.heads = heads,
                                        .kv_heads = kv_heads,
                                        .head_dim = head_dim,
                                        .causal = causal,
                                        .layout = layout,
                                        .lse = true,
                                        .dtype = dtype};
-    return library_op("context_attention_forward").normalize(op.workload());
+    return library_op("context_attention_forward").normalize(op.workload({.world_size = world_size}));
   }
 };
 
@@ -324,13 +323,12 @@ TEST_CASE("context attention: where keys come in the order of the sequence the b
 }
 
 TEST_CASE("context attention: bad static arguments are refused by name", "[seqpar]") {
-  const auto normalized = [](const seqpar::ContextAttentionForward& op) {
-    return library_op("context_attention_forward").normalize(op.workload());
+  const auto normalized = [](const seqpar::ContextAttentionForward& op, int world_size = 1) {
+    return library_op("context_attention_forward").normalize(op.workload({.world_size = world_size}));
   };
   CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16}), Catch::Contains("must divide heads (3)"));
   CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 12}), Catch::Contains("multiple of 8"));
   CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .layout = "striped"}),
                     Catch::Contains("striped") && Catch::Contains("zigzag"));
-  CHECK_THROWS_WITH(normalized({.world_size = 99, .heads = 2, .kv_heads = 2, .head_dim = 16}),
-                    Catch::Contains("world_size"));
+  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16}, 99), Catch::Contains("world_size"));
 }

@@ -133,21 +133,12 @@ void compare(const char* what, const Rows& rows, const Values& got, const Values
 
 void check_rank(const Home& home, Fabric& fabric, const std::string& layout, const Whole& whole,
                 const std::vector<Results>& want) {
-  const ContextAttentionForward op{.world_size = fabric.world_size(),
-                                   .heads = kHeads,
-                                   .kv_heads = kKvHeads,
-                                   .head_dim = kHeadDim,
-                                   .layout = layout,
-                                   .lse = true,
-                                   .fabric = fabric.kind()};
+  const ContextAttentionForward op{
+      .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .layout = layout, .lse = true};
   const auto engine = home.engine(fabric, "tuning.db", MissPolicy::fallback);
-  const ContextAttentionBackward backward_op{.world_size = fabric.world_size(),
-                                             .heads = kHeads,
-                                             .kv_heads = kKvHeads,
-                                             .head_dim = kHeadDim,
-                                             .layout = layout,
-                                             .fabric = fabric.kind()};
-  Channel channel(fabric, seqpar::channel_options({op.workload(), backward_op.workload()}, kLongest));
+  const ContextAttentionBackward backward_op{
+      .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kHeadDim, .layout = layout};
+  Channel channel(fabric, kLongest);
   const FusedHandle attention(*engine, op, channel);
   const FusedHandle backward(*engine, backward_op, channel);
   const auto rows_of = seqpar::parse_row_layout(layout);

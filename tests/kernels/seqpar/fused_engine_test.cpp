@@ -28,12 +28,8 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int64_t kHidden = 48, kWide = 64, kCapacity = 300;
 
-FusedAllgatherAndLinear gather_op(const std::string& fabric = "threads") {
-  return {.world_size = kRanks, .n = kWide, .k = kHidden, .fabric = fabric};
-}
-FusedLinearAndReducescatter reduce_op(const std::string& fabric = "threads") {
-  return {.world_size = kRanks, .n = kHidden, .k = kWide, .residual = true, .fabric = fabric};
-}
+FusedAllgatherAndLinear gather_op() { return {.n = kWide, .k = kHidden}; }
+FusedLinearAndReducescatter reduce_op() { return {.n = kHidden, .k = kWide, .residual = true}; }
 
 struct Home {
   EngineOptions options(MissPolicy policy) const {
@@ -142,11 +138,9 @@ int64_t run_layers(const Home& home, std::vector<std::unique_ptr<Fabric>> fabric
   on_every_rank([&](int rank) {
     Fabric& fabric = *fabrics[static_cast<size_t>(rank)];
     const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry, fabric);
-    ChannelOptions options = seqpar::channel_options({gather_op().workload(), reduce_op().workload()}, kCapacity);
-    options.deadline = std::chrono::seconds(20);
-    Channel channel(fabric, options);
-    const FusedHandle up(*engine, gather_op(fabric.kind()), channel);
-    const FusedHandle down(*engine, reduce_op(fabric.kind()), channel);
+    Channel channel(fabric, {.capacity = kCapacity, .deadline = std::chrono::seconds(20)});
+    const FusedHandle up(*engine, gather_op(), channel);
+    const FusedHandle down(*engine, reduce_op(), channel);
     auto up_weight = layer.up[static_cast<size_t>(rank)], down_weight = layer.down[static_cast<size_t>(rank)];
     std::vector<float> nothing(kCapacity * kWide);
     for (const int64_t length : lengths) {
@@ -226,8 +220,8 @@ TEST_CASE("fused operations: ranks that share a GPU refuse shares that differ", 
   on_every_rank([&](int rank) {
     Fabric& fabric = *fabrics[static_cast<size_t>(rank)];
     const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry, fabric);
-    FusedAllgatherAndLinear op = gather_op(fabric.kind());
-    Channel channel(fabric, seqpar::channel_options({op.workload()}, 20));
+    FusedAllgatherAndLinear op = gather_op();
+    Channel channel(fabric, 20);
     op.n += rank;
     std::string refusal;
     try {
@@ -245,13 +239,11 @@ TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[
   const Home home;
   const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
   auto fabrics = make_thread_fabric(1);
-  FusedAllgatherAndLinear op = gather_op();
-  Channel channel(*fabrics[0], seqpar::channel_options({op.workload()}, 64));
-  CHECK_THROWS_WITH(FusedHandle(*engine, op, channel), Catch::Contains("world_size is 2, the channel's fabric has 1"));
-  op.world_size = 1;
-  Channel small(*fabrics[0], {.capacity = 64, .staging_bytes = 100});
-  CHECK_THROWS_WITH(FusedHandle(*engine, op, small), Catch::Contains("bytes of staging"));
-  const FusedHandle handle(*engine, op, channel);
+  const FusedAllgatherAndLinear op = gather_op();
+  Channel channel(*fabrics[0], 64);
+  CHECK_THROWS_WITH(seqpar::prepare_on_all(*engine, op.workload({.world_size = 2}), channel, 0),
+                    Catch::Contains("world_size is 2, the channel's fabric has 1"));
+  const auto handle = engine->prepare(op, channel);
   auto x = ones_and_zeros(100 * kHidden, 1), w = ones_and_zeros(kWide * kHidden, 2);
   std::vector<float> y(100 * kWide);
   const auto call = [&](int64_t rows, int64_t length) {
@@ -265,10 +257,10 @@ TEST_CASE("fused operations: bad calls are refused before they reach a peer", "[
 TEST_CASE("fused operations: a rank's rows lie in the output at their own place, or elsewhere", "[seqpar][engine]") {
   const Home home;
   auto fabrics = make_thread_fabric(kRanks);
-  const seqpar::AllGather op{{.world_size = kRanks, .n = kHidden}};
+  const seqpar::AllGather op{{.n = kHidden}};
   on_every_rank([&](int rank) {
     const auto engine = Engine::open(home.options(MissPolicy::fallback), home.registry);
-    Channel channel(*fabrics[static_cast<size_t>(rank)], seqpar::channel_options({op.workload()}, 64));
+    Channel channel(*fabrics[static_cast<size_t>(rank)], 64);
     const FusedHandle handle(*engine, op, channel);
     constexpr int64_t kLength = 11;
     const int64_t first = first_row(rank, kLength), rows = first_row(rank + 1, kLength) - first;

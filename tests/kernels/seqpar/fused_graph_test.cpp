@@ -167,13 +167,13 @@ TEST_CASE("fused graph: bad captures are refused", "[seqpar][graph]") {
   setenv("SEQTILE_CONFIG_DIR", folder.file("config").c_str(), 1);
   const autotune::Registry registry = make_registry();
   const auto fabrics = make_thread_fabric(1);
-  seqpar::FusedAllgatherAndLinear op{.world_size = 1, .n = 24, .k = 16};
+  seqpar::FusedAllgatherAndLinear op{.n = 24, .k = 16};
   const auto engine = Engine::open({.threads = 1,
                                     .cache = folder.file("tuning.db"),
                                     .artifacts = folder.file("artifacts.db"),
                                     .policy = MissPolicy::fallback},
                                    registry, *fabrics[0]);
-  Channel channel(*fabrics[0], seqpar::channel_options({op.workload()}, 64));
+  Channel channel(*fabrics[0], 64);
   const seqpar::FusedHandle handle(*engine, op, channel);
   std::vector<float> values(64 * 64);
   const int64_t length = 1;

@@ -24,8 +24,6 @@ TEST_CASE("fused prepare: static arguments that differ are one line on every ran
   refused("a fused operation: dtype is bf16 on rank 1 and f32 on rank 0", [](Op& op) { op.dtype = DType::bf16; });
   refused("a fused operation: bias is 1 on rank 1 and 0 on rank 0", [](Op& op) { op.bias = true; });
   refused("a fused operation: weights is 2 on rank 1 and 1 on rank 0", [](Op& op) { op.n2 = 8; });
-  refused("a fused operation: world_size is 2 on rank 1 and 3 on rank 0", [](Op& op) { op.world_size = 2; });
-  refused("a fused operation: fabric is sim:sm_80 on rank 1", [](Op& op) { op.fabric = "sim:sm_80"; });
   for (const char* kind : kKinds)
     check_all(on_ranks(kind, 2,
                        [&](Fabric& fabric) {
@@ -37,42 +35,27 @@ TEST_CASE("fused prepare: static arguments that differ are one line on every ran
               "operation is fused_linear_and_reducescatter on rank 1 and fused_allgather_and_linear on rank 0");
 }
 
-TEST_CASE("fused prepare: a channel made for another operation says which argument differs", "[seqpar]") {
-  const auto refused = [](const std::string& part, const std::function<void(FusedAllgatherAndLinear&)>& change) {
-    for (const char* kind : kKinds)
-      check_all(on_ranks(kind, 3,
-                         [&](Fabric& fabric) {
-                           FusedAllgatherAndLinear op = up_op(fabric);
-                           if (fabric.rank() == 1) change(op);
-                           Channel(fabric, kernels::seqpar::channel_options({op.workload()}, kCapacity));
-                         }),
-                part);
-  };
-  using Op = FusedAllgatherAndLinear;
-  refused("a channel: operation 1's k is 25 on rank 1 and 24 on rank 0; give all ranks the same",
-          [](Op& op) { op.k = 25; });
-  refused("a channel: operation 1's dtype is bf16 on rank 1 and f32 on rank 0", [](Op& op) { op.dtype = DType::bf16; });
-}
-
 TEST_CASE("fused prepare: what does not suit the channel is one line on every rank", "[seqpar]") {
   const Home home;
   for (const char* kind : kKinds)
     check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
       const auto engine = home.engine(fabric);
-      const auto prepare = [&](const FusedAllgatherAndLinear& op, const ChannelOptions& options) {
-        Channel channel(fabric, options);
-        const FusedHandle handle(*engine, op, channel);
+      Channel channel(fabric, kCapacity);
+      const auto prepare = [&](const kernels::seqpar::Ranks& ranks) {
+        kernels::seqpar::prepare_on_all(*engine, up_op(fabric).workload(ranks), channel, 0);
       };
-      const auto needed = channel_for(fabric);
-      FusedAllgatherAndLinear op = up_op(fabric);
-      op.world_size = 3;
-      require_error("rank 0: fused_allgather_and_linear: world_size is 3, the channel's fabric has 2 ranks",
-                    [&] { prepare(op, needed); });
-      op = up_op(fabric);
-      op.fabric = "sim:sm_90a";
-      require_error(fmt::format("fabric is sim:sm_90a, the channel's is {}", kind), [&] { prepare(op, needed); });
-      require_error("rank 0: fused_allgather_and_linear: it needs",
-                    [&] { prepare(up_op(fabric), {.capacity = kCapacity, .staging_bytes = 100}); });
+      require_error("rank 0: fused_allgather_and_linear: world_size is 3, the channel's fabric has 2 ranks", [&] {
+        prepare({3, kind});
+      });
+      require_error(fmt::format("fabric is sim:sm_90a, the channel's is {}", kind), [&] {
+        prepare({2, "sim:sm_90a"});
+      });
+      require(channel.options().staging_bytes == 0, "nothing was reserved for what was refused");
+      const FusedHandle up(*engine, up_op(fabric), channel);
+      const int64_t needed = channel.options().staging_bytes;
+      require(needed > 0, "the channel has room for what was prepared");
+      const FusedHandle down(*engine, down_op(fabric), channel);
+      require(channel.options().staging_bytes >= needed, "it does not shrink");
     }));
 }
 
@@ -88,14 +71,14 @@ TEST_CASE("fused prepare: tuning caches that differ serve right results, by rank
     check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
       const std::string own = fmt::format("{}{}.db", kind, fabric.rank());
       const int64_t chunk = fabric.rank() == 0 ? 64 : 256;
-      home.store_choice(own, up_op(fabric).workload(), chunk);
+      home.store_choice(own, up_op(fabric).workload(kernels::seqpar::ranks_of(fabric)), chunk);
       Layers layers(home, fabric, own, MissPolicy::nearest);
       require(chunk_rows(layers.up.handle()) == 64, "rank 0 decides");
       require(layers.up.handle().explain(100).origin == (fabric.rank() == 0 ? "tuned" : "given"), "and it is said");
       for (uint32_t seed = 0; seed < 20; ++seed) layers.check(seed * 7, seed);
 
-      home.store_choice(own, up_op(fabric).workload(), 256 + 64 - chunk);
-      home.store_choice(own, down_op(fabric).workload(), chunk);
+      home.store_choice(own, up_op(fabric).workload(kernels::seqpar::ranks_of(fabric)), 256 + 64 - chunk);
+      home.store_choice(own, down_op(fabric).workload(kernels::seqpar::ranks_of(fabric)), chunk);
       layers.engine->refresh();
       require(chunk_rows(layers.up.handle()) == 64, "a live handle stays as it is");
       layers.check(130, 1);
@@ -134,7 +117,7 @@ TEST_CASE("fused prepare: a length that rank 0 has no plan for is refused on eve
   for (const MissPolicy policy : {MissPolicy::strict, MissPolicy::tune})
     check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
       const std::string own = fmt::format("{}-{}.db", static_cast<int>(policy), fabric.rank());
-      if (fabric.rank() == 1) home.store_choice(own, up_op(fabric).workload(), 64);
+      if (fabric.rank() == 1) home.store_choice(own, up_op(fabric).workload(kernels::seqpar::ranks_of(fabric)), 64);
       Layers layers(home, fabric, own, policy);
       require_error("fused_allgather_and_linear at length 30", [&] { layers.run_up(30, 1); });
       require(layers.channel.epoch() == 0, "nothing was launched");

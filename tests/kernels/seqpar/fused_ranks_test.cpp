@@ -68,8 +68,8 @@ TEST_CASE("fused ranks: an all-to-all takes the rows and heads of its rank alone
   const Home home;
   check_none(on_ranks("threads", 2, [&](Fabric& fabric) {
     const auto engine = home.engine(fabric, "tuning.db", MissPolicy::fallback);
-    const AllToAll op{.world_size = 2, .heads = 3, .head_dim = 4};
-    Channel channel(fabric, channel_options({op.workload()}, 20));
+    const AllToAll op{.heads = 3, .head_dim = 4};
+    Channel channel(fabric, 20);
     const FusedHandle to_heads(*engine, op, channel);
     const int64_t rows = fabric.rank() == 0 ? 3 : 4, columns = fabric.rank() == 0 ? 4 : 8;
     const auto call = [&](int64_t given_rows, int64_t given_columns) {

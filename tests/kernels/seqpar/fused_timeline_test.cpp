@@ -52,11 +52,9 @@ Events run_rank(const std::string& folder, const autotune::Registry& registry, F
                                     .artifacts = testing::shared_artifacts(),
                                     .policy = MissPolicy::fallback},
                                    registry, fabric);
-  const FusedAllgatherAndLinear up{.world_size = kRanks, .n = kWide, .k = kHidden, .fabric = fabric.kind()};
-  const FusedLinearAndReducescatter down{.world_size = kRanks, .n = kHidden, .k = kWide, .fabric = fabric.kind()};
-  ChannelOptions options = seqpar::channel_options({up.workload(), down.workload()}, kCapacity);
-  options.deadline = std::chrono::seconds(20);
-  Channel channel(fabric, options);
+  const FusedAllgatherAndLinear up{.n = kWide, .k = kHidden};
+  const FusedLinearAndReducescatter down{.n = kHidden, .k = kWide};
+  Channel channel(fabric, {.capacity = kCapacity, .deadline = std::chrono::seconds(20)});
   const FusedHandle up_layer(*engine, up, channel);
   const FusedHandle down_layer(*engine, down, channel);
   const Operands o(fabric.device().memory());
@@ -111,11 +109,11 @@ std::map<Flag, int64_t> times_of(const Events& events, timeline::Kind kind) {
 
 /// Programs that send, in all launches together: as many as the configuration says.
 int push_programs(Fabric& fabric) {
-  const FusedAllgatherAndLinear up{.world_size = kRanks, .n = kWide, .k = kHidden, .fabric = fabric.kind()};
+  const FusedAllgatherAndLinear up{.n = kWide, .k = kHidden};
   const autotune::Registry registry = make_registry();
-  const autotune::OpDef& op = registry.find(up.workload().operation);
+  const autotune::OpDef& op = registry.find("fused_allgather_and_linear");
   const Target& target = fabric.device().target();
-  const autotune::Workload workload = op.normalize(up.workload());
+  const autotune::Workload workload = op.normalize(up.workload(seqpar::ranks_of(fabric)));
   int64_t programs = 0;
   for (const int64_t length : kLengths)
     programs += op.default_config(workload, std::max<int64_t>(length, 1), target).get_int("push_programs");

@@ -50,14 +50,9 @@ struct Case {
   std::optional<autotune::Config> config = {};
 
   autotune::Workload workload() const {
-    const seqpar::FusedLinearAndAlltoall op{.world_size = world_size,
-                                            .heads = heads,
-                                            .kv_heads = kv_heads,
-                                            .head_dim = kHeadDim,
-                                            .k = kK,
-                                            .bias = bias,
-                                            .dtype = dtype};
-    return library_op("fused_linear_and_alltoall").normalize(op.workload());
+    const seqpar::FusedLinearAndAlltoall op{
+        .heads = heads, .kv_heads = kv_heads, .head_dim = kHeadDim, .k = kK, .bias = bias, .dtype = dtype};
+    return library_op("fused_linear_and_alltoall").normalize(op.workload({.world_size = world_size}));
   }
 };
 
@@ -258,11 +253,10 @@ TEST_CASE("linear alltoall: every combination on simulated GPUs", "[seqpar][sim]
 }
 
 TEST_CASE("linear alltoall: bad static arguments are refused by name", "[seqpar]") {
-  const auto normalized = [](const seqpar::FusedLinearAndAlltoall& op) {
-    return library_op("fused_linear_and_alltoall").normalize(op.workload());
+  const auto normalized = [](const seqpar::FusedLinearAndAlltoall& op, int world_size = 1) {
+    return library_op("fused_linear_and_alltoall").normalize(op.workload({.world_size = world_size}));
   };
   CHECK_THROWS_WITH(normalized({.heads = 3, .kv_heads = 2, .head_dim = 16, .k = 8}),
                     Catch::Contains("must divide heads (3)"));
-  CHECK_THROWS_WITH(normalized({.world_size = 99, .heads = 2, .kv_heads = 2, .head_dim = 16, .k = 8}),
-                    Catch::Contains("world_size"));
+  CHECK_THROWS_WITH(normalized({.heads = 2, .kv_heads = 2, .head_dim = 16, .k = 8}, 99), Catch::Contains("world_size"));
 }

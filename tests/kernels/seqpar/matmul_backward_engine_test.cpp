@@ -15,20 +15,18 @@ enum Seed : uint32_t { weight_seed = 11, other_weight_seed, rows_seed, gradient_
 
 int64_t share_of(int rank, int ranks) { return first_of(rank + 1, kWide, ranks) - first_of(rank, kWide, ranks); }
 
-Trailing trailing_op(int rank, int ranks, const std::string& fabric) {
-  return {.world_size = ranks, .n = kHidden, .k = share_of(rank, ranks), .fabric = fabric};
-}
-Leading leading_op(int rank, int ranks, const std::string& fabric) {
+Trailing trailing_op(int rank, int ranks) { return {.n = kHidden, .k = share_of(rank, ranks)}; }
+Leading leading_op(int rank, int ranks) {
   const int64_t n = share_of(rank, ranks);
-  return {.world_size = ranks, .n = n, .n2 = n + 1, .k = kHidden, .accumulate = true, .fabric = fabric};
+  return {.n = n, .n2 = n + 1, .k = kHidden, .accumulate = true};
 }
 
 /// One configuration of each, which serves all lengths.
 void store_choices(const Home& home, int ranks) {
   for (int rank = 0; rank < ranks; ++rank)
     for (const char* kind : kKinds) {
-      home.store_choice("tuning.db", trailing_op(rank, ranks, kind).workload(), 64);
-      home.store_choice("tuning.db", leading_op(rank, ranks, kind).workload(), 64);
+      home.store_choice("tuning.db", trailing_op(rank, ranks).workload({ranks, kind}), 64);
+      home.store_choice("tuning.db", leading_op(rank, ranks).workload({ranks, kind}), 64);
     }
 }
 
@@ -61,9 +59,9 @@ class Backward {
         first_(first_of(rank_, kWide, ranks_)),
         width_(share_of(rank_, ranks_)),
         engine(home.engine(fabric)),
-        channel(fabric, options(fabric)),
-        trailing(*engine, trailing_op(rank_, ranks_, fabric.kind()), channel),
-        leading(*engine, leading_op(rank_, ranks_, fabric.kind()), channel) {}
+        channel(fabric, {.capacity = kCapacity, .deadline = std::chrono::seconds(20)}),
+        trailing(*engine, trailing_op(rank_, ranks_), channel),
+        leading(*engine, leading_op(rank_, ranks_), channel) {}
 
   void check_trailing(int64_t length) {
     const int64_t first = own_row(length, rank_), rows = own_row(length, rank_ + 1) - first;
@@ -125,14 +123,6 @@ class Backward {
   }
 
  private:
-  static ChannelOptions options(Fabric& fabric) {
-    const int rank = fabric.rank(), ranks = fabric.world_size();
-    ChannelOptions options = channel_options(
-        {trailing_op(rank, ranks, fabric.kind()).workload(), leading_op(rank, ranks, fabric.kind()).workload()},
-        kCapacity);
-    options.deadline = std::chrono::seconds(20);
-    return options;
-  }
   int64_t own_row(int64_t length, int rank) const { return first_of(rank, length, ranks_); }
 
   const int rank_, ranks_;
@@ -181,14 +171,14 @@ TEST_CASE("matmul backward: static arguments that differ are one line on every r
   };
   check_all(on_ranks("threads", 2,
                      [&](Fabric& fabric) {
-                       Trailing op = trailing_op(fabric.rank(), 2, "threads");
+                       Trailing op = trailing_op(fabric.rank(), 2);
                        op.n += fabric.rank();
                        prepare(op, fabric);
                      }),
             "a fused operation: n is 25 on rank 1 and 24 on rank 0");
   check_all(on_ranks("threads", 2,
                      [&](Fabric& fabric) {
-                       Leading op = leading_op(fabric.rank(), 2, "threads");
+                       Leading op = leading_op(fabric.rank(), 2);
                        if (fabric.rank()) op.n2 = 0;
                        prepare(op, fabric);
                      }),

@@ -47,8 +47,8 @@ struct Case {
 
   autotune::Workload workload() const {
     const seqpar::SequenceParallelRmsNormBackward op{
-        .world_size = world_size, .n = n, .residual = residual, .weight_offset = 0.5, .layout = layout, .dtype = dtype};
-    return library_op("sequence_parallel_rms_norm_backward").normalize(op.workload());
+        .n = n, .residual = residual, .weight_offset = 0.5, .layout = layout, .dtype = dtype};
+    return library_op("sequence_parallel_rms_norm_backward").normalize(op.workload({.world_size = world_size}));
   }
 };
 

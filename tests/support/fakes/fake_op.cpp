@@ -8,6 +8,7 @@
 #include "autotune/engine/launch.h"
 #include "autotune/kernel_name.h"
 #include "jit/base/error.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::test {
 

@@ -9,6 +9,7 @@
 
 #include "jit/abi/channel_block.h"
 #include "jit/base/error.h"
+#include "jit/ir/builder.h"
 
 namespace seqtile::test {
 namespace {

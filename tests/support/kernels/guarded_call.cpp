@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "autotune/call/problem.h"
 #include "jit/base/error.h"
 #include "kernels/op/tensor_values.h"
 
@@ -19,13 +20,6 @@ namespace {
 
 constexpr int64_t kGuard = 67, kRowPadding = 5, kInnerPadding = 3;  // elements, where nothing has to be aligned
 constexpr std::byte kPoison{0xff};
-
-int64_t dim_size(const autotune::Dim& dim, const autotune::Schema& schema, std::span<const int64_t> symbols) {
-  if (dim.symbol.empty()) return dim.size;
-  const auto it = std::find(schema.symbols.begin(), schema.symbols.end(), dim.symbol);
-  SEQTILE_ASSERT(it != schema.symbols.end());
-  return symbols[it - schema.symbols.begin()] + dim.size;
-}
 
 /// A tensor with padded rows between poison; behind an input, where its last element ends, is a page that nobody may
 /// read. Packed weights (rank 3) have dense panels: packing makes them so.
@@ -72,8 +66,8 @@ GuardedCall::GuardedCall(const autotune::OpDef& op, const autotune::Workload& wo
   problem_.symbols = std::move(symbols);
   memory_.resize(schema_.args.size());
   for (size_t i = 0; i < schema_.args.size(); ++i) {
-    std::vector<int64_t> sizes;
-    for (const autotune::Dim& dim : schema_.args[i].dims) sizes.push_back(dim_size(dim, schema_, problem_.symbols));
+    const Tensor whole = autotune::describe_arg(schema_.args[i], schema_, problem_.symbols);
+    const std::vector<int64_t> sizes(whole.sizes.begin(), whole.sizes.begin() + whole.rank);
     problem_.tensors.push_back(
         guarded_tensor(sizes, schema_.args[i].dtype, schema_.args[i].role, alignment, memory_[i]));
   }

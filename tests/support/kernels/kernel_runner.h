@@ -7,6 +7,7 @@
 
 #include "autotune/op_def.h"
 #include "jit/device/device.h"
+#include "jit/ir/function.h"
 
 namespace seqtile::testing {
 

@@ -60,11 +60,10 @@ std::string difference_of(Matrix& got, int64_t first_row, const std::vector<floa
 autotune::Workload Case::workload() const {
   const int64_t n2 = n.size() > 1 ? n[1] : 0, n3 = n.size() > 2 ? n[2] : 0;
   if (is_trailing)
-    return seqpar::SequenceParallelTrailingMatmulBackward{world_size, n[0], k, accumulate, f32_gradient, dtype}
-        .workload();
-  return seqpar::SequenceParallelLeadingMatmulBackward{world_size, n[0],         n2,         n3,   k,
-                                                       accumulate, f32_gradient, DType::f32, dtype}
-      .workload();
+    return seqpar::SequenceParallelTrailingMatmulBackward{n[0], k, accumulate, f32_gradient, dtype}.workload(
+        {.world_size = world_size});
+  return seqpar::SequenceParallelLeadingMatmulBackward{n[0], n2, n3, k, accumulate, f32_gradient, DType::f32, dtype}
+      .workload({.world_size = world_size});
 }
 
 Matrix::Matrix(int64_t rows, int64_t columns, DType dtype) : rows(rows), columns(columns), dtype(dtype) {

@@ -28,12 +28,6 @@ EngineOptions engine_options(const std::string& folder) {
       .threads = 1, .cache = folder + "/tuning.db", .artifacts = shared_artifacts(), .policy = MissPolicy::fallback};
 }
 
-ChannelOptions channel_options(const Workload& workload, int64_t capacity) {
-  ChannelOptions options = seqpar::channel_options({workload}, capacity);
-  options.deadline = std::chrono::seconds(20);
-  return options;
-}
-
 }  // namespace
 
 GraphRank::GraphRank(const std::string& folder, const autotune::Registry& registry, Fabric& fabric,
@@ -45,7 +39,7 @@ GraphRank::GraphRank(const std::string& folder, const autotune::Registry& regist
       device_(fabric.device()),
       capacity_(capacity),
       engine_(Engine::open(engine_options(folder), registry, fabric)),
-      channel_(fabric, channel_options(workload, capacity)),
+      channel_(fabric, {.capacity = capacity, .deadline = std::chrono::seconds(20)}),
       handle_(*engine_, {workload}, channel_),
       length_(device_.memory(), sizeof(int64_t)),
       stream_(device_.streams()),

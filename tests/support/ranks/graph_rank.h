@@ -18,7 +18,7 @@ namespace seqtile::testing {
 struct AnyOp {
   autotune::Workload of;
   using Args = std::vector<Tensor>;
-  const autotune::Workload& workload() const { return of; }
+  const autotune::Workload& workload(const kernels::seqpar::Ranks&) const { return of; }
   static kernels::Call pack(const Args& tensors, int64_t length) {
     kernels::Call call(length, {});
     for (const Tensor& tensor : tensors) call.add(tensor);

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "autotune/call/problem.h"
 #include "kernels/op/tensor_values.h"
 #include "kernels/seqpar/exchange/channel_args.h"
 #include "kernels/seqpar/exchange/fused_op.h"
@@ -105,21 +106,11 @@ RankOutcome AnyRankRun::on(const RankOptions& given) {
 }
 
 Tensor AnyRankRun::make(const OpDef& op, const autotune::ArgSpec& arg, int rank, int64_t length) {
-  const std::vector<std::string> names = op.schema(workload_).symbols;
-  const std::vector<int64_t> symbols = op.on_rank(workload_, rank, length).symbols;
-  Tensor tensor{nullptr, arg.dtype, static_cast<int>(arg.dims.size()), {}, {}};
-  int64_t stride = 1;
-  for (int d = tensor.rank - 1; d >= 0; --d) {
-    const auto& [symbol, size] = arg.dims[static_cast<size_t>(d)];
-    const auto which = static_cast<size_t>(std::ranges::find(names, symbol) - names.begin());
-    tensor.sizes[d] = size + (symbol.empty() ? 0 : symbols[which]);
-    tensor.strides[d] = stride;
-    stride *= tensor.sizes[d];
-  }
+  Tensor tensor = autotune::describe_arg(arg, op.schema(workload_), op.on_rank(workload_, rank, length).symbols);
   const bool is_output = arg.role == ArgRole::output;
   Buffer& buffer = buffers_.emplace_back();
   if (is_output) buffer.name = fmt::format("{} of rank {}, length {}", arg.name, rank, length);
-  buffer.bytes.assign(static_cast<size_t>(stride * dtype_bytes(arg.dtype)) + 64, std::byte{0xff});
+  buffer.bytes.assign(autotune::tensor_bytes(tensor) + 64, std::byte{0xff});
   tensor.data = buffer.bytes.data();
   if (!is_output) kernels::fill_normal(tensor, 0, arg.role == ArgRole::weight ? 0.2 : 1, buffers_.size());
   return buffer.tensor = tensor;

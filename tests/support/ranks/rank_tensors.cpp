@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "autotune/call/problem.h"
 #include "kernels/op/tensor_values.h"
 
 namespace seqtile::testing {
@@ -18,15 +19,8 @@ constexpr int64_t kGap = 8;  // elements behind a row: 16-bit ones keep their al
 
 Tensor rank_tensor(const autotune::Schema& schema, const autotune::ArgSpec& spec, std::span<const int64_t> symbols,
                    void* data) {
-  Tensor tensor{data, spec.dtype, static_cast<int>(spec.dims.size()), {}, {}};
-  for (size_t d = 0; d < spec.dims.size(); ++d) {
-    const auto& [symbol, size] = spec.dims[d];
-    tensor.sizes[d] = size;
-    if (!symbol.empty()) {
-      const auto name = std::ranges::find(schema.symbols, symbol);
-      tensor.sizes[d] += symbols[static_cast<size_t>(name - schema.symbols.begin())];
-    }
-  }
+  Tensor tensor = autotune::describe_arg(spec, schema, symbols);
+  tensor.data = data;
   int64_t stride = 1;
   for (int d = tensor.rank - 1; d >= 0; --d) {
     if (d == 0 && tensor.rank > 1 && !spec.dense) stride += kGap;

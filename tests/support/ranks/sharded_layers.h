@@ -64,19 +64,15 @@ struct Matrix {
 
 inline FusedAllgatherAndLinear up_op(Fabric& fabric) {
   const int rank = fabric.rank(), ranks = fabric.world_size();
-  return {.world_size = ranks,
-          .n = first_of(rank + 1, kWide, ranks) - first_of(rank, kWide, ranks),
-          .k = kHidden,
-          .fabric = fabric.kind()};
+  return {.n = first_of(rank + 1, kWide, ranks) - first_of(rank, kWide, ranks), .k = kHidden};
 }
 
-inline FusedLinearAndReducescatter down_op(Fabric& fabric) {
-  return {.world_size = fabric.world_size(), .n = kHidden, .k = up_op(fabric).n, .fabric = fabric.kind()};
-}
+inline FusedLinearAndReducescatter down_op(Fabric& fabric) { return {.n = kHidden, .k = up_op(fabric).n}; }
 
 inline ChannelOptions channel_for(Fabric& fabric, int64_t capacity = kCapacity) {
+  const kernels::seqpar::Ranks ranks = kernels::seqpar::ranks_of(fabric);
   ChannelOptions options =
-      kernels::seqpar::channel_options({up_op(fabric).workload(), down_op(fabric).workload()}, capacity);
+      kernels::seqpar::channel_options({up_op(fabric).workload(ranks), down_op(fabric).workload(ranks)}, capacity);
   options.deadline = std::chrono::seconds(20);
   return options;
 }
@@ -235,10 +231,10 @@ inline constexpr const char* kRanks[] = {"threads", "processes", "nodes"};  ///<
 /// Compiles what `ranks` ranks need, one configuration each, so that they load it.
 inline void warm_up(const Home& home, int ranks) {
   const auto fabrics = make_thread_fabric(ranks);
-  const auto warm_up = [&](auto op, const char* kind) {
-    op.fabric = kind;
-    home.store_choice("tuning.db", op.workload(), 64);
-    home.engine(*fabrics[0])->prepare(op.workload());
+  const auto warm_up = [&](const auto& op, const char* kind) {
+    const autotune::Workload workload = op.workload({ranks, kind});
+    home.store_choice("tuning.db", workload, 64);
+    home.engine(*fabrics[0])->prepare(workload);
   };
   for (const auto& fabric : fabrics)
     for (const char* kind : kKinds) warm_up(up_op(*fabric), kind), warm_up(down_op(*fabric), kind);

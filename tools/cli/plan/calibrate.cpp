@@ -86,11 +86,10 @@ std::vector<planner::GatherTime> gather_on_rank(const Session& session, const Ca
   const std::vector<int64_t> sizes = gather_sizes(ranks);
   const int64_t row_bytes = kColumns * dtype_bytes(setup.dtype), most_rows = sizes.back() / row_bytes;
   seqpar::AllGather gather;
-  gather.world_size = ranks, gather.n = kColumns, gather.dtype = setup.dtype;
-  gather.fabric = fabric.kind(), gather.threads = setup.threads;
+  gather.n = kColumns, gather.dtype = setup.dtype;
   const auto engine = open_engine(session, setup, fabric);
-  Channel channel(fabric, seqpar::channel_options({gather.workload()}, most_rows * ranks));
-  const seqpar::FusedHandle<seqpar::AllGather> call(*engine, gather, channel);
+  Channel channel(fabric, most_rows * ranks);
+  const auto call = engine->prepare(gather, channel);
   const Operand x(fabric.device(), setup.dtype, most_rows, kColumns),
       y(fabric.device(), setup.dtype, most_rows * ranks, kColumns);
   const auto rows_of = [](const Operand& operand, int64_t rows) {

@@ -84,13 +84,6 @@ EngineOptions engine_options(const Options& options, int threads, MissPolicy pol
 
 bool communicates(const ServedOperation& operation) { return operation.workload.fields.contains("world_size"); }
 
-std::vector<autotune::Workload> workloads_of_channel(std::span<const ServedOperation> operations) {
-  std::vector<autotune::Workload> workloads;
-  for (const ServedOperation& operation : operations)
-    if (communicates(operation)) workloads.push_back(operation.workload);
-  return workloads;
-}
-
 }  // namespace
 
 std::optional<World> world_of(const Options& options) {
@@ -218,9 +211,8 @@ RankModel::RankModel(const Session& session, const Options& options, Fabric& fab
   for (const autotune::TuneRequest& request : rank_requests(session.registry, options, world, fabric.rank(), threads))
     operations_.push_back(served_operation(request, fabric.rank(), world.size));
   engine_ = Engine::open(engine_options(options, threads, settings.policy), session.registry, fabric);
-  ChannelOptions channel = kernels::seqpar::channel_options(workloads_of_channel(operations_), settings.capacity);
-  channel.deadline = settings.deadline;
-  channel_ = std::make_unique<Channel>(fabric, channel);
+  channel_ =
+      std::make_unique<Channel>(fabric, ChannelOptions{.capacity = settings.capacity, .deadline = settings.deadline});
   for (ServedOperation& operation : operations_) {
     if (communicates(operation)) {
       operation.number = channel_->add_operation(operation.workload.operation + " of " + operation.label);

@@ -56,9 +56,7 @@ std::vector<TimelineEvent> run_rank(const Session& session, const TimelineOption
                                     const autotune::Workload& workload, int64_t length, Fabric& fabric) {
   const auto engine =
       Engine::open({.threads = 1, .cache = options.cache, .artifacts = options.artifacts}, session.registry, fabric);
-  ChannelOptions needs = kernels::seqpar::channel_options({workload}, length);
-  needs.agreed.emplace_back("--calls", std::to_string(options.calls));
-  Channel channel(fabric, needs);
+  Channel channel(fabric, ChannelOptions{.capacity = length, .agreed = {{"--calls", std::to_string(options.calls)}}});
   const int64_t number = channel.add_operation(workload.operation);
   const Handle handle = kernels::seqpar::prepare_on_all(*engine, workload, channel, number);
   const Operands operands(session.registry.find(options.operation), workload, length, channel);
