@@ -23,6 +23,7 @@ class OrderedLayout {
   explicit OrderedLayout(Layout layout);
 
   Layout layout() const { return layout_; }
+  /// The cut dimensions, in the order in which they were cut.
   std::span<const int8_t> cut_dims() const { return {dims_.data(), static_cast<size_t>(num_dims_)}; }
   /// Cuts `dim` by exactly `axes`. A dimension that was not cut before becomes the last one of the order.
   OrderedLayout with(int dim, AxisSet axes) const;

@@ -19,7 +19,9 @@ using AxisSet = uint32_t;
 
 class Layout {
  public:
+  /// The axes that cut a dimension.
   constexpr AxisSet axes_of(int dim) const { return bits_ >> (dim * kMaxAxes) & kAll; }
+  /// The axes whose devices have partial sums.
   constexpr AxisSet partial() const { return bits_ >> (kMaxRank * kMaxAxes) & kAll; }
   /// The axes that cut any dimension.
   constexpr AxisSet cutting() const {
@@ -27,6 +29,7 @@ class Layout {
     for (int dim = 0; dim < kMaxRank; ++dim) axes |= axes_of(dim);
     return axes;
   }
+  /// The layout with exactly `axes` cutting `dim`.
   constexpr Layout with(int dim, AxisSet axes) const { return with_bits(dim * kMaxAxes, axes); }
   constexpr Layout with_partial(AxisSet axes) const { return with_bits(kMaxRank * kMaxAxes, axes); }
   constexpr bool operator==(const Layout&) const = default;

@@ -16,6 +16,7 @@ constexpr int64_t local_size(int64_t size, int devices) { return (size + devices
 constexpr bool can_part(int64_t size, int devices) { return (devices - 1) * local_size(size, devices) < size; }
 static_assert(can_part(10, 4) && can_part(3, 2) && !can_part(3, 4) && !can_part(5, 4));
 
+/// Whether the layout gives every device a part of every cut dimension.
 inline bool can_part(const Mesh& mesh, std::span<const int64_t> shape, Layout layout) {
   for (size_t dim = 0; dim < shape.size(); ++dim)
     if (!can_part(shape[dim], mesh.devices(layout.axes_of(static_cast<int>(dim))))) return false;

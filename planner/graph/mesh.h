@@ -14,6 +14,7 @@ struct Mesh {
   std::array<int, kMaxAxes> shape{};
   std::array<double, kMaxAxes> alpha{}, beta{};
 
+  /// The number of devices of a group that spans `axes`.
   int devices(AxisSet axes) const {
     int product = 1;
     for (int axis = 0; axis < num_axes; ++axis)

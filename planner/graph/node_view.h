@@ -16,6 +16,7 @@ class NodeView {
   const Node& input(size_t i) const { return graph_.nodes[static_cast<size_t>(node_.inputs[i])]; }
   /// Whether the node has `count` inputs, each of one tensor, and one result.
   bool has_inputs(size_t count) const;
+  /// The shape of the node's parameter, null if it has none of that name.
   const Shape* parameter(const char* name) const;
   /// The shape of the node's only result, and of input i.
   const Shape& shape() const { return node_.results.front().shape; }

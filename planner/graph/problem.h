@@ -41,6 +41,7 @@ using Choices = std::vector<int>;
 void check(const Problem& problem);
 /// The node at the end of the chain of `follows`. A node that follows none is its own leader.
 int leader_of(const Problem& problem, int node);
+/// The sum of the chosen strategies' costs and of the edges' costs between them.
 double objective(const Problem& problem, const Choices& choices);
 /// Bytes that a device holds, by step.
 std::vector<double> memory_by_step(const Problem& problem, const Choices& choices);

@@ -64,6 +64,7 @@ class ReshardPaths {
   double seconds(Layout from, Layout to) { return seconds(layouts_.number_of(from), layouts_.number_of(to)); }
   /// The steps of a cheapest path. Requires: there is a path.
   std::vector<ReshardStep> path(Layout from, Layout to);
+  /// Seconds of one step from a layout, by number.
   double step_seconds(int from, const ReshardStep& step) const;
 
  private:

@@ -23,6 +23,7 @@ struct Model {
   std::vector<Pair> pairs;                   ///< at most one for each two variables
 };
 
+/// The model's sum for an assignment.
 double value_of(const Model& model, const std::vector<int>& assignment);
 
 /// The order of elimination and its tables. These do not depend on the unaries, so one object serves many runs.
@@ -42,6 +43,7 @@ class Elimination {
   bool is_exact() const { return is_exact_; }
   /// The number of variables of the largest table, less one.
   int width() const { return width_; }
+  /// Table entries that one run takes minima over.
   int64_t num_entries() const { return num_entries_; }
 
  private:

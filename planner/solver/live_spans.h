@@ -19,6 +19,7 @@ struct LiveSpan {
   int begin, end;  ///< steps [begin, end)
 };
 
+/// Steps of a plan: one for each operator, two in training.
 int num_steps(const Graph& graph);
 /// The spans of all nodes. A view has no result of its own: the viewed result is held until the view's last reader has
 /// run.

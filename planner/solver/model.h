@@ -21,6 +21,7 @@ struct ProblemModel {
   std::vector<int> variable_of;            ///< by node
   std::vector<std::vector<int>> strategy;  ///< by variable, by value: the strategy of its nodes
 
+  /// The strategies of all nodes for the values of the variables.
   Choices choices(const std::vector<int>& assignment) const;
 };
 

@@ -15,6 +15,7 @@ struct OperatorCost {
   double memory = 0;                      ///< bytes
   double total() const { return compute + communication + reshard; }
 };
+/// Costs by node of the graph.
 std::vector<OperatorCost> operator_costs(const Graph& graph, const Problem& problem, const Choices& choices);
 
 /// A tensor that an operator passes to another one, and the cost of changing it to the layout that the consumer wants.
@@ -23,6 +24,7 @@ struct Transfer {
   int producer = 0, consumer = 0;
   double cost = 0;
 };
+/// By consumer, and by input of the consumer.
 std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, const Choices& choices);
 
 /// The layout of a module's parameter under a strategy. Where the strategy does not name the parameter, the parameter

@@ -49,6 +49,7 @@ void check_machine(const Calibration& calibration, const autotune::Fields& machi
 /// Sets the alpha and beta of the mesh.
 /// Errors: invalid_argument if the calibration has another number of axes.
 void apply(const Calibration& calibration, Mesh& mesh);
+/// Prices for generate_calibrated_strategies(); `trains`: a backward pass follows.
 CalibratedCosts costs_of(const Calibration& calibration, bool trains);
 
 }  // namespace seqtile::planner

@@ -51,6 +51,7 @@ struct GradientWay {
   bool is_exact() const { return compression == Compression::none && passes == 1; }
 };
 
+/// One line for people, such as "all-reduce, by levels, overlapped".
 std::string describe(const GradientWay& way);
 
 /// Costs of one backward pass on one device.
