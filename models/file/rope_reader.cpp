@@ -200,7 +200,7 @@ class FormReader {
     form_.theta *= std::pow(alpha, dim / (dim - 2));
     form_.type = "default";
     form_.original_max_positions = 0;
-    // Of Hunyuan's files.
+    // Hunyuan's files have these fields, which do not matter to `alpha`.
     for (const char* name : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) rope_.use(name);
   }
 

@@ -1,5 +1,5 @@
-// models/layers/model_plans.h -- well-known plans of a decoder model, each as a restriction of the planner's
-// strategies.
+// models/layers/model_plans.h -- well-known plans of a decoder model, as restrictions of the planner's strategies.
+// SPDX-License-Identifier: Apache-2.0
 //
 // A plan says which strategies of calibrated costs (docs/planner.md) each operator of model_graph() may keep, over a
 // mesh of one axis. The planner still chooses the changes of layout and computes all prices.

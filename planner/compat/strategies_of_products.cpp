@@ -97,7 +97,7 @@ bool add_conv(StrategyList& list) {
   if (!list.has_inputs(1) || !parameter) return false;
   const Shape &weight = *parameter, &input = list.input_shape(0), &shape = list.shape();
   if (weight.size() < 3 || input.size() != weight.size() || shape.size() != weight.size()) return false;
-  // Grouped convolutions end here.
+  // A grouped convolution has other channel counts and is refused here.
   if (weight[1] != input[1] || weight[0] != shape[1] || input[0] != shape[0]) return false;
   double products = elements(shape);
   for (size_t dim = 1; dim < weight.size(); ++dim) products *= static_cast<double>(weight[dim]);

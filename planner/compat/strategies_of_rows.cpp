@@ -72,7 +72,7 @@ bool add_where(StrategyList& list) {
     for (size_t i = 0; i < list.node().inputs.size(); ++i) {
       const TensorType& type = list.input(i).results.front();
       operands.push_back(broadcast(layout, shape, type.shape));
-      // Counted at the result's size, with a gradient.
+      // An operand counts at the result's size, with a gradient.
       cost.memory += 2 * elements * static_cast<double>(type.element_bytes);
       name += (i ? " x " : " ") + name_of(operands.back(), type.shape);
     }
@@ -123,7 +123,7 @@ bool add_layer_norm(StrategyList& list) {
   for (const Layout& layout : all_layouts(list.mesh(), row_dims, false)) {
     const double elements = list.local(shape, layout), weights = list.local(weight, {});
     const double statistics =
-        // Counted as the known planner does.
+        // The known planner counts the statistics this way.
         static_cast<double>(shape.front()) / list.mesh().devices(layout.axes_of(0)) * 2;
     StrategyCost cost{2 * kProducts * elements, 2 * compat_all_reduce(list.mesh(), layout.cutting(), weights),
                       (3 * elements + 8 * weights + 2 * statistics) * kCompatBytes};

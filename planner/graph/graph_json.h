@@ -1,5 +1,4 @@
-// planner/graph/graph_json.h -- reads and writes graphs and problems as JSON, plain or compressed
-// (docs/plan_format.md).
+// planner/graph/graph_json.h -- reads and writes graphs and problems as JSON (docs/plan_format.md).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Each axis of the mesh is in one of three states: it cuts a dimension of the tensor, its devices have partial sums, or
-// its devices have copies. Where several axes cut one dimension, the lowest axis is the outermost.
+// its devices have copies. The lowest of several axes that cut one dimension is the outermost.
 #pragma once
 #include <array>
 #include <bit>

@@ -1,8 +1,8 @@
 // planner/graph/local_shape.h -- the part of a tensor that one device has.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts need not be equal: the first devices have the larger ones, and prices are those of the largest part. Where
-// several axes cut one dimension, a higher axis cuts the parts of a lower one.
+// Parts need not be equal: the first devices have the larger ones, and prices are those of the largest part. If several
+// axes cut one dimension, a higher axis cuts the parts of a lower one.
 #pragma once
 #include <span>
 

@@ -1,5 +1,4 @@
-// planner/graph/problem.h -- the planning problem in arrays: choose one strategy for each node so that the sum is
-// least.
+// planner/graph/problem.h -- the planning problem in arrays: one strategy for each node, with the least sum of costs.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sum has the cost of each chosen strategy and, for each edge, the cost of bringing the producer's layout to the

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The planner names no kernel. The caller passes a function from an operator's local shape to seconds, which may look
-// up measured times. Where none were measured, a roofline of a few facts about the device takes their place.
+// up measured times. A roofline of a few facts about the device takes the place of times that were not measured.
 #pragma once
 #include <array>
 #include <functional>

@@ -35,8 +35,7 @@ LinkFit best_along(int ranks, std::span<const GatherTime> times, const LinkFit& 
     model_over_time += model / time.seconds;
     time_over_model += time.seconds / model;
   }
-  // (m - t)^2 / (m t) = m/t + t/m - 2. For a factor f the sum is f A + B / f - 2 count, which is least at f = sqrt(B /
-  // A).
+  // (m - t)^2 / (m t) = m/t + t/m - 2. For a factor f the sum is f A + B / f - 2 count: least at f = sqrt(B / A).
   const double factor = std::sqrt(time_over_model / model_over_time), count = static_cast<double>(times.size());
   const double squares = std::max(0.0, 2 * std::sqrt(model_over_time * time_over_model) - 2 * count);
   return {factor * direction.alpha, factor * direction.beta, std::sqrt(squares / count)};

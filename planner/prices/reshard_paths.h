@@ -3,9 +3,9 @@
 //
 // Each mesh axis is in one state: its devices have copies, partial sums, or parts of a dimension. A step changes the
 // state of one axis by one collective along it. Only operators make partial sums. Layouts are numbered, so that the
-// costs of one shape form a table; a row is computed when it is first asked for. Where several axes cut one dimension,
-// the highest axis is the innermost, and only the innermost axis can leave or come. So [S01, R] becomes [S1, R] by two
-// all-gathers and a slice or, where that is cheaper, through [S0, S1] and [R, S1].
+// costs of one shape form a table; a row is computed when it is first asked for. The highest of several axes that cut
+// one dimension is the innermost, and only the innermost axis can leave or come. So [S01, R] becomes [S1, R] by two
+// all-gathers and a slice or, if that is cheaper, through [S0, S1] and [R, S1].
 #pragma once
 #include <map>
 #include <memory>

@@ -3,8 +3,8 @@
 //
 // Eliminating a variable replaces all functions of it by one function of its neighbours: the least sum over its values.
 // The variable with the smallest table goes first. Graphs of models are almost trees, so tables stay small; the largest
-// has domain^(width + 1) entries. Where a table would exceed the limit, its functions are split, each group takes a
-// minimum of its own, and the result is a lower bound.
+// has domain^(width + 1) entries. Functions whose table would exceed the limit are split into groups. Each group takes
+// a minimum of its own, and the result is a lower bound.
 // Source: bucket elimination; the split is that of mini-buckets (Dechter and Rish, JACM 2003).
 #pragma once
 #include <cstddef>

@@ -27,8 +27,8 @@ struct Transfer {
 /// By consumer, and by input of the consumer.
 std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, const Choices& choices);
 
-/// The layout of a module's parameter under a strategy. Where the strategy does not name the parameter, the parameter
-/// is cut along the dimensions that it shares with the module's input and result; the parameter of a norm is whole.
+/// The layout of a module's parameter under a strategy. A parameter that the strategy does not name is cut along the
+/// dimensions that it shares with the module's input and result. The parameter of a norm is whole.
 Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter);
 
 /// Bytes that a device holds while a plan runs (live_spans.h). In a problem in seconds the parameters include the

@@ -10,7 +10,7 @@
 
 namespace seqtile::planner {
 
-/// Where and how a calibration was measured.
+/// The place and the conditions of a calibration's measurement.
 struct Measured {
   autotune::Fields machine;      ///< as in the keys of tuning records
   std::string fabric;            ///< Fabric::kind()

@@ -96,7 +96,7 @@ Payload payload_of(const Gradient& gradient, const GradientWay& way, double devi
   double sent = whole;
   switch (way.compression) {
     case Compression::none:
-      // Copied into the bucket and back.
+      // The gradient is copied into the bucket and back.
       return way.has_views ? Payload{whole, 0, 0} : Payload{whole, 4 * whole, whole};
     case Compression::cast: sent = whole / 2; return {sent, 2 * whole + 2 * sent, sent};
     case Compression::blocks:  // int8 cannot hold sums: parts are exchanged, summed, sent again

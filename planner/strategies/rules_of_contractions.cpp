@@ -102,8 +102,8 @@ bool rule_einsum(RuleView& node) {
   return true;
 }
 
-/// x[rows, k] sorted by expert, w[experts, k, n], ends[experts] of the experts' rows, y[rows, n]. Where experts are
-/// cut, rows of other devices' experts add zero to a device's partial sums.
+/// x[rows, k] sorted by expert, w[experts, k, n], ends[experts] of the experts' rows, y[rows, n]. If experts are cut,
+/// rows of other devices' experts add zero to a device's partial sums.
 bool rule_experts(RuleView& node) {
   if (!node.has_inputs(3)) return false;
   const Shape &x = node.input_shape(0), &weight = node.input_shape(1), &y = node.shape();

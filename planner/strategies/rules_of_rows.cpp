@@ -68,8 +68,8 @@ bool rule_gated(RuleView& node) {
   return add_streaming(node, rule, *kernel);
 }
 
-/// indices[...] and w[rows, columns]. The weight is a parameter or an input; PyTorch's dispatcher passes it first.
-/// Where rows are cut, indices of other devices' rows add zero to a device's partial sums.
+/// indices[...] and w[rows, columns]. The weight is a parameter or an input; PyTorch's dispatcher passes it first. If
+/// rows are cut, indices of other devices' rows add zero to a device's partial sums.
 bool rule_embedding(RuleView& node) {
   const bool is_input = node.has_inputs(2);
   if (!is_input && !(node.has_inputs(1) && node.parameter("weight"))) return false;
