@@ -12,8 +12,8 @@
 
 namespace seqtile::bench {
 
-/// The best multiply-add rate so far in GFLOP/s. For bf16 it is the rate of the bf16 dot product instruction, if the
-/// CPU has one, or the rate of f32 if that is higher. Takes about 10 ms.
+/// The best multiply-add rate so far in GFLOP/s. For bf16 it is the rate of the bf16 instructions, if the CPU has some,
+/// or the rate of f32 if that is higher. Takes about 10 ms.
 double probe_peak_gflops(DType dtype, int threads);
 
 /// The best bandwidth so far in GB/s of a stream in which `written / (read + written)` of the bytes are stores, rounded

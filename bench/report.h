@@ -28,8 +28,8 @@ Ratio ratio_to_best_peer(const Result& ours, const std::vector<Result>& all);
 
 /// Prints one line for each implementation.
 void print_case(const CaseResults& item);
-/// Prints rates by first word of the shape; then, by operation, dtype and group, the geometric means and worst cases of
-/// our implementations.
+/// Prints rates by first word of the shape, then the ratios that benchmarks count, then geometric means and worst cases
+/// of our implementations by operation, dtype and group.
 void print_summary(const std::vector<CaseResults>& items);
 /// One JSON object on one line: cases, failed, and the benchmarks as in the file.
 std::string json_line(const std::vector<CaseResults>& items);

@@ -16,7 +16,7 @@ namespace seqtile::models {
 
 /// The features in which the layers of one model can differ.
 struct LayerKind {
-  std::string name;    ///< "" if all layers are alike; else "full" or "window", with suffix "_no_rope" if so
+  std::string name;    ///< "" if all layers are alike; else "full" or "window", plus "_no_rope" without rope
   int64_t window = 0;  ///< keys that a query sees, including its own; 0: all keys before it
   bool has_rope = true;
   RopeForm rope;  ///< only where has_rope

@@ -101,7 +101,7 @@ class ProgramMaker {
   }
   std::string path(const std::string& module) const { return fmt::format("model.layers.{}.{}", layer_, module); }
   bool has_input_norm() const { return m_.norm_place != NormPlace::after; }
-  /// The norm of a layer's input. Behind the last layer that is the model's last norm.
+  /// The norm of a layer's input. After the last layer it is the model's last norm.
   std::string input_norm(int64_t layer) const {
     return layer == m_.layers ? "model.norm" : fmt::format("model.layers.{}.input_layernorm", layer);
   }

@@ -247,8 +247,8 @@ class BranchSearch {
     const bool by_memory = variable.has_value();
     if (!by_memory) variable = widest(excluded);
     if (!variable) return false;
-    // The first branch gets the leaner strategies: up to the middle between the two points or, where the points do not
-    // differ in memory, half of them.
+    // The first branch gets the leaner strategies. These are the strategies up to the middle between the two points if
+    // the points lie on either side of the budget and differ in memory, otherwise half of them.
     std::vector<size_t> order;
     for (size_t i = 0; i < excluded[*variable].size(); ++i)
       if (excluded[*variable][i] == 0) order.push_back(i);

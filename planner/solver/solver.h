@@ -23,7 +23,7 @@ struct Solution {
   double lower_bound = 0;  ///< no plan within the budget has a lower objective
   double memory = 0;
   int width = 0;       ///< width of the elimination
-  double gap() const;  ///< (objective - lower_bound) / objective
+  double gap() const;  ///< (objective - lower_bound) / |objective|, at least 0
   bool is_exact() const { return gap() <= 1e-12; }
   // Only where a budget is given:
   double smallest_budget = 0;        ///< bytes of the leanest plan that was found
