@@ -10,7 +10,8 @@
 
 namespace seqtile::bench {
 
-/// Compiles `config` as the tuner compiles a winner and launches it on `copies` (tensors in schema order).
+/// Compiles `config` as the tuner compiles a winner and launches it on `copies`, each a list of tensors in schema
+/// order.
 /// Errors: compile_failed.
 std::unique_ptr<Contestant> make_config_contestant(const autotune::OpDef& op, const autotune::Workload& workload,
                                                    const autotune::Config& config, int64_t length,

@@ -17,7 +17,7 @@
 namespace seqtile::bench {
 namespace {
 
-/// A record that a search has confirmed, as opposed to the default that the coverage pass stores.
+/// Whether a search has confirmed the record. The coverage pass stores unconfirmed defaults.
 bool is_tuned(const cache::Record& record) {
   return record.origin == cache::Origin::tuned || record.origin == cache::Origin::merged ||
          record.origin == cache::Origin::pinned;
@@ -33,7 +33,7 @@ Environment::Environment(Options options)
     : options_(std::move(options)), registry_(kernels::make_registry()), openblas_(open_openblas()) {
   if (options_.cache.empty()) options_.cache = default_cache();
   const auto folder = std::filesystem::absolute(options_.cache).parent_path();
-  std::error_code ignored;  // a folder that cannot be made shows when the store is written
+  std::error_code ignored;  // a missing folder shows when the store is written
   std::filesystem::create_directories(folder, ignored);
 }
 
@@ -102,7 +102,7 @@ TorchPeer& Environment::torch() {
 Child& Environment::gloo() {
   if (!gloo_) {
     gloo_ = std::make_unique<Child>(options_.torch, "gloo_peer.py");
-    gloo_->receive();  // its version
+    gloo_->receive();  // the version
   }
   return *gloo_;
 }

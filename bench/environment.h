@@ -1,4 +1,4 @@
-// bench/environment.h -- what every suite needs: our own engines with tuned records, and the peers of this machine.
+// bench/environment.h -- resources of all suites: our own engines with tuned records, and the peers of this machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
@@ -16,19 +16,19 @@ namespace seqtile::bench {
 
 struct Options {
   std::vector<int> threads;
-  std::string cache;       ///< tuning.db of the benchmarks; its binaries lie beside it
-  double budget_s = 10;    ///< for tuning a bucket that has no tuned record yet
+  std::string cache;       ///< tuning.db of the benchmarks; artifacts_path() lies beside it
+  double budget_s = 10;    ///< of tuning a bucket that has no tuned record yet
   std::string model;       ///< config.json whose operations the regret suite tunes; empty: no regret cases
-  std::string mkl, torch;  ///< libmkl_rt.so and a Python with PyTorch; empty: not raced
+  std::string mkl, torch;  ///< paths of libmkl_rt.so and of a Python with PyTorch; empty: not raced
 };
 
-/// A handle with the engine whose workers it runs on.
+/// A handle and its engine.
 struct TunedHandle {
   std::unique_ptr<Engine> engine;
   Handle handle;
 };
 
-/// Peers are opened when they are first raced. Not thread-safe.
+/// Opens a peer when it is first raced. Not thread-safe.
 class Environment {
  public:
   explicit Environment(Options options);
@@ -36,11 +36,11 @@ class Environment {
   const autotune::Registry& registry() const { return registry_; }
   std::string artifacts_path() const { return options_.cache + ".artifacts"; }
 
-  /// A handle that serves what is recorded, any length from the nearest record.
+  /// A handle that serves the recorded configurations. Any length is served from the nearest record.
   TunedHandle prepare(const autotune::Workload& workload) const;
-  /// The same after tuning the bucket of `length` if the benchmarks' records lack it.
+  /// As prepare(). First tunes the bucket of `length` if it has no tuned record.
   TunedHandle prepare_tuned(const autotune::Workload& workload, int64_t length) const;
-  /// Of a workload that its operation has completed.
+  /// The records of a workload. Requires: `normal` was normalised by its operation.
   std::vector<cache::Record> records(const autotune::Workload& normal) const;
   /// Tunes the requests as one run unless the first of them has records already.
   void tune_once(const std::vector<autotune::TuneRequest>& requests, double budget_s) const;
@@ -52,9 +52,9 @@ class Environment {
   Blas& openblas() { return *openblas_; }
   Blas& mkl();
   TorchPeer& torch();
-  /// torch.distributed, in two processes.
+  /// torch.distributed in two processes.
   Child& gloo();
-  /// Of the peers opened so far, for the context of the results.
+  /// Versions of the peers opened so far, for the context of the results.
   std::vector<std::pair<std::string, std::string>> peer_versions() const;
 
  private:

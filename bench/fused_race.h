@@ -1,4 +1,4 @@
-// bench/fused_race.h -- what races of operations that communicate have in common: their calls and what they show.
+// bench/fused_race.h -- shared parts of races of operations that communicate: calls, errors and counters.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace seqtile::bench {
 
-/// A fused operation of one rank, with peers to wait for and without.
+/// One rank's fused operation, which can run with or without waiting for the peers.
 class FusedContestant {
  public:
   FusedContestant(const Environment& environment, Fabric& fabric, const autotune::Workload& workload, int64_t capacity);
-  /// `tensors` without those of the channel.
+  /// Launches once. `tensors` are the arguments without those of the channel.
   void run(bool waits, std::vector<Tensor> tensors, int64_t length);
-  /// Errors: aborted where a rank has given up.
+  /// Errors: aborted if a rank has given up.
   void check() const;
 
  private:
@@ -26,14 +26,15 @@ class FusedContestant {
   std::unique_ptr<Channel> waiting_, preset_;
 };
 
+/// Rows [first, first + count) of an operand.
 Tensor rows_of(const Operand& operand, int64_t first, int64_t count);
-/// Copies own rows to `place` of every rank; returns when all ranks have.
+/// Copies this rank's rows to `place` of every rank. Returns after all ranks have copied.
 void give_rows(const Meeting& meeting, const Tensor& own, const std::function<void*(size_t rank)>& place);
-/// The largest error of a sample of `result`, over the size of the values of `expected`.
+/// The largest error in a sample of `result`, relative to 1 + |expected value|. A NaN counts as 1e9.
 double largest_error(const Operand& result, const Operand& expected);
 
-/// Counters of "fused": ratios of what rounds gave side by side, and how much of the communication hides behind the
-/// computation, all of it where the efficiency is 1.
+/// Adds the counters of "fused": ratios of times of the same round, and the overlap efficiency, 1 - (T_fused - T_gemm)
+/// / T_comm. An efficiency of 1 means that the computation hides all of the communication.
 void compare_methods(std::vector<Result>& results);
 
 }  // namespace seqtile::bench

@@ -25,18 +25,18 @@ struct Entrant {
   std::unique_ptr<Contestant> contestant;
   Result result;
   int calls_per_round = 1;
-  bool is_slow = false;  ///< one call outlasts a round: no warm-up call in every round
+  bool is_slow = false;  ///< one call outlasts a round, so rounds have no warm-up call
   int next_copy = 0;
 };
 
-/// Threads of other libraries spin on other cores after a call. OpenMP's are ended, those of processes are stopped
-/// (Child); OpenBLAS's own sleep after some milliseconds, which the next entrant waits out.
+/// Threads of other libraries spin on other cores after a call. This ends OpenMP's threads. Child stops those of other
+/// processes. OpenBLAS's threads sleep after some milliseconds, for which this function waits.
 void let_spinners_sleep() {
   end_openmp_threads();
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-/// Sets up, verifies on a poisoned copy and estimates the calls of a round.
+/// Sets up an implementation, verifies it on a poisoned copy and estimates its calls in a round.
 Entrant qualify(Arena& arena, const std::string& implementation, const RunOptions& options) {
   Entrant entrant;
   entrant.result.implementation = implementation;

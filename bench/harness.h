@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A case is one operation, dtype, shape and thread count; its implementations are ours, the peers and the roofline.
-// race() verifies each on poisoned outputs, then times them in turn (A B C, B C A, ...): a shared machine drifts more
-// between two minutes than two libraries differ, so only calls of the same round are compared. Names are
-// <operation>/<dtype>/<shape>/<implementation>/t<threads>.
+// race() verifies each implementation on poisoned outputs, then times them in turn (A B C, B C A, ...). A shared
+// machine drifts more between two minutes than two libraries differ, so only calls of the same round are compared.
+// Names are <operation>/<dtype>/<shape>/<implementation>/t<threads>.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,35 +19,35 @@
 
 namespace seqtile::bench {
 
-/// Compulsory work of one call, for rates and the roofline.
+/// The compulsory work of one call, for rates and the roofline.
 struct Work {
   double flops = 0;
   double bytes_read = 0, bytes_written = 0;
-  DType peak_dtype = DType::f32;  ///< whose multiply-add peak bounds it
+  DType peak_dtype = DType::f32;  ///< dtype whose multiply-add peak bounds the call
 };
 
 struct Result {
   std::string implementation;
-  std::vector<double> seconds;  ///< one call, the median of each round
+  std::vector<double> seconds;  ///< of one call: the median of each round
   int64_t calls = 0;            ///< timed calls in all rounds
   double max_error = 0;         ///< of the verification
   std::map<std::string, double> counters;
-  std::string label;    ///< said beside the times, for example a configuration
-  std::string failure;  ///< not empty: why there are no times
+  std::string label;    ///< printed beside the times, for example a configuration
+  std::string failure;  ///< why there are no times; empty: there are
 };
 
 struct RunOptions {
   int rounds = 15;
-  double round_s = 0.02;  ///< calls of one implementation in one round go on for about this long
+  double round_s = 0.02;  ///< time for the calls of one implementation in one round
 };
 
 struct Case {
   std::string operation, dtype, shape;
   int threads = 1;
-  std::string group;  ///< cases summed up together: "m7..128"
+  std::string group;  ///< cases that are summed up together: "m7..128"
   Work work;
   std::vector<std::string> implementations;  ///< without the roofline, which follows from `work`
-  /// Measures the selected implementations, a result for each in the same order.
+  /// Measures the selected implementations. Returns a result for each, in the same order.
   std::function<std::vector<Result>(const Case& self, const std::vector<std::string>& selected, const RunOptions&)> run;
 
   std::string name(const std::string& implementation) const {
@@ -60,13 +60,13 @@ class Contestant {
  public:
   virtual ~Contestant() = default;
   virtual void run(int copy) = 0;
-  /// Seconds of each of `calls` calls on the copies first, first + 1, ... (modulo `copies`).
+  /// Makes `calls` calls on the copies first, first + 1, ... (modulo `copies`). Returns the seconds of each call.
   virtual std::vector<double> burst(int first, int calls, int copies);
-  /// Brings the outputs of a copy into the case's operands, for implementations that write elsewhere.
+  /// Copies the outputs of a copy to the case's operands. Only implementations that write elsewhere need it.
   virtual void fetch(int) {}
 };
 
-/// A contestant that is two functions of the copy; `fetch` may be empty.
+/// A contestant made of two functions of the copy. `fetch` may be empty.
 std::unique_ptr<Contestant> make_contestant(std::function<void(int)> run, std::function<void(int)> fetch = {});
 
 /// The operands of a case: allocated when its race starts, freed when it ends.
@@ -81,11 +81,13 @@ class Arena {
   virtual double error_limit(const std::string& implementation) const = 0;
 };
 
-/// Empty where the median of a race's samples is within 1.3 times of what the tuner measured, else what is to be said.
-/// The tuner measures at the upper end of a bucket: `share` of it is the raced length, and work may be less by that.
+/// Compares a race's median with the tuner's. Empty if the race took at most 1.3 times the tuner's time, and at least
+/// share / 1.3 times. Otherwise the text says what to do. The tuner measures at the upper end of a bucket; `share` is
+/// the raced length over that end.
 std::string tuner_difference(double raced_us, double tuned_us, double share);
 
-/// Verifies, then times. An implementation that fails to set up or to verify has a failure and no times.
+/// Verifies each implementation, then times all. An implementation that cannot be set up or verified has a failure and
+/// no times.
 std::vector<Result> race(Arena& arena, const Case& shape, const std::vector<std::string>& selected,
                          const RunOptions& options);
 

@@ -1,4 +1,4 @@
-// bench/machine.cpp -- facts from /proc, /sys and the build.
+// bench/machine.cpp -- reads facts from /proc, /sys and the build.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/machine.h"
 
@@ -25,7 +25,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-/// 0 where the file is not there or holds a word, as "max".
+/// The number in a file; 0 if the file is missing or holds a word such as "max".
 int64_t number_in(const std::string& path) { return std::atoll(first_line(path).c_str()); }
 
 int64_t meminfo_bytes(const std::string& name) {

@@ -1,4 +1,4 @@
-// bench/machine.h -- facts about the machine and the build that go beside every number.
+// bench/machine.h -- facts about the machine and the build, printed beside every number.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace seqtile::bench {
 
-/// Name and value in the order they are printed: date, commit, CPU, cores, caches, clock, governor, kernel, driver.
+/// Names and values in printing order: date, commit, CPU, cores, caches, clock, governor, kernel, driver.
 std::vector<std::pair<std::string, std::string>> machine_facts();
 
 int64_t last_level_cache_bytes();
-/// Memory that this process can still get: what the machine, its control group and the process's own limit leave.
+/// Bytes that this process can still get: the least of the machine's, the control group's and the process's own limit.
 int64_t available_bytes();
 /// Cores that this process may use.
 int usable_cores();

@@ -72,7 +72,7 @@ void declare(CLI::App& app, Arguments& arguments) {
   app.add_option("--torch", arguments.options.torch, "Race PyTorch: a Python that imports torch");
 }
 
-/// The implementations of `item` whose names match.
+/// The implementations of `item` whose names match the filter.
 std::vector<std::string> selected(const Case& item, const std::regex& filter) {
   std::vector<std::string> names;
   for (const auto& implementation : item.implementations) {
@@ -120,7 +120,7 @@ int run(const Arguments& arguments) {
     done.push_back({item, item.run(item, names, arguments.run)});
     for (const auto& result : done.back().results) all_right = all_right && result.failure.empty();
     print_case(done.back());
-    // Written after every case: a run that is stopped keeps what it has measured.
+    // The file is written after every case, so that a stopped run keeps its measurements.
     if (!arguments.out.empty()) write_json(arguments.out, done, environment.peer_versions());
   }
   if (done.empty()) {

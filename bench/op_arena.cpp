@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kPeerTolerances = 8;
 
-/// Ours: the handle with its engine, called with the arena's tensors.
+/// Our implementation: a handle called with the arena's tensors.
 class OurContestant : public Contestant {
  public:
   OurContestant(TunedHandle tuned, std::vector<std::vector<Tensor>> copies, int64_t length)
@@ -29,7 +29,7 @@ class OurContestant : public Contestant {
   int64_t length_;
 };
 
-/// Says where the tuner measured something else: then one of them was disturbed.
+/// Adds the tuner's time, and a remark if the race differs from it: one of the two was disturbed.
 void compare_with_tuner(const std::vector<cache::Record>& records, int64_t length, Result& ours) {
   const autotune::Bucket bucket = autotune::bucket(length);
   const auto record = std::ranges::find_if(
@@ -101,7 +101,7 @@ void OpArena::poison(int copy) {
 double OpArena::max_error(int copy) {
   const auto tolerance = op_.tolerance(workload_, problem_.symbols);
   double largest = 0;
-  // Peers compute the first output only; ours are verified in full by the tuner and the tests.
+  // Peers compute only the first output. The tuner and the tests verify all of our outputs.
   for (size_t arg = 0; arg < schema_.args.size(); ++arg) {
     if (schema_.args[arg].role != autotune::ArgRole::output) continue;
     const Operand& output = copies_[copy][arg];
@@ -111,7 +111,7 @@ double OpArena::max_error(int copy) {
         const double want = reference_[0][r * width + e];
         const double error = std::abs(output.value(rows_[r] * width + e) - want);
         const double counted = error / (tolerance.absolute + tolerance.relative * std::abs(want));
-        if (!(counted <= largest)) largest = counted;  // a NaN enters and stays
+        if (!(counted <= largest)) largest = counted;  // written so that a NaN becomes the largest and stays it
       }
     }
     return largest;

@@ -1,9 +1,9 @@
-// bench/op_arena.h -- the arena of any operation, from its definition: operands, reference, our own implementation.
+// bench/op_arena.h -- the arena of any operation, made from its definition: operands, reference, our implementation.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers are verified like ours, against the operation's plain reference with its own tolerance; errors are counted in
-// tolerances. A peer may round more often than we do (PyTorch stores what our epilogues keep in registers): its limit
-// is wider, since the check is there to prove that it computes the same thing.
+// Peers are verified like ours, against the operation's plain reference; the unit of errors is the operation's
+// tolerance. A peer may round more often (PyTorch stores values that our epilogues keep in registers), so its limit is
+// wider: the check only has to prove that it computes the same thing.
 #pragma once
 #include <functional>
 #include <memory>
@@ -19,7 +19,7 @@
 namespace seqtile::bench {
 
 class OpArena;
-/// Makes another implementation than "seqtile" ready for the arena's operands.
+/// Makes an implementation other than "seqtile" ready for the arena's operands.
 using EnterOther = std::function<std::unique_ptr<Contestant>(OpArena& arena, const std::string& implementation)>;
 
 class OpArena : public Arena {
@@ -57,7 +57,7 @@ class OpArena : public Arena {
   std::vector<std::vector<double>> reference_;  ///< of each output
 };
 
-/// A case of `operation` with our implementation first, then `others`; work and roofline follow from the definition.
+/// A case of an operation: our implementation first, then `others`. Work and roofline follow from the definition.
 Case make_op_case(Environment& environment, const autotune::Workload& workload, int64_t length, std::string shape,
                   const std::vector<std::string>& others, EnterOther enter_other);
 

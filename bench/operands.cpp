@@ -1,4 +1,4 @@
-// bench/operands.cpp -- allocation, values, rotation.
+// bench/operands.cpp -- allocates operands, fills them and counts the copies of a rotation.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/operands.h"
 

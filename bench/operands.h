@@ -1,4 +1,4 @@
-// bench/operands.h -- aligned memory with reproducible values, in several copies that defeat the caches.
+// bench/operands.h -- aligned memory with reproducible values, in several copies that exceed the caches.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace seqtile::bench {
 
-/// Memory aligned to a page, as a server's allocator gives it (no huge pages asked for), touched once.
+/// Page-aligned memory, touched once. It asks for no huge pages, as a server's allocator does not.
 class Buffer {
  public:
   Buffer() = default;
@@ -26,13 +26,13 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
-/// Rotated operands are at least this large in all: 4 times the last-level cache, or an eighth of the memory that this
-/// process can get where that is less.
+/// The least total size of the copies that a case rotates through: 4 times the last-level cache, or an eighth of
+/// available_bytes() if that is less.
 int64_t rotation_bytes();
-/// Copies of operands of `bytes_per_copy` that a case rotates through: at least 2.
+/// The number of copies that a case rotates through, each with operands of `bytes_per_copy`. At least 2.
 int num_copies(int64_t bytes_per_copy);
 
-/// A dense tensor of uniform values in [-scale, scale) or, for another use, of NaN.
+/// A dense tensor, filled with uniform values in [-scale, scale) or with NaN.
 class Operand {
  public:
   Operand(DType dtype, std::vector<int64_t> sizes);
@@ -44,7 +44,7 @@ class Operand {
     return static_cast<T*>(tensor_.data);
   }
   int64_t bytes() const { return buffer_.bytes(); }
-  /// Element `index` in memory order as double.
+  /// Element `index` in memory order.
   double value(int64_t index) const;
 
  private:

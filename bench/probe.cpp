@@ -1,4 +1,4 @@
-// bench/probe.cpp -- register-only multiply-add loops and streaming loops.
+// bench/probe.cpp -- multiply-add loops on registers, and streaming loops.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/probe.h"
 
@@ -48,16 +48,16 @@ float peak_generic(int64_t iterations) {
   return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/// One thread's share of a stream: `streams` equal parts of both sides are walked side by side. A group is 16 cache
-/// lines, `writes` of them written and the others read.
+/// One thread's share of a stream. `streams` equal parts of source and target are walked side by side. A group is 16
+/// cache lines, of which `writes` are written and the others read.
 struct Stream {
   const float* source;
   float* target;
-  int64_t groups;  ///< of each part
+  int64_t groups;  ///< in each part
   int writes, streams;
 };
 
-/// Returns a value that depends on all reads.
+/// Returns a value that depends on all reads, so that the compiler keeps them.
 using StreamLoop = float (*)(const Stream& stream);
 
 float stream_generic(const Stream& stream) {
@@ -114,7 +114,7 @@ __attribute__((target("avx512f,avx512bf16"))) float peak_avx512_bf16(int64_t ite
   return _mm512_cvtss_f32(acc[0]);
 }
 
-/// What the matrix registers hold does not matter: four sums of two operands each, as a kernel has them.
+/// Four sums of two operands each, as in a kernel. The contents of the matrix registers do not matter.
 __attribute__((target("amx-tile,amx-bf16"))) float peak_amx(int64_t iterations) {
   alignas(64) static constexpr struct {
     uint8_t palette = 1, rest[15]{};
@@ -191,7 +191,7 @@ std::vector<StreamLoop> stream_loops() { return {stream_generic}; }
 
 #endif
 
-/// Keeps the calling thread on the `index`-th core that the process may use, for the life of the object.
+/// Keeps the calling thread on the `index`-th core that the process may use, until it is destroyed.
 class PinnedToCore {
  public:
   explicit PinnedToCore(int index) {
@@ -214,8 +214,8 @@ class PinnedToCore {
   bool is_pinned_ = false;
 };
 
-/// Starts `threads` threads together, each on a core of its own, and returns seconds from the first start to the last
-/// end.
+/// Runs `body` on `threads` threads at once, each on a core of its own. Returns the seconds from the first start to the
+/// last end.
 double timed_together(int threads, const std::function<void(int)>& body) {
   using Clock = std::chrono::steady_clock;
   std::atomic<int> waiting{threads};
@@ -237,7 +237,8 @@ double timed_together(int threads, const std::function<void(int)>& body) {
   return std::chrono::duration<double>(*std::max_element(end.begin(), end.end()) - first).count();
 }
 
-/// Whose rates bound an operation's: any CPU can do bf16 in f32, which is the faster way on some that have bf16 too.
+/// The dtypes whose peaks bound an operation. Any CPU can compute bf16 in f32, which is faster on some CPUs with bf16
+/// instructions.
 std::vector<DType> peak_dtypes(DType dtype) {
   if (dtype == DType::bf16 && has_bf16_dot()) return {DType::f32, DType::bf16};
   return {DType::f32};
@@ -273,7 +274,7 @@ double probe_peak_gflops(DType dtype, int threads) {
 }
 
 double probe_bandwidth_gbs(double read, double written, int threads) {
-  // Source and target share one buffer: half of it is always more than the lines that one side of the mix needs.
+  // Source and target share one buffer. Half of the buffer always suffices for the lines that are read or written.
   static Buffer buffer(2 * rotation_bytes() + (int64_t{1} << 20));
   const int writes = written_sixteenths(read, written);
   const int64_t side_bytes = buffer.bytes() / 2 / threads / 4096 * 4096;

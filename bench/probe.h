@@ -1,9 +1,9 @@
-// bench/probe.h -- what the machine gives right now: multiply-add peak and memory bandwidth.
+// bench/probe.h -- measures the machine's current multiply-add peak and memory bandwidth.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shared machines drift by 1.6 within minutes, so a roofline is only as good as its probes: every call measures again
-// and returns the best value seen by this process. Others on the host only ever slow a probe down. The instruction set
-// is chosen at run time (AVX-512, AVX2, else what the compiler's generic vectors give).
+// Shared machines drift by a factor of 1.6 within minutes, so a roofline is only as good as its probes. Every call
+// measures again and returns the best value seen by this process: other load on the host only slows a probe down. The
+// instruction set is chosen at run time: AVX-512, AVX2, or the compiler's generic vectors.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,19 +12,21 @@
 
 namespace seqtile::bench {
 
-/// Best multiply-add rate so far in GFLOP/s. bf16 is the rate of the bf16 dot product instruction where the CPU has one
-/// and f32's is not higher. About 10 ms.
+/// The best multiply-add rate so far in GFLOP/s. For bf16 it is the rate of the bf16 instructions, if the CPU has some,
+/// or the rate of f32 if that is higher. Takes about 10 ms.
 double probe_peak_gflops(DType dtype, int threads);
 
-/// Best bandwidth so far in GB/s for a stream of which `written / (read + written)` are stores (rounded to sixteenths),
-/// on memory beyond 4 times the last-level cache; with and without cache-bypassing stores. About 0.1 s.
+/// The best bandwidth so far in GB/s of a stream in which `written / (read + written)` of the bytes are stores, rounded
+/// to sixteenths. The memory exceeds 4 times the last-level cache. Stores with and without bypassing the cache are
+/// tried. Takes about 0.1 s.
 double probe_bandwidth_gbs(double read, double written, int threads);
 
-/// The best values so far without measuring.
+/// The best values so far, without measuring.
 double best_peak_gflops(DType dtype, int threads);
 double best_bandwidth_gbs(double read, double written, int threads);
 
-/// Instruction set of the peak probe: "avx512f", "avx2+fma", "generic"; with "+bf16" where bf16 has its own.
+/// Instruction set of the peak probe: "avx512f", "avx2+fma" or "generic". Suffixes name its own instructions for bf16:
+/// "+bf16", "+bf16+amx".
 std::string probe_isa();
 
 }  // namespace seqtile::bench

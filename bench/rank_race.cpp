@@ -41,7 +41,7 @@ class Track {
         try {
           run_rank(*fabric);
         } catch (const std::exception& error) {
-          // the other rank waits at the barrier: a benchmark that cannot go on ends the program
+          // The other rank waits at the barrier, so a rank that cannot go on ends the program.
           fmt::print(stderr, "seqtile bench: {}\n", error.what());
           std::_Exit(3);
         }
@@ -88,7 +88,7 @@ class Track {
       barrier_.arrive_and_wait();
       differences_[rank] = std::max(differences_[rank], racer->difference());
     }
-    std::mt19937 random(11);  // the same on all ranks
+    std::mt19937 random(11);  // the same order on all ranks
     std::vector<size_t> order(methods_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (int round = -1; round < rounds_; ++round) {
@@ -107,7 +107,7 @@ class Track {
     if (method == "gloo") {
       double seconds = 0;
       if (rank == 0) seconds = gloo_->ask({{"command", "run"}, {"operation", race_.operation}}).at("seconds");
-      barrier_.arrive_and_wait();  // asleep: gloo's processes need both cores
+      barrier_.arrive_and_wait();  // this thread sleeps: gloo's processes need both cores
       return seconds;
     }
     const auto start = Clock::now();
@@ -145,7 +145,7 @@ SEQTILE_FOR_ANY_VECTORS void add_f32(const float* a, const float* b, float* to, 
   for (int64_t i = 0; i < count; ++i) to[i] = a[i] + b[i];
 }
 
-/// Without a branch for NaN, so that it becomes vectors.
+/// Has no branch for NaN, so that the compiler can vectorise it.
 SEQTILE_FOR_ANY_VECTORS void add_bf16(const uint16_t* a, const uint16_t* b, uint16_t* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t x = uint32_t{a[i]} << 16, y = uint32_t{b[i]} << 16;

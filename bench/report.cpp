@@ -1,4 +1,4 @@
-// bench/report.cpp -- rates, ratios, tables, JSON.
+// bench/report.cpp -- computes rates and ratios, prints tables, writes JSON.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/report.h"
 
@@ -20,7 +20,7 @@ namespace {
 bool is_ours(const std::string& implementation) { return implementation.rfind("seqtile", 0) == 0; }
 bool is_packed(const std::string& implementation) { return implementation.find("_packed") != std::string::npos; }
 
-/// GFLOP/s where there are multiply-adds, else GB/s.
+/// GFLOP/s if the work has multiply-adds, else GB/s.
 double rate(const Work& work, double seconds) {
   if (seconds <= 0) return 0;
   return (work.flops > 0 ? work.flops : work.bytes_read + work.bytes_written) / seconds / 1e9;
@@ -62,7 +62,7 @@ Groups grouped(const std::vector<CaseResults>& items) {
   return groups;
 }
 
-/// Geometric means of the rate over the shapes that share operation, dtype, first shape word and thread count.
+/// Prints geometric means of the rate over shapes with the same operation, dtype, first word of the shape and threads.
 void print_rates(const std::vector<CaseResults>& items) {
   std::map<std::string, std::map<std::string, std::vector<double>>> table;
   std::vector<std::string> order;
@@ -88,7 +88,7 @@ void print_rates(const std::vector<CaseResults>& items) {
   }
 }
 
-/// Ratios that a benchmark counts itself, "a_over_b": their geometric means and extremes over shapes of a group.
+/// Prints the ratios "a_over_b" that benchmarks count themselves: geometric means and extremes over a group's shapes.
 void print_counted_ratios(const std::vector<CaseResults>& items) {
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<double>> ratios;
   for (const auto& [shape, results] : items)

@@ -8,7 +8,7 @@
 
 namespace seqtile::bench {
 
-/// Each appends its cases; the environment must outlive them.
+/// Each function appends its cases. Requires: `environment` outlives the cases.
 void add_linear_cases(std::vector<Case>& cases, Environment& environment);
 void add_attention_cases(std::vector<Case>& cases, Environment& environment);
 void add_row_cases(std::vector<Case>& cases, Environment& environment);
@@ -20,11 +20,11 @@ void add_simulate_cases(std::vector<Case>& cases, Environment& environment);
 void add_seqpar_cases(std::vector<Case>& cases, Environment& environment);
 void add_seqpar_backward_cases(std::vector<Case>& cases, Environment& environment);
 void add_collective_cases(std::vector<Case>& cases, Environment& environment);
-/// A call of no rows: on one rank, and as a barrier of eight.
+/// Calls of no rows: one rank alone, and a barrier of eight.
 void add_fabric_cases(std::vector<Case>& cases, Environment& environment);
-/// Plans of graphs over meshes.
+/// Planning of graphs over meshes.
 void add_plan_cases(std::vector<Case>& cases, Environment& environment);
-/// What a bucket's record costs against exhaustive search at lengths that were not tuned.
+/// The cost of serving a bucket's record, against exhaustive search at lengths that were not tuned.
 void add_regret_cases(std::vector<Case>& cases, Environment& environment);
 
 }  // namespace seqtile::bench

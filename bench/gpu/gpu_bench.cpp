@@ -1,11 +1,11 @@
 // bench/gpu/gpu_bench.cpp -- the program seqtile_gpu_bench: our kernels on a GPU beside cuBLAS and a device copy.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One round times every implementation of a case once, between two events, after the last-level cache was overwritten;
-// the medians of the rounds are printed. Inputs are random, because a GPU draws less power on zeros. The first results
-// of linear are compared with cuBLAS's before anything is timed. peers/torch_gpu.py reads the JSON and adds PyTorch.
-// Where the GPU has code of its own, the portable code of linear competes too. The host's time of a call is measured
-// beside a bare cuLaunchKernel of the same kernel. gpu_goals.h says what of all that is to be reached.
+// Each round overwrites the last-level cache and times every implementation of a case once, between two events. The
+// program prints medians over the rounds. Inputs are random, because a GPU draws less power on zeros. The results of
+// linear are compared with those of cuBLAS before anything is timed. peers/torch_gpu.py reads the JSON and adds
+// PyTorch. If the GPU has code of its own, the portable code of linear competes too. A call's host time is measured
+// beside a bare cuLaunchKernel of the same kernel. gpu_goals.h has the goals.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -134,7 +134,7 @@ class Program {
     return report(item, cost, contestants);
   }
 
-  /// Host time of calls that are handed over one after the other, with room in the queue for all of them.
+  /// Host time of calls issued one after the other; the queue has room for all of them.
   Json run_host() {
     constexpr int kCalls = 200;
     const autotune::OpDef& op = registry_.find("rms_norm");
@@ -171,7 +171,7 @@ class Program {
     throw Error(ErrorCode::internal, "an operation without an output");
   }
 
-  /// The first results of ours and of the peer, which is the last. Errors: wrong_result.
+  /// Compares the first results of all contestants with those of the last one, cuBLAS. Errors: wrong_result.
   void compare(const GpuCase& item, std::vector<Contestant>& contestants, const Tensor& output) {
     std::vector<std::vector<uint16_t>> results;
     for (Contestant& contestant : contestants) {

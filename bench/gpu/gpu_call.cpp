@@ -17,7 +17,7 @@ void fill_randomly(std::span<std::byte> bytes, DType dtype) {
   std::normal_distribution<float> normal(0, 0.5f);
   if (dtype == DType::f32) {
     for (float& value : std::span(reinterpret_cast<float*>(bytes.data()), bytes.size() / 4)) value = normal(random);
-  } else {  // bf16: the upper half of an f32
+  } else {  // bf16 is the upper half of an f32
     for (uint16_t& value : std::span(reinterpret_cast<uint16_t*>(bytes.data()), bytes.size() / 2))
       value = static_cast<uint16_t>(std::bit_cast<uint32_t>(normal(random)) >> 16);
   }

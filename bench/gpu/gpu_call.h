@@ -1,4 +1,4 @@
-// bench/gpu/gpu_call.h -- an operation's call in the memory of a GPU, through the engine or without it.
+// bench/gpu/gpu_call.h -- a call of an operation in GPU memory, through the engine or without it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace seqtile::bench {
 
-/// The tensors of one call in device memory: integers as the operation fills them, the rest random.
+/// The tensors of one call in device memory. The operation fills integers; other values are random.
 class GpuCall {
  public:
   GpuCall(Device& device, const autotune::OpDef& op, const Handle& handle, int64_t length);
@@ -30,7 +30,7 @@ class GpuCall {
   std::vector<Tensor> tensors_;
 };
 
-/// A configuration's PTX for `target`, launched without an engine.
+/// A configuration compiled for `target` and launched without an engine.
 class BareKernel {
  public:
   BareKernel(const autotune::OpDef& op, const Handle& handle, const GpuCall& call, const Target& target);
@@ -45,7 +45,7 @@ class BareKernel {
   autotune::KernelCall call_;
 };
 
-/// The portable form's target with the facts of this GPU.
+/// The target of the portable form (sm_80), with the facts of this GPU.
 Target portable_target(const Target& target);
 
 }  // namespace seqtile::bench

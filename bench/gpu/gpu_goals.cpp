@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// `field` of all rows that have it.
+/// The values of `field` in all rows that have it.
 std::vector<double> values_of(const Json& rows, const char* field) {
   std::vector<double> values;
   for (const Json& row : rows)

@@ -1,4 +1,4 @@
-// bench/peers/blas.cpp -- dlopen and the few entry points used.
+// bench/peers/blas.cpp -- opens OpenBLAS and MKL with dlopen and declares the entry points that are used.
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/peers/blas.h"
 
@@ -12,7 +12,7 @@ namespace seqtile::bench {
 namespace {
 
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
-constexpr int kMklThreadingGnu = 3;  // the OpenMP runtime that oneDNN brings already: two would fight for the cores
+constexpr int kMklThreadingGnu = 3;  // GNU OpenMP, which oneDNN uses too: two runtimes would compete for the cores
 
 using Gemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
 using Gemv = void (*)(int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
@@ -72,9 +72,9 @@ bool has_avx512() {
 }  // namespace
 
 std::unique_ptr<Blas> open_openblas() {
-  // Old releases take an unknown CPU for a Haswell. A user's own choice wins.
+  // Old releases treat an unknown CPU as a Haswell. The 0 keeps a choice of the user.
   if (has_avx512()) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
-  setenv("OPENBLAS_THREAD_TIMEOUT", "22", 0);  // idle workers spin 2^22 cycles, not 2^26, before they sleep
+  setenv("OPENBLAS_THREAD_TIMEOUT", "22", 0);  // idle workers spin for 2^22 cycles, not 2^26, before they sleep
   void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (!library) return nullptr;
   std::string version = "OpenBLAS";

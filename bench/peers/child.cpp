@@ -23,7 +23,7 @@ namespace seqtile::bench {
 using nlohmann::json;
 
 Child::Child(const std::string& python, const std::string& script) {
-  signal(SIGPIPE, SIG_IGN);  // a child that died is an error message, not the end of the run
+  signal(SIGPIPE, SIG_IGN);  // a write to a dead child returns an error instead of ending this process
   const std::string path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / script;
   int to_child[2], from_child[2];
   if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0)
@@ -36,7 +36,7 @@ Child::Child(const std::string& python, const std::string& script) {
   char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // to a new group, which has the child's number
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // a new group, whose id is the child's pid
   const int status = posix_spawnp(&pid_, python.c_str(), &actions, &attributes, argv, environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
@@ -49,7 +49,7 @@ Child::Child(const std::string& python, const std::string& script) {
 
 Child::~Child() {
   signal_group(SIGCONT);
-  if (input_) std::fclose(input_);  // the child ends when its input does
+  if (input_) std::fclose(input_);  // the child ends when its input ends
   if (output_) std::fclose(output_);
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
 }

@@ -1,8 +1,8 @@
-// bench/peers/child.h -- a Python child process that is spoken to in JSON lines.
+// bench/peers/child.h -- a Python child process that answers commands in JSON lines.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The child and the processes that it starts are stopped (SIGSTOP) but while they work on a command: threads that spin
-// for more work would take a core from the measurements of others. They are a process group of their own.
+// The child and its own child processes form a process group. The group is stopped (SIGSTOP) except while it works on a
+// command: its threads spin for more work, which would take a core from the measurements of others.
 #pragma once
 #include <sys/types.h>
 
@@ -15,19 +15,20 @@ namespace seqtile::bench {
 
 class Child {
  public:
-  /// Starts `python` with `script`, which lies beside this executable. Errors: io when it cannot be started.
+  /// Starts `python` with `script`, a file beside this executable. Errors: io if it cannot be started.
   Child(const std::string& python, const std::string& script);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// The next line. Errors: io (the child has ended or answers no JSON), unsupported (the child's own error).
+  /// Reads the next line. Errors: io if the child has ended or its answer is no JSON; unsupported for an error that the
+  /// child reports.
   nlohmann::json receive();
   /// Sends a command and receives its answer.
   nlohmann::json ask(const nlohmann::json& command);
 
  private:
-  /// To all of the group.
+  /// Sends a signal to every process of the group.
   void signal_group(int number) const;
 
   pid_t pid_ = -1;

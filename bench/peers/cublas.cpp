@@ -54,7 +54,7 @@ class LoadedCublas final : public Cublas {
     const float one = 1, zero = 0;
     const int type = x.dtype == DType::bf16 ? kBf16 : kF16;
     const auto m = static_cast<int>(x.sizes[0]), n = static_cast<int>(w.sizes[0]), k = static_cast<int>(w.sizes[1]);
-    // Its matrices are column-major, so it is asked for y transposed = w times x transposed.
+    // cuBLAS has column-major matrices, so it computes y transposed = w times x transposed.
     int status = call_.set_stream(handle_, stream.handle);
     if (status == 0)
       status = call_.gemm(handle_, kTransposed, kNo, n, m, k, &one, w.data, type, k, x.data, type, k, &zero, y.data,

@@ -1,4 +1,4 @@
-// bench/peers/cuda_launch.h -- the driver's own launch, as the yardstick of what a call of ours costs the host.
+// bench/peers/cuda_launch.h -- the driver's own launch, the baseline of a call's host time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -17,8 +17,8 @@ class CudaLaunch {
   virtual void operator()(const Grid& grid, std::span<const uint64_t> slots, Stream stream) = 0;
 };
 
-/// `kernel` on the GPU of that number, whose context stays current on the calling thread; null without a driver.
-/// Errors: driver; invalid_argument for a kernel whose parameters are more than its slots.
+/// Loads `kernel` on GPU `ordinal`. The GPU's context stays current on the calling thread. Null without a driver.
+/// Errors: driver; invalid_argument for a kernel that needs more than slots and a grid.
 std::unique_ptr<CudaLaunch> open_cuda_launch(const KernelBinary& kernel, int ordinal);
 
 }  // namespace seqtile::bench

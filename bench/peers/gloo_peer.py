@@ -1,7 +1,7 @@
 # bench/peers/gloo_peer.py -- runs collectives of torch.distributed (gloo) on command: one JSON line in, one out.
 # SPDX-License-Identifier: Apache-2.0
 """Two processes: rank 0 reads the commands and sends them to rank 1 by gloo's own broadcast. A call's time is that of
-the slower rank, from a barrier on."""
+the slower rank, measured from a barrier."""
 import ctypes
 import json
 import multiprocessing
@@ -24,7 +24,7 @@ def gather(y, x):
 
 
 def reduce_scatter(y, x):
-    """gloo has none in some versions: then all of it is summed up."""
+    """Some versions of gloo have no reduce-scatter; an all-reduce takes its place."""
     try:
         dist.reduce_scatter_tensor(y, x)
     except RuntimeError:
@@ -68,7 +68,7 @@ def call(operation, t):
 
 
 def timed(command, t):
-    t["all"].copy_(t["x"])  # sums in place would grow from call to call
+    t["all"].copy_(t["x"])  # repeated sums in place would grow
     dist.barrier()
     start = time.perf_counter()
     call(command["operation"], t)
@@ -78,7 +78,7 @@ def timed(command, t):
 
 
 def end_with_parent():
-    """The benchmark may be killed while these processes are stopped, and then nobody would let them go on."""
+    """Ends this process with the benchmark. A killed benchmark cannot let its stopped processes go on."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 

@@ -29,7 +29,7 @@ Shared& shared() {
   return instance;
 }
 
-/// One of the two forms; the logical weight dims are [k, n] for matmul and [n, k] for inner product.
+/// One of the two forms. The logical weight is [k, n] for matmul and [n, k] for inner product.
 class Form : public OnednnLinear {
  public:
   Form(const Tensor& x, const Tensor& w, int threads, bool packed, bool is_matmul) : threads_(threads) {

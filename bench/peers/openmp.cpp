@@ -10,7 +10,7 @@ namespace {
 using Pause = int (*)(int);
 constexpr int kPauseHard = 2;  // omp_pause_hard of OpenMP 5.0
 
-/// GCC's runtime, which oneDNN is linked with and MKL is told to use; not loaded by asking.
+/// Looks in GCC's runtime, which oneDNN is linked with and MKL is told to use. Does not load it.
 Pause find_pause() {
   void* library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_NOLOAD);
   return library ? reinterpret_cast<Pause>(dlsym(library, "omp_pause_resource_all")) : nullptr;
@@ -19,7 +19,7 @@ Pause find_pause() {
 }  // namespace
 
 void end_openmp_threads() {
-  // Asked for each time: a peer may bring the runtime after the first case.
+  // Looked up each time: a peer may load the runtime after the first case.
   if (const Pause pause = find_pause()) pause(kPauseHard);
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A file in memory that holds one operand while the child reads or writes it; removed at the end of its scope.
+/// A file in shared memory that holds one operand while the child reads or writes it. The destructor removes the file.
 class SharedFile {
  public:
   explicit SharedFile(const std::string& name)
@@ -65,7 +65,7 @@ class TorchContestant : public Contestant {
   ~TorchContestant() override {
     try {
       child_.ask({{"command", "release"}});
-    } catch (const Error&) {  // the child is gone and its memory with it
+    } catch (const Error&) {  // the child is gone, and its memory with it
     }
   }
 

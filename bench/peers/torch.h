@@ -1,9 +1,9 @@
-// bench/peers/torch.h -- PyTorch as a peer: a child process that runs calls when told to.
+// bench/peers/torch.h -- PyTorch as a peer, in a child process.
 // SPDX-License-Identifier: Apache-2.0
 //
-// PyTorch brings its own OpenMP and MKL, so it lives in a process of its own (torch_peer.py) that reads one JSON line
-// for each command. Its bursts alternate with ours in the same minute; operands and outputs pass through files in
-// memory.
+// PyTorch brings its own OpenMP and MKL, so it runs in a process of its own (torch_peer.py), which reads one JSON line
+// for each command. Its bursts alternate with ours in the same minute. Operands and outputs are passed in files in
+// shared memory.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace seqtile::bench {
 
-/// What the child runs: an operation by our name, with the sizes that it needs.
+/// A call for the child: an operation by our name, and the sizes that it needs.
 struct TorchCall {
   std::string operation;
   int threads = 1;
@@ -31,7 +31,7 @@ class TorchPeer {
   virtual std::unique_ptr<Contestant> enter(const TorchCall& call) = 0;
 };
 
-/// Starts `python` with the script that lies beside this executable. Errors: io when it cannot be started or has no
+/// Starts `python` with torch_peer.py, a file beside this executable. Errors: io if it cannot be started or has no
 /// torch.
 std::unique_ptr<TorchPeer> start_torch(const std::string& python);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# bench/peers/torch_gpu.py -- PyTorch's matmul and attention on the GPU for the cases that seqtile_gpu_bench has timed.
+# bench/peers/torch_gpu.py -- PyTorch's matmul and attention for the cases of seqtile_gpu_bench.
 # SPDX-License-Identifier: Apache-2.0
 """python torch_gpu.py BENCHMARKS.json: adds PyTorch's times and our ratio to that file and prints a table."""
 import json
@@ -23,7 +23,7 @@ def linear(case):
 
 
 def attention(case):
-    """One call for each backend that takes it; a backend without grouped heads gets its keys and values repeated."""
+    """One call for each backend that can run it. A backend without grouped heads gets repeated keys and values."""
     fields, length = case["fields"], case["length"]
     q = random(1, fields["heads"], length, fields["head_dim"])
     grouped = [random(1, fields["kv_heads"], length, fields["head_dim"]) for _ in range(2)]

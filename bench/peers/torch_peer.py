@@ -1,6 +1,6 @@
 # bench/peers/torch_peer.py -- runs PyTorch operations on command: one JSON line in, one out.
 # SPDX-License-Identifier: Apache-2.0
-"""The child process of bench/peers/torch.cpp; the commands are the functions of Peer."""
+"""The child process of bench/peers/torch.cpp. Each command is a method of Peer."""
 import ctypes
 import json
 import signal
@@ -14,7 +14,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def attention(sizes):
-    """Causal prefill of one sequence; operands are [length, heads, head_dim] as our operation has them."""
+    """Causal prefill of one sequence. Operands are [length, heads, head_dim], as in our operation."""
     grouped = sizes["heads"] != sizes["kv_heads"]
 
     def call(q, k, v):
@@ -26,7 +26,7 @@ def attention(sizes):
 
 
 def operations(sizes):
-    """Our operations in PyTorch's words; each takes the inputs in the order in which they are sent."""
+    """PyTorch's form of our operations. Each takes the inputs in the order in which they are sent."""
     return {
         "linear": lambda x, w: F.linear(x, w),
         "attention_forward": attention(sizes) if "heads" in sizes else None,
@@ -81,7 +81,7 @@ def answer(reply):
 
 
 def end_with_parent():
-    """The benchmark may be killed while this process is stopped, and then nobody would let it go on."""
+    """Ends this process with the benchmark. A killed benchmark cannot let its stopped child go on."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 

@@ -96,7 +96,7 @@ def triton_jobs():
 
 
 def triton_child(only_first):
-    """Prints one line for each kernel: milliseconds from its source to PTX and to a cubin."""
+    """Prints one line for each kernel: the milliseconds from source to PTX and from source to cubin."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -119,7 +119,7 @@ def triton_child(only_first):
         stages = seen["stages"]  # microseconds
         to_ptx = seen["first"] + sum(us for stage, us in stages.items() if stage != "cubin")
         after = os.times()
-        spent = [1e3 * (b - a) for a, b in zip(before, after)]  # user, system, and both of children: ptxas
+        spent = [1e3 * (b - a) for a, b in zip(before, after)]  # user, system, and both of the children (ptxas)
         print(json.dumps({"kernel": kernel, "name": name, "hit": seen["hit"],
                           "ptx": {"ms": to_ptx / 1e3, "processor_ms": sum(spent[:2])},
                           "cubin": {"ms": (to_ptx + stages.get("cubin", 0)) / 1e3, "processor_ms": sum(spent[:4])}}),
@@ -152,7 +152,7 @@ def seqtile_jobs():
 
 
 def run_seqtile(program):
-    """Five compilations of each configuration after one that does not count."""
+    """Compiles each configuration once uncounted, then five times."""
     found = []
     for kernel, name, fields, config in seqtile_jobs():
         command = [program, "compile", kernel, "--length", "4096", "--dtype", "bf16", "--target", "sm_90a",
@@ -185,7 +185,7 @@ def compare(theirs, ours):
 
 
 def warm_start(repeats):
-    """Milliseconds from the start of a process to a cubin in hand, from Triton's own cache."""
+    """Milliseconds from the start of a process until it has a cubin from Triton's own cache."""
     with tempfile.TemporaryDirectory() as cache:
         run_triton(cache, "--first")
         times = []

@@ -1,5 +1,4 @@
-// bench/suites/attention_bench.cpp -- causal prefill of one sequence, 32 query heads of 128 on 8 key heads, against
-// PyTorch.
+// bench/suites/attention_bench.cpp -- causal prefill of one sequence (32 heads of 128, 8 KV heads) against PyTorch.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

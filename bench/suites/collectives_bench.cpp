@@ -1,4 +1,4 @@
-// bench/suites/collectives_bench.cpp -- collectives in one launch of each rank, against memcpy with barriers, and gloo.
+// bench/suites/collectives_bench.cpp -- collectives in one launch per rank, against memcpy with barriers and gloo.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ constexpr int64_t kColumns = 4096;
 struct Shape {
   std::string operation;
   DType dtype;
-  int64_t m;  ///< of kColumns columns; even
+  int64_t m;  ///< rows of kColumns columns; even
   int64_t half() const { return m / kRaceRanks; }
 };
 
@@ -78,7 +78,7 @@ class CollectiveRacer : public Racer {
   void check() const override { channel_->check(); }
 
  private:
-  /// Of a broadcast, which is in place as gloo's.
+  /// Whether this rank is the root of a broadcast. The broadcast is in place, as in gloo.
   bool is_root() const { return shape_.operation == "broadcast" && rank_ == 0; }
   CollectiveRacer& racer(size_t rank) { return static_cast<CollectiveRacer&>(*meeting_.racers[rank]); }
   size_t half_bytes() const { return static_cast<size_t>(shape_.half() * kColumns * dtype_bytes(shape_.dtype)); }

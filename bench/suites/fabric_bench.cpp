@@ -1,5 +1,4 @@
-// bench/suites/fabric_bench.cpp -- what a fused operation costs beside its work: a call of no rows, alone and on eight
-// ranks.
+// bench/suites/fabric_bench.cpp -- the overhead of a fused operation: a call of no rows, alone and on eight ranks.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -46,7 +45,7 @@ std::vector<double> timed_calls(const std::function<void()>& call) {
   return seconds;
 }
 
-/// Runs `body` on a thread for each rank; an error of any rank ends the program, as the others wait for it.
+/// Runs `body` on a thread for each rank. An error of a rank ends the program, because the other ranks wait for it.
 void on_ranks(const std::function<void(Fabric&)>& body) {
   const auto fabrics = make_thread_fabric(kRanks);
   std::vector<std::thread> threads;
@@ -62,7 +61,7 @@ void on_ranks(const std::function<void(Fabric&)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// A rank's all-gather of no rows. Without waiting, peers' flags are taken for set.
+/// A rank's all-gather of no rows. Without waiting, the kernel treats the peers' flags as set.
 class EmptyCall {
  public:
   EmptyCall(const Environment& environment, Fabric& fabric, bool waits) {
@@ -78,7 +77,7 @@ class EmptyCall {
     x_ = y_ = make_tensor(&place_, DType::f32, {0, kColumns});
   }
   void operator()() const { (*handle_)({x_, y_}, 0); }
-  /// Errors: as Channel::check(), internal where not every call was a launch.
+  /// Errors: as Channel::check(); internal if some call did not launch.
   void check(uint64_t calls) const {
     if (channel_->epoch() != calls) throw Error(ErrorCode::internal, fmt::format("{} launches", channel_->epoch()));
     channel_->check();
@@ -92,7 +91,7 @@ class EmptyCall {
   float place_ = 0;
 };
 
-/// One rank calls, the others have nothing to do: what the host does for a call, and a kernel of a few programs.
+/// One rank calls and the others do nothing: the time is the host's part of a call and a kernel of a few programs.
 Result measure_call(const Environment& environment) {
   std::vector<double> seconds;
   std::barrier<> measured(kRanks);
@@ -108,7 +107,7 @@ Result measure_call(const Environment& environment) {
   return with_quantiles("seqtile", std::move(seconds));
 }
 
-/// All ranks call: every one has seen every other one when its call ends.
+/// All ranks call. When a call ends, each rank has seen every other rank.
 Result measure_barrier(const Environment& environment) {
   std::vector<double> seconds;
   on_ranks([&](Fabric& fabric) {

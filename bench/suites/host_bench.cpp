@@ -1,5 +1,4 @@
-// bench/suites/host_bench.cpp -- what the host does around kernels: lookup, call to hand-off, compile, opening an
-// engine.
+// bench/suites/host_bench.cpp -- host times around kernels: lookup, call to hand-off, compilation, opening an engine.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <unistd.h>
@@ -29,7 +28,7 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
 }
 
-/// Records and binaries in a folder that lives as long as this object.
+/// Records and binaries in a folder that the destructor removes.
 class SyntheticCache {
  public:
   SyntheticCache(const Environment& environment, int threads, std::string device = "cpu")
@@ -48,7 +47,7 @@ class SyntheticCache {
   SyntheticCache(const SyntheticCache&) = delete;
   SyntheticCache& operator=(const SyntheticCache&) = delete;
 
-  /// Every bucket of 1..kTop with its default configuration.
+  /// Adds every bucket of 1..kTop with its default configuration.
   void add_whole_ladder(int64_t n) {
     const autotune::OpDef& op = registry_.find("linear");
     const autotune::Workload& workload =
@@ -58,7 +57,7 @@ class SyntheticCache {
     }
   }
 
-  /// The last `count` buckets with the configuration of the longest length: one binary.
+  /// Adds the last `count` buckets with the default configuration of the longest length, so that they share one binary.
   void add_one_binary(int64_t n, size_t count) {
     const autotune::OpDef& op = registry_.find("rms_norm");
     const autotune::Workload& workload =
@@ -68,7 +67,7 @@ class SyntheticCache {
     for (size_t i = ladder.size() - count; i < ladder.size(); ++i) add(workload, ladder[i], config);
   }
 
-  /// The bucket of `length` with its default configuration.
+  /// Adds the bucket of `length` with its default configuration.
   void add_bucket(const autotune::Workload& given, int64_t length) {
     const autotune::OpDef& op = registry_.find(given.operation);
     const autotune::Workload& workload = workloads_.emplace_back(op.normalize(given));
@@ -129,7 +128,7 @@ std::vector<int64_t> random_lengths(int count) {
   return lengths;
 }
 
-/// Processor time of this process: what a busy machine leaves unchanged.
+/// Processor time of this process, which other load on the machine hardly changes.
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -145,7 +144,7 @@ Result with_quantiles(std::vector<double> seconds, double unit, const std::strin
   return result;
 }
 
-/// Batches of 16 lookups of random lengths: the clock itself takes about as long as one.
+/// Times batches of 16 lookups of random lengths, because reading the clock takes about as long as one lookup.
 Result measure_lookup(const Environment& environment, int threads) {
   SyntheticCache cache(environment, threads);
   cache.add_whole_ladder(576);
@@ -165,7 +164,7 @@ Result measure_lookup(const Environment& environment, int threads) {
   return result;
 }
 
-/// Takes the hand-off's time and runs nothing.
+/// Records the time of the hand-off and runs nothing.
 class StampingExecutor : public Executor {
  public:
   explicit StampingExecutor(int workers) : workers_(workers) {}
@@ -193,7 +192,7 @@ Result measure_call(const Environment& environment, int threads) {
     executor.stamp = {};
     const auto start = Clock::now();
     handle(tensors, length);
-    // A grid that runs inline on the caller is not handed to an executor.
+    // A grid that runs inline on the caller is not handed to the executor.
     if (executor.stamp != Clock::time_point{}) seconds.push_back(seconds_between(start, executor.stamp));
   }
   Result result = with_quantiles(std::move(seconds), 1e-6, "us");
@@ -201,7 +200,7 @@ Result measure_call(const Environment& environment, int threads) {
   return result;
 }
 
-/// Tile IR to callable code, both included.
+/// Times the way from building the tile IR to a loaded kernel.
 Result measure_compile(const Environment& environment, const autotune::Workload& given, int rounds) {
   const autotune::OpDef& op = environment.registry().find(given.operation);
   const autotune::Workload workload = op.normalize(given);
@@ -221,7 +220,7 @@ Result measure_compile(const Environment& environment, const autotune::Workload&
   return result;
 }
 
-/// Opening: every handle prepared, every binary loaded.
+/// Times opening an engine, preparing every handle and loading every binary.
 Result measure_open(SyntheticCache& cache, int rounds) {
   cache.publish();
   std::vector<double> seconds, cpu;

@@ -1,5 +1,4 @@
-// bench/suites/linear_bench.cpp -- y = x w^T at the sizes of an 8-billion-parameter model, against BLAS, oneDNN and
-// PyTorch.
+// bench/suites/linear_bench.cpp -- y = x w^T at the sizes of an 8B model, against BLAS, oneDNN and PyTorch.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -23,7 +22,7 @@ std::unique_ptr<Contestant> enter_blas(OpArena& arena, Blas& blas) {
       blas.linear_f32(arena.tensor(copy, "x"), arena.tensor(copy, "w"), arena.tensor(copy, "y"));
     });
   }
-  // Its bf16 product writes f32; only a call that is verified pays for the conversion.
+  // The library's bf16 product writes f32. Only the verified call pays for the conversion.
   const Tensor& y = arena.tensor(0, "y");
   auto wide = std::make_shared<Operand>(DType::f32, std::vector<int64_t>{y.sizes[0], y.sizes[1]});
   const auto run = [&arena, &blas, wide](int copy) {
@@ -51,7 +50,7 @@ std::unique_ptr<Contestant> enter_onednn(OpArena& arena, bool packed) {
   });
 }
 
-/// Ours with weights packed beforehand: an operation of its own with its own records.
+/// Our implementation with weights packed in advance. It is an operation of its own, with its own records.
 std::unique_ptr<Contestant> enter_ours_packed(OpArena& arena) {
   const Tensor &w = arena.tensor(0, "w"), &x = arena.tensor(0, "x");
   kernels::Linear linear{.n = w.sizes[0],

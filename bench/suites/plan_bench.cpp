@@ -1,4 +1,4 @@
-// bench/suites/plan_bench.cpp -- from a parsed graph to its plan, on one thread.
+// bench/suites/plan_bench.cpp -- the time from a parsed graph to its plan, on one thread.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ constexpr int kCalls = 20;
 struct Model {
   const char *name, *file;
   bool has_strategies;
-  double objective = 0;  ///< where the file has none and it is known
+  double objective = 0;  ///< known objective of a file that has none; 0: not known
   int num_axes = 2;      ///< of two devices each
 };
 
@@ -37,7 +37,7 @@ constexpr Model kModels[] = {{"resnet18_2x2", "tests/golden/planner/resnet18_b12
 
 constexpr planner::Mesh kMesh{2, {2, 2}, {1, 1}, {1, 1}}, kMeshOfThree{3, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}};
 
-/// A config.json is a model in training, at 4096 tokens.
+/// Reads a graph. A config.json gives the graph of its model in training, at 4096 tokens.
 planner::PlanFile read(const Model& model) {
   if (std::string_view(model.file).starts_with("examples/")) {
     const auto config = models::load_model(std::string(SEQTILE_SOURCE_DIR "/") + model.file);
@@ -49,7 +49,7 @@ planner::PlanFile read(const Model& model) {
   return file;
 }
 
-/// Where a call's time went.
+/// The stages of a call's time.
 struct Stages {
   double strategies_s = 0, problem_s = 0, total_s = 0;
 };
@@ -84,12 +84,13 @@ planner::Solution plan_compat(planner::Graph& graph, bool makes_strategies, Stag
   return solution;
 }
 
-/// "own": strategies are made; "file": they are there; compat with the objective that is known.
+/// Plans a graph kCalls times. Method "own" makes the strategies; "file" takes those of the file. Under compat costs
+/// the objective must equal the known one.
 Result measure(const planner::PlanFile& file, bool is_calibrated, const std::string& method) {
   Result result;
   result.implementation = method;
   double strategies_s = 0, problem_s = 0;
-  for (int call = -1; call < kCalls; ++call) {  // the first one warms up
+  for (int call = -1; call < kCalls; ++call) {  // the first call warms up
     planner::Graph graph = *file.graph;
     if (is_calibrated) planner::apply(planner::Calibration(), graph.mesh);
     Stages stages;

@@ -1,9 +1,9 @@
-// bench/suites/regret_bench.cpp -- what serving a bucket's record costs against exhaustive search at the exact length.
+// bench/suites/regret_bench.cpp -- the cost of serving a bucket's record, against exhaustive search at the length.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of a model are tuned once for lengths 1..4096 as `seqtile prewarm` does it; then lengths that no
-// bucket was tuned at are searched exhaustively. `regret` is the record's time over the best configuration's, paired by
-// round; `noise` is the same ratio between the record and a second copy of itself.
+// A model's operations are tuned once for lengths 1..4096, as `seqtile prewarm` does. Then lengths inside buckets, at
+// which nothing was tuned, are searched exhaustively. `regret` is the record's time over the best configuration's time,
+// paired by round. `noise` is the same ratio between the record and a second copy of itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ Racer make_racer(OpArena& arena, const autotune::Config& config, const std::shar
           {}};
 }
 
-/// Every legal configuration at the arena's length that computes the right result.
+/// All configurations at the arena's length that compute the right result.
 std::vector<Racer> all_configurations(OpArena& arena, const std::shared_ptr<Device>& device) {
   std::vector<Racer> racers;
   const auto space = arena.op().config_space(arena.workload(), arena.length(), device->target());

@@ -1,4 +1,4 @@
-// bench/suites/row_bench.cpp -- row kernels out of memory, against its bandwidth and PyTorch.
+// bench/suites/row_bench.cpp -- row kernels on operands in memory, against the memory bandwidth and PyTorch.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@ namespace seqtile::bench {
 namespace {
 
 constexpr int64_t kColumns = 4096;
-/// Of x, whatever the machine's caches: calls take copies in turn that are larger than these together.
+/// Size of x on every machine. Calls rotate through copies that together exceed the caches.
 constexpr int64_t kTensorBytes = int64_t{64} << 20;
 
 std::unique_ptr<Contestant> enter_torch(OpArena& arena, const std::string&) {
@@ -32,7 +32,7 @@ void add_row_cases(std::vector<Case>& cases, Environment& environment) {
         const autotune::Workload workload{operation, dtype, threads, {{"n", kColumns}}};
         cases.push_back(
             make_op_case(environment, workload, rows, fmt::format("m{}_n{}", rows, kColumns), peers, enter_torch));
-        cases.back().work.flops = 0;  // memory bounds them: rates in GB/s
+        cases.back().work.flops = 0;  // memory bounds row kernels: rates in GB/s
         cases.back().group = "memory";
       }
     }

@@ -1,9 +1,9 @@
-// bench/suites/seqpar_backward_bench.cpp -- backward of the products that communicate, against the same work in steps.
+// bench/suites/seqpar_backward_bench.cpp -- backward of the products that communicate, against separate steps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Methods are those of seqpar_bench.cpp. Unfused is a copy of all rows and a barrier, then both products in one launch
-// of a rank that has no peers; a leading layer's gradient is summed up behind. Partial sums travel in the operands'
-// format.
+// The methods are those of seqpar_bench.cpp. "unfused" copies all rows and meets at a barrier, then launches both
+// products on a rank without peers; the gradient of a leading layer is summed after the launch. Partial sums travel in
+// the operands' format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 using Leading = kernels::seqpar::SequenceParallelLeadingMatmulBackward;
 using Trailing = kernels::seqpar::SequenceParallelTrailingMatmulBackward;
 
-/// A leading product cuts n, a trailing one k. What is gathered has `narrow` columns: x of a leading product, dz of a
-/// trailing one. The other operands have this rank's share of `wide`.
+/// A leading product cuts n, a trailing product cuts k. The gathered operand has `narrow` columns: x of a leading
+/// product, dz of a trailing product. The other operands have this rank's share of `wide`.
 struct Shape {
   bool is_leading;
   DType dtype;
@@ -56,7 +56,7 @@ class BackwardRacer : public Racer {
         whole_op_(environment, meeting.fabric, workload_of(shape, kRaceRanks), shape.m),
         local_op_(environment, *alone_, workload_of(shape, 1), shape.m) {
     const auto seed = static_cast<uint64_t>(meeting.fabric.rank());
-    narrow_.fill(1, 1);  // the same rows on all ranks: those that a peer would send
+    narrow_.fill(1, 1);  // equal on all ranks: the same rows that a peer would send
     wide_.fill(seed + 2, 1);
     w_.fill(seed + 4, 1 / std::sqrt(static_cast<double>(shape.is_leading ? shape.own_wide() : shape.narrow)));
   }
@@ -87,7 +87,7 @@ class BackwardRacer : public Racer {
     return shape_.is_leading ? std::vector{shape_.own_wide(), shape_.narrow}
                              : std::vector{shape_.narrow, shape_.own_wide()};
   }
-  /// dx of own rows, or du of all.
+  /// dx of this rank's rows for a leading product, du of all rows for a trailing product.
   std::vector<int64_t> result_sizes() const {
     return shape_.is_leading ? std::vector{shape_.own_rows(), shape_.narrow} : std::vector{shape_.m, shape_.own_wide()};
   }
@@ -111,12 +111,12 @@ class BackwardRacer : public Racer {
               [&](size_t rank) { return rows_of(racer(rank).gathered_, first_, shape_.own_rows()).data; });
   }
   void reduce() {
-    meeting_.barrier.arrive_and_wait();  // partial sums of all ranks are there
+    meeting_.barrier.arrive_and_wait();  // all ranks have their partial sums
     const auto of = [&](size_t rank) {
       return static_cast<std::byte*>(rows_of(racer(rank).partial_, first_, shape_.own_rows()).data);
     };
     add_elements(shape_.dtype, of(0), of(1), plain_.as<std::byte>(), shape_.own_rows() * shape_.narrow);
-    meeting_.barrier.arrive_and_wait();  // and have been read
+    meeting_.barrier.arrive_and_wait();  // all ranks have read the partial sums
   }
 
   const Shape shape_;
@@ -132,7 +132,7 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
   for (const int world_size : {1, kRaceRanks}) environment.prepare_tuned(workload_of(shape, world_size), shape.m);
   RankRace race;
   race.enter = [&](const Meeting& meeting) { return std::make_unique<BackwardRacer>(environment, shape, meeting); };
-  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // partial sums are rounded to 16 bits
+  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // 16-bit partial sums are rounded
   race.operation = operation;
   race.dtype = shape.dtype, race.m = shape.m, race.n = shape.wide, race.k = shape.narrow;
   std::vector<Result> results = race_ranks(race, selected, options.rounds, nullptr);

@@ -1,10 +1,10 @@
 // bench/suites/seqpar_bench.cpp -- products that communicate inside their launch, against the same work in two steps.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The methods are those that users of sequence parallelism know:
-//   fused               one launch of each rank; partial sums travel in the operands' format, as in the other methods
-//   fused_f32           partial sums travel in f32: what an operation does unless told otherwise
-//   fused_nowait        the same kernel with nobody to wait for: what waiting costs is the difference
+// The methods:
+//   fused               one launch per rank; partial sums travel in the operands' format, as in the other methods
+//   fused_f32           as fused, but partial sums travel in f32, which is the operation's default
+//   fused_nowait        the same kernel without waiting for peers; the difference to fused is the cost of waiting
 //   unfused             two launches: all_gather, then linear, or linear, then reduce_scatter or all_reduce
 //   compute_lower_bound linear alone
 //   comms_lower_bound   the exchange alone, by memcpy and barriers
@@ -31,7 +31,7 @@ constexpr const char* kOperations[] = {"fused_allgather_and_linear", "fused_line
 struct Shape {
   Kind kind;
   DType dtype;
-  int64_t m, n, k;  ///< of the whole layer: a gather cuts n, a sum k
+  int64_t m, n, k;  ///< of the whole layer; a gather cuts n, a sum cuts k
   bool gathers() const { return kind == Kind::gather; }
   int64_t own_n() const { return gathers() ? n / kRaceRanks : n; }
   int64_t own_k() const { return gathers() ? k : k / kRaceRanks; }
@@ -58,7 +58,7 @@ autotune::Workload fused_workload(const Shape& shape, DType transport) {
   return workload;
 }
 
-/// The exchange as an operation of its own.
+/// The exchange as a separate operation.
 autotune::Workload exchange_workload(const Shape& shape) {
   using namespace kernels::seqpar;
   const Ranks ranks{.world_size = kRaceRanks};
@@ -87,7 +87,7 @@ class ProductRacer : public Racer {
         exchange_(environment, meeting.fabric, exchange_workload(shape), shape.m),
         fused_(environment, meeting.fabric, fused_workload(shape, shape.dtype), shape.m),
         fused_f32_(environment, meeting.fabric, fused_workload(shape, DType::f32), shape.m) {
-    x_.fill(1, 1);  // the same rows on all ranks: those that a peer would send
+    x_.fill(1, 1);  // equal on all ranks: the same rows that a peer would send
     w_.fill(static_cast<uint64_t>(rank_) + 2, 1 / std::sqrt(static_cast<double>(shape.own_k())));
   }
 
@@ -160,12 +160,12 @@ class ProductRacer : public Racer {
   void gather() { give(x_, &ProductRacer::gathered_); }
 
   void reduce() {
-    meeting_.barrier.arrive_and_wait();  // partial sums of all ranks are there
+    meeting_.barrier.arrive_and_wait();  // all ranks have their partial sums
     const int64_t first = shape_.first_row(rank_) * shape_.n, count = shape_.own_rows(rank_) * shape_.n;
     const int64_t bytes = dtype_bytes(shape_.dtype), at = shape_.kind == Kind::scatter ? 0 : first;
     const auto of = [&](const Operand& operand, int64_t element) { return operand.as<std::byte>() + element * bytes; };
     add_elements(shape_.dtype, of(racer(0).whole_, first), of(racer(1).whole_, first), of(expected_, at), count);
-    meeting_.barrier.arrive_and_wait();  // and have been read
+    meeting_.barrier.arrive_and_wait();  // all ranks have read the partial sums
     if (shape_.kind == Kind::all_reduce) give(expected_, &ProductRacer::expected_);
   }
 
@@ -185,7 +185,7 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
     environment.prepare_tuned(fused_workload(shape, transport), shape.m);
   RankRace race;
   race.enter = [&](const Meeting& meeting) { return std::make_unique<ProductRacer>(environment, shape, meeting); };
-  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // partial sums are rounded to 16 bits
+  race.difference_limit = shape.dtype == DType::f32 ? 1e-4 : 0.03;  // 16-bit partial sums are rounded
   race.operation = kOperations[static_cast<int>(shape.kind)];
   race.dtype = shape.dtype, race.m = shape.m, race.n = shape.n, race.k = shape.k;
   const bool has_gloo = std::ranges::find(selected, "gloo") != selected.end();
@@ -197,15 +197,15 @@ std::vector<Result> run_case(Environment& environment, const Shape& shape, const
 }  // namespace
 
 void add_seqpar_cases(std::vector<Case>& cases, Environment& environment) {
-  /// wide and hidden: columns of what is gathered to, or summed from, and of the activations between the layers.
+  /// A layer. `hidden` columns are gathered to `wide` columns, or `wide` columns are summed to `hidden` columns.
   struct Layer {
     int64_t wide, hidden;
     std::vector<int64_t> lengths;
     const char* scenario = "";
     bool gathers = true, sums = true;
   };
-  // Plain projections, a shape that is bound by communication, and two models' layers: q, k and v, or gate and up, are
-  // one weight, and what gathers is wider than what sums.
+  // Plain projections, a shape that communication bounds, and layers of two models. q, k and v are one weight, and so
+  // are gate and up, so the gathering product is wider than the summing product.
   const Layer layers[] = {{4096, 4096, {256, 512, 1024, 2048, 4096}},
                           {14336, 4096, {256, 1024, 4096}},
                           {1024, 1024, {8192}},

@@ -1,9 +1,9 @@
 // bench/suites/simulate_bench.cpp -- one launch on the PTX machine, with and without its checks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels are ours as compiled for a GPU; the shapes are small because the machine's time follows the
-// multiply-adds. Each launch runs on the calling thread alone. The counters are the best of the rounds and what the
-// launch executed.
+// The kernels are ours, compiled for a GPU. Shapes are small, because the time of the machine follows the number of
+// multiply-adds. Each launch runs on the calling thread alone. The counters are the best time of the rounds, and the
+// instructions and tensor operations of one launch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Launch {
   const char* target;
   autotune::Workload workload;
   int64_t length;
-  std::vector<std::pair<const char*, int64_t>> config;  ///< instead of the default's values
+  std::vector<std::pair<const char*, int64_t>> config;  ///< values that replace the default's
 };
 
 std::vector<Launch> launches() {
@@ -60,7 +60,7 @@ std::vector<Launch> launches() {
            {{"block_m", 128}, {"block_n", 128}, {"num_warps", 8}, {"num_stages", 2}}}};
 }
 
-/// A kernel on a machine of its own that knows the operands of an arena.
+/// A kernel on a PTX machine of its own, with an arena's operands registered as memory.
 class SimulatedCall {
  public:
   SimulatedCall(const OpArena& arena, const Launch& launch) : device_(sim::make_sim_device(launch.target)) {

@@ -14,7 +14,7 @@ namespace seqtile::models {
 namespace {
 
 constexpr std::array kOtherHeads = {"Classification", "QuestionAnswering", "Reward"};
-/// In lower case: old files have LLaMAForCausalLM.
+/// Endings in lower case; old files have LLaMAForCausalLM.
 constexpr std::array kOwnEndings = {"forcausallm", "model", "textmodel", "forconditionalgeneration"};
 
 std::string in_lower_case(std::string_view text) {
@@ -23,7 +23,7 @@ std::string in_lower_case(std::string_view text) {
   return lower;
 }
 
-/// "Llama" of LlamaConfig, "Gemma3" of Gemma3TextConfig.
+/// The stem of a type's classes: "Llama" for LlamaConfig, "Gemma3" for Gemma3TextConfig.
 std::string_view stem_of(const ModelType& type) {
   std::string_view stem = type.config_class;
   for (const std::string_view end : {"Config", "Text"})
@@ -37,7 +37,7 @@ bool is_own_class(const std::string& name, const ModelType& type) {
          std::ranges::any_of(kOwnEndings, [&](const char* end) { return lower.substr(stem.size()) == end; });
 }
 
-/// Empty for a class of the type with lm_head.
+/// Says why a class does not fit the type; empty for a class of the type with lm_head.
 std::string problem_of_class(const Json& name, const ModelType& type) {
   if (!name.is_string()) return "which is no text";
   const auto text = name.get<std::string>();
@@ -46,7 +46,8 @@ std::string problem_of_class(const Json& name, const ModelType& type) {
   return is_own_class(text, type) ? "" : fmt::format("which is no class of type {}", type.name);
 }
 
-/// `code`: "modeling_phi3.Phi3ForCausalLM", perhaps with a repository and -- before it.
+/// Whether `code` is the code that files of the type are written for. Example: "modeling_phi3.Phi3ForCausalLM", with an
+/// optional repository and "--" in front.
 bool is_code_of_type(const Json& code, const ModelType& type) {
   if (!type.has_own_code || !code.is_string()) return false;
   const auto text = code.get<std::string>();

@@ -1,5 +1,4 @@
-// models/file/class_names.h -- the classes that a file names: those of its type, or others, which compute something
-// else.
+// models/file/class_names.h -- compares the classes that a file names with the classes of its type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "models/file/config_reader.h"
@@ -7,8 +6,8 @@
 
 namespace seqtile::models {
 
-/// Warns of each class in `architectures` that is none of the type's or has another head than lm_head, and of code of
-/// the file's own (`auto_map`), unless files of the type are written for that code.
+/// Adds warnings for each class in `architectures` that does not belong to the type or has a head other than lm_head,
+/// and for code of the file's own (`auto_map`), unless files of the type are written for such code.
 void warn_of_classes(const ConfigReader& config, const ModelType& type);
 
 }  // namespace seqtile::models

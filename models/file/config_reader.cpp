@@ -26,7 +26,7 @@ void ConfigReader::note_default(const std::string& name, const std::string& valu
 
 int64_t ConfigReader::whole(const std::string& name, int64_t lo, int64_t hi) const {
   const Json& value = (*this)[name];
-  // 4096.0 is what some programs write for 4096; beyond 2^53 doubles cannot be told from whole numbers.
+  // Some programs write 4096.0 for 4096. Beyond 2^53 every double is a whole number.
   const double number = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
   if (!(number >= static_cast<double>(lo) && number <= static_cast<double>(hi)) || number != std::floor(number))
     refuse(name, fmt::format("must be a whole number of {}..{}", lo, hi));

@@ -14,20 +14,20 @@
 namespace seqtile::models {
 namespace {
 
-/// Values that change nothing.
+/// The values of a field that change nothing.
 enum class Neutral {
-  any,    ///< of a field that layers do not read
+  any,    ///< any value: layers do not read the field
   off,    ///< null, false, 0, infinity, an empty text, list or object
   one,    ///< null, 1 or a list of ones
   yes,    ///< null or true
-  plain,  ///< null or the text that the rule's reason names first
-  wide,   ///< off, "auto" or a number format of 16 or 32 bits
+  plain,  ///< null, or the text before the | in the rule's reason
+  wide,   ///< as `off`, "auto", or a number format of 16 or 32 bits
 };
 
 struct Rule {
-  std::string_view names;  ///< with a space before and after each; one that ends in * is the beginning of names
+  std::string_view names;  ///< with a space before and after each; a trailing * matches any ending
   Neutral neutral;
-  std::string_view reason;  ///< why it is ignored, or what it asks for; of `plain` "TEXT|what"
+  std::string_view reason;  ///< why the field is ignored, or the feature it asks for; `plain`: "TEXT|feature"
 };
 
 constexpr Rule kRules[] = {
@@ -141,7 +141,7 @@ constexpr std::array kExpertFields = {
 constexpr std::array kQuantised = {
     "quantization_config", "compression_config", "quantization", "quant_config", "quantize_config", "load_in_4bit",
     "load_in_8bit",        "quant_method",       "w_bit",        "bits",         "weight_bits",     "input_bits"};
-constexpr int kPlainBits = 16;  ///< numbers of bits from here on are those of weights that are not quantised
+constexpr int kPlainBits = 16;  ///< weights with at least so many bits are not quantised
 
 bool has_word(std::string_view words, const std::string& word) {
   if (words.find(" " + word + " ") != std::string_view::npos) return true;
@@ -180,11 +180,12 @@ std::string reason_of(const Rule& rule) {
   return rule.neutral == Neutral::any ? std::string(rule.reason) : "this value changes nothing";
 }
 
-/// Ids of tokens and rates of training have many names; one that begins with _ is the library's own.
+/// The reason to ignore a field, by its name's form: token ids and training rates have many names, and names that begin
+/// with _ are internal to transformers. Empty for other names.
 std::string reason_by_shape(const std::string& name, const Json& value) {
   const auto ends = [&](std::string_view end) { return name.ends_with(end); };
   if (ends("_token_id") || ends("_token_index") || ends("_token_ids")) return "numbers of tokens";
-  // A number of tokens may be of those that the model puts before the text.
+  // A bare number is not ignored: it can be a number of tokens that the model puts before the text.
   if ((ends("_token") || ends("_tokens")) && (value.is_null() || value.is_string() || value.is_array()))
     return "names of tokens";
   if (name.find("dropout") != std::string::npos || ends("_pdrop") || ends("_loss_coef") || ends("_init"))
@@ -193,7 +194,7 @@ std::string reason_by_shape(const std::string& name, const Json& value) {
   return {};
 }
 
-/// The name by which a field may be known: without the _ of the library's own.
+/// The name without the _ that transformers puts before internal fields.
 std::string known_name(const std::string& name) { return name.substr(name.starts_with('_') ? 1 : 0); }
 
 const Rule* rule_of(std::span<const Rule> rules, const std::string& name) {
@@ -214,7 +215,7 @@ bool sorted(const ConfigReader& config, const std::string& name, std::span<const
   return true;
 }
 
-/// A count of none or one says that the fields beside it mean nothing.
+/// Refuses a mixture of experts. If a count of experts is none or one, the fields beside it have no effect.
 void refuse_experts(const ConfigReader& config) {
   bool has_count = false;
   const auto check = [&](const char* name) {
@@ -235,7 +236,7 @@ void refuse_experts(const ConfigReader& config) {
 constexpr std::string_view kQuantisedReason =
     "which is not served; give the config.json of the model that was quantised: its weights have 16 or 32 bits";
 
-/// BitNet's files have the type of the model that it was made of.
+/// Refuses BitNet's files. Their model_type is that of the model they were made from.
 void refuse_bitnet(const ConfigReader& config) {
   if (!config.has("architectures")) return;
   for (const Json& name : config.json()["architectures"])
@@ -246,13 +247,13 @@ void refuse_bitnet(const ConfigReader& config) {
                                 kQuantisedReason));
 }
 
-/// How the reader notes a default of this value.
+/// The value as note_default() writes it.
 std::string default_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
 }
 
-/// Empty where the text model has what the field beside it asks for; else what it has instead.
+/// Says what the text model has instead of `value`, the value of the field outside. Empty if both agree.
 std::string difference(const ConfigReader& text_model, const std::string& name, const Json& value) {
   if (text_model.contains(name)) {
     const Json& own = text_model.json()[name];

@@ -32,7 +32,7 @@ class LayerReader {
   int64_t window() const { return window_; }
 
  private:
-  /// The keys of layers that have a window; 0: no layer has one.
+  /// Sets the number of keys that layers with a window see. 0: no layer has a window.
   void read_window() {
     const bool has_switch = type_.windows == Windows::last || type_.windows == Windows::with_rope;
     const bool is_on = !has_switch || config_.flag("use_sliding_window", false);
@@ -42,7 +42,7 @@ class LayerReader {
     window_ = is_on ? window.value_or(0) : 0;
   }
 
-  /// A window that no sequence reaches changes nothing.
+  /// A window that is at least as long as every sequence changes nothing.
   void refuse_window() const {
     config_.use("sliding_window");
     if (!config_.has("sliding_window")) return;
@@ -84,7 +84,7 @@ class LayerReader {
     return type_.pattern;
   }
 
-  /// By the fields other than layer_types.
+  /// The layers that have a window according to the fields other than layer_types.
   std::vector<bool> rule() const {
     std::vector<bool> windows(layers_.size());
     const int64_t last = type_.windows == Windows::last && window_
@@ -143,7 +143,7 @@ class LayerReader {
                : "sliding_window is null or off";
   }
 
-  /// Fields that the class would take in the absence of layer_types say the same, or are not there.
+  /// Refuses layer_types that contradict a field which the class would use without layer_types.
   void check_agrees(const Json& list) const {
     const bool has_pattern = config_.has("sliding_window_pattern") || config_.has("_sliding_window_pattern");
     const bool decides = type_.windows == Windows::all || type_.windows == Windows::none || has_pattern ||

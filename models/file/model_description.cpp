@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// Names and numbers, of which those that say nothing are left out of the text.
+/// Names and numbers as JSON and as text. The text omits numbers without effect.
 class Numbers {
  public:
   template <class Number>
@@ -95,7 +95,7 @@ std::string range_of(const std::vector<double>& values) {
   return fmt::format("{} to {}", lo, hi);
 }
 
-/// The numbers that a form of this type has.
+/// The numbers that a rope of this type has.
 Numbers rope_numbers(const RopeForm& rope) {
   Numbers numbers;
   const auto add = [&](const char* name, auto value, bool is_said = true) { numbers.add(name, value, is_said); };
@@ -125,7 +125,7 @@ ModelFact rope_of_kind(const LayerKind& kind) {
   return {"rope", text, json};
 }
 
-/// "all", or the layers as ranges: "0..4, 6..10".
+/// The layers of a kind as ranges: "0..4, 6..10".
 std::string layer_ranges(const std::vector<int>& kinds, int kind) {
   std::string text;
   for (size_t first = 0; first < kinds.size(); ++first) {
@@ -168,7 +168,7 @@ ModelFact defaults_of(const ModelNotes& notes) {
   return fact;
 }
 
-/// Names by reason: many fields have the same one.
+/// Groups the names by reason, because many fields share a reason.
 ModelFact ignored_of(const ModelNotes& notes) {
   ModelFact fact{"ignored", "", OrderedJson::object()};
   std::map<std::string, std::vector<std::string>> by_reason;

@@ -1,4 +1,4 @@
-// models/file/model_description.h -- what was understood of a model file, for people and for programs.
+// models/file/model_description.h -- a model file as it was understood, for people and for programs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <nlohmann/json.hpp>
@@ -14,7 +14,8 @@ struct ModelFact {
   nlohmann::ordered_json value;
 };
 
-/// Every number that layers are made of, in the order of a reading; last what the file left out and what was ignored.
+/// The file's facts in reading order: every number of the layers, then the defaults, the ignored fields and the
+/// warnings.
 std::vector<ModelFact> describe(const ModelFile& file);
 
 }  // namespace seqtile::models

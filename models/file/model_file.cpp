@@ -74,7 +74,7 @@ void read_heads(const ConfigReader& config, const ModelType& type, Model& model)
 
 std::string read_activation(const ConfigReader& config, const ModelType& type) {
   std::string field(type.activation_field);
-  if (type.is_gemma) config.use("hidden_act"), config.use("hidden_activation");  // the class takes one of them
+  if (type.is_gemma) config.use("hidden_act"), config.use("hidden_activation");  // the class uses one of the two
   if (type.name == "gemma" && config.has("hidden_activation")) field = "hidden_activation";
   const std::string name = config.text(field, std::string(type.activation));
   if (name == "silu" || name == "swish") return "silu";
@@ -128,7 +128,7 @@ void read_gemma(const ConfigReader& config, const ModelType& type, Model& model)
   model.soft_cap = cap("attn_logit_softcapping", type.soft_cap);
   model.logits_soft_cap = cap("final_logit_softcapping", type.logits_soft_cap);
   model.attention_scale = 1 / std::sqrt(config.number("query_pre_attn_scalar", 1e-3, 1e6, 256));
-  if (config.has("sliding_window_size")) {  // an older name, which stands beside the other
+  if (config.has("sliding_window_size")) {  // an older name; files have both
     config.use("sliding_window_size");
     if (config.has("sliding_window") && config.json()["sliding_window_size"] != config.json()["sliding_window"])
       config.refuse("sliding_window_size",
@@ -177,7 +177,7 @@ std::optional<DType> dtype_of(const ConfigReader& config, const char* field) {
   return dtype;
 }
 
-/// transformers 4 writes torch_dtype, 5 writes dtype.
+/// transformers 4 writes torch_dtype, transformers 5 writes dtype.
 std::optional<DType> read_dtype(const ConfigReader& config) {
   config.use("torch_dtype"), config.use("dtype");
   const auto old = dtype_of(config, "torch_dtype"), dtype = dtype_of(config, "dtype");
@@ -186,7 +186,7 @@ std::optional<DType> read_dtype(const ConfigReader& config) {
   return dtype ? dtype : old;
 }
 
-/// Exaone's own names for fields that all others call otherwise.
+/// Renames Exaone's own field names to the common names.
 Json with_common_names(const ConfigReader& config, const Json& json) {
   Json common = json;
   for (const auto& [own, name] :
@@ -201,7 +201,7 @@ Json with_common_names(const ConfigReader& config, const Json& json) {
   return common;
 }
 
-/// The object that has the text model's fields; null: the file's own.
+/// The field whose object describes the text model; null if the file itself describes it.
 const char* text_part(const Json& json) {
   const Json type = json.value("model_type", Json());
   if (type.is_string() && find_model_type(type.get<std::string>())) return nullptr;
@@ -227,7 +227,7 @@ Model read_own(const ConfigReader& config, std::string_view fallback_type, std::
   return model;
 }
 
-/// A file of several models: of text, of pictures, of sound.
+/// Reads the text model of a file with several models, such as text, images and sound.
 Model read_text_part(const ConfigReader& file, const char* part) {
   refuse_other_models(file);
   const std::string outer = file.has("model_type") ? file.text("model_type", "") : "";
@@ -241,7 +241,7 @@ Model read_text_part(const ConfigReader& file, const char* part) {
   return model;
 }
 
-/// By its first bytes: nobody waits for weights to be read.
+/// Names the kind of file by its first bytes, so that a file of weights is not read whole.
 [[noreturn]] void refuse_large(const std::filesystem::path& path, uintmax_t bytes, const std::string& head) {
   const std::string kind = autotune::foreign_kind(head);
   throw Error(ErrorCode::invalid_argument,

@@ -178,7 +178,7 @@ constexpr ModelType kTypes[] = {
      .has_own_code = true},
 };
 
-/// Types, with a space before and after each, and what all of them need.
+/// A feature, and the types that need it, with a space before and after each type.
 struct Missing {
   std::string_view types, what;
 };

@@ -12,7 +12,7 @@
 namespace seqtile::models {
 namespace {
 
-/// A field that no config.json of a model has, unless it has model_type too.
+/// A field that tells another kind of file. A config.json has such a field only together with model_type.
 struct Sign {
   const char *field, *what;
 };

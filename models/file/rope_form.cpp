@@ -12,7 +12,7 @@
 namespace seqtile::models {
 namespace {
 
-/// Positional interpolation by `factor` where a whole context has few turns, none where it has many.
+/// Interpolates positions by `factor` for pairs with few turns over a whole context, and not for pairs with many turns.
 /// Source: Peng et al., YaRN, ICLR 2024, section 3.
 void scale_by_yarn(const RopeForm& form, std::vector<double>& turns) {
   const auto dim = static_cast<double>(form.rotary_dim), context = static_cast<double>(form.original_max_positions);
@@ -29,7 +29,8 @@ void scale_by_yarn(const RopeForm& form, std::vector<double>& turns) {
   }
 }
 
-/// Short wavelengths stay, long ones are divided by `factor`, between the two it is blended. Source: Llama 3.1.
+/// Short wavelengths stay, long ones are stretched by `factor`, and the frequencies between are blended. Source: Llama
+/// 3.1.
 void scale_by_llama3(const RopeForm& form, std::vector<double>& turns) {
   for (double& turn : turns) {
     const double rotations = turn * static_cast<double>(form.original_max_positions);
@@ -39,7 +40,7 @@ void scale_by_llama3(const RopeForm& form, std::vector<double>& turns) {
   }
 }
 
-/// The base grows with the length ("NTK-aware"), from the original context on.
+/// The base grows with lengths beyond the original context ("NTK-aware").
 double dynamic_theta(const RopeForm& form, int64_t length) {
   const auto dim = static_cast<double>(form.rotary_dim), context = static_cast<double>(form.original_max_positions);
   const double longer = std::max(static_cast<double>(length) / context, 1.0);

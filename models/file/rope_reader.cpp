@@ -23,20 +23,20 @@ bool is_nested(const Json& rope) {
   return std::ranges::any_of(kLayerTypes, [&](const char* name) { return rope.contains(name); });
 }
 
-/// Requires that two places say the same thing. Errors: invalid_argument naming both if they do not.
+/// Requires that two places have the same value. Errors: invalid_argument if they differ, naming both.
 void check_agree(const ConfigReader& config, const std::string& name, const Json& value, const std::string& other_name,
                  const Json& other) {
   if (value != other)
     config.refuse(name, fmt::format("but {} is {}; keep one of them", other_name, autotune::excerpt(other)));
 }
 
-/// An object of rope with the name that messages have for it.
+/// A rope object and its name in messages.
 struct Source {
   std::string name;
   Json fields = Json::object();
 };
 
-/// The name by which `fields` has what `name` says: "type" and "rope_type" say the same.
+/// The name under which `fields` has the field `name`: "type" and "rope_type" are the same field.
 std::string name_in(const Json& fields, const std::string& name) {
   const auto has = [&](const char* other) { return fields.contains(other) && !fields[other].is_null(); };
   if (name == "type" && has("rope_type")) return "rope_type";
@@ -44,7 +44,7 @@ std::string name_in(const Json& fields, const std::string& name) {
   return name;
 }
 
-/// "su" is an old name of "longrope".
+/// Whether two values are equal. "su" is an old name of "longrope".
 bool is_same(const Json& a, const Json& b) {
   const auto plain = [](const Json& value) { return value == "su" ? Json("longrope") : value; };
   return plain(a) == plain(b);
@@ -64,7 +64,7 @@ void merge(const ConfigReader& config, Source& to, const Source& from) {
   }
 }
 
-/// The object `name` of the file; without fields where it is null, absent or empty.
+/// The object in field `name` of the file. It has no fields if it is null, absent or empty.
 Source source_of(const ConfigReader& config, const std::string& name) {
   config.use(name);
   if (!config.contains(name) || !is_given(config.json()[name])) return {name};
@@ -72,8 +72,8 @@ Source source_of(const ConfigReader& config, const std::string& name) {
   return {name, config.json()[name]};
 }
 
-/// The source itself where it is for all layers, or the object that `layers` has in it; some classes have a default
-/// for that.
+/// The source itself if it applies to all layers, else its object for `layers`. Types with two ropes have a default for
+/// that object.
 Source part_of(const ConfigReader& config, const ModelType& type, const Source& source, const char* layers) {
   if (!is_nested(source.fields)) return source;
   Source part{source.name + "." + layers};
@@ -85,7 +85,7 @@ Source part_of(const ConfigReader& config, const ModelType& type, const Source& 
   return part;
 }
 
-/// Reads one object into a form.
+/// Reads one rope object into a RopeForm.
 class FormReader {
  public:
   FormReader(const ConfigReader& config, const ModelType& type, const Model& model, const Source& source)
@@ -122,7 +122,7 @@ class FormReader {
       rope_.refuse("rope_type", fmt::format("but type is \"{}\"; keep one of them", old));
     std::string found = type.empty() ? old : type;
     const bool has_factors = rope_.has("short_factor") || rope_.has("long_factor");
-    if (found == "yarn" && type_.name == "phi3" && has_factors) found = "longrope";  // as its first files say
+    if (found == "yarn" && type_.name == "phi3" && has_factors) found = "longrope";  // the first files of phi3 say yarn
     if (found.empty() && (rope_.has("factor") || has_factors)) rope_.refuse("rope_type", "is missing; factors need it");
     if (found.empty()) return "default";
     constexpr std::array kTypes = {"default", "linear", "dynamic", "yarn", "longrope", "llama3"};
@@ -134,7 +134,7 @@ class FormReader {
 
   double read_theta(const char* field, double fallback) const {
     config_.use(field), rope_.use("rope_theta");
-    // The file's rope_theta beside objects for kinds of layers is that of full_attention.
+    // If ropes have an object for each kind of layers, the file's outer rope_theta is that of full_attention.
     const bool is_of_full = std::string_view(field) != "rope_theta" || !name_.ends_with(".sliding_attention");
     if (config_.has(field) && rope_.has("rope_theta") && is_of_full)
       check_agree(config_, field, config_.json()[field], name_ + ".rope_theta", rope_.json()["rope_theta"]);
@@ -146,7 +146,7 @@ class FormReader {
 
   int64_t read_rotary_dim() const {
     const char* field = "partial_rotary_factor";
-    if (!type_.is_partly_rotated) return model_.head_dim;  // what asks for less is refused with the other fields
+    if (!type_.is_partly_rotated) return model_.head_dim;  // sort_fields() refuses files that ask for less
     config_.use(field), rope_.use(field);
     if (config_.has(field) && rope_.has(field))
       check_agree(config_, field, config_.json()[field], name_ + "." + field, rope_.json()[field]);
@@ -165,7 +165,7 @@ class FormReader {
     return rope_.number("factor", 1, kMostFactor, 0);
   }
 
-  /// Inside, beside, or the type's own.
+  /// The field inside the rope object, beside it, or the type's default.
   int64_t original_positions() const {
     const char* field = "original_max_position_embeddings";
     config_.use(field), rope_.use(field);
@@ -182,7 +182,7 @@ class FormReader {
     return fallback;
   }
 
-  /// With `alpha` the base is another one at all lengths (Hunyuan); with `factor` it grows with the length.
+  /// `alpha` changes the base for all lengths (Hunyuan); `factor` makes the base grow with the length.
   void read_dynamic() {
     if (form_.rotary_dim < 4) rope_.refuse("rope_type", "needs at least four rotated elements");
     form_.original_max_positions = model_.max_positions;
@@ -200,7 +200,8 @@ class FormReader {
     form_.theta *= std::pow(alpha, dim / (dim - 2));
     form_.type = "default";
     form_.original_max_positions = 0;
-    for (const char* name : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) rope_.use(name);  // Hunyuan's files
+    // Hunyuan's files have these fields, which do not matter to `alpha`.
+    for (const char* name : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) rope_.use(name);
   }
 
   void read_yarn() {
@@ -223,7 +224,7 @@ class FormReader {
     form_.attention_factor = attention_factor(fallback);
   }
 
-  /// Null and 0 count as absent, as in the class.
+  /// The field's value, where null and 0 count as absent, as in the class.
   double positive(const char* field, double fallback) const {
     const double value = rope_.has(field) ? rope_.number(field, 0, kMost, 0) : 0;
     return value > 0 ? value : fallback;
@@ -239,7 +240,7 @@ class FormReader {
     form_.long_factor = factors("long_factor");
     const double original = static_cast<double>(form_.original_max_positions);
     const double ratio = static_cast<double>(model_.max_positions) / original;
-    // Versions of the class differ in which of the two counts.
+    // Versions of the class differ in which of the two values they use.
     if (rope_.has("factor") && rope_.number("factor", 0, kMostFactor, 0) != ratio && !rope_.has("attention_factor"))
       rope_.refuse("factor", fmt::format("but max_position_embeddings / original_max_position_embeddings is {}; keep "
                                          "them equal, or give attention_factor",
@@ -276,7 +277,8 @@ class FormReader {
   RopeForm form_;
 };
 
-/// Where the type has a rope for each kind of layers, the fields of transformers 4 are of full_attention.
+/// The rope object for `layers`, from both spellings. If the type has a rope for each kind of layers, the fields of
+/// transformers 4 belong to full_attention.
 Source merged_source(const ConfigReader& config, const ModelType& type, const char* layers) {
   const Source old = source_of(config, "rope_scaling"), all = source_of(config, "rope_parameters");
   if (type.has_two_ropes && is_given(all.fields) && !is_nested(all.fields))
@@ -298,7 +300,8 @@ Source merged_source(const ConfigReader& config, const ModelType& type, const ch
   return found;
 }
 
-/// Versions of Olmo3Config differ: in 4 layers with a window have the rope_theta beside, in 5 the class's own.
+/// Versions of Olmo3Config differ: without a value in sliding_attention, version 4 uses the outer rope_theta for layers
+/// with a window, version 5 a default of its own.
 void check_window_theta(const ConfigReader& config, const ModelType& type) {
   const Source source = merged_source(config, type, "sliding_attention");
   if (source.fields.contains("rope_theta") && !source.fields["rope_theta"].is_null()) return;
@@ -326,7 +329,7 @@ RopeForms read_rope(const ConfigReader& config, const ModelType& type, const Mod
     forms.full = forms.window = read("full_attention", "rope_theta", type.theta);
     return forms;
   }
-  // The fields beside are read in any case: they are not unknown.
+  // Both ropes are read even without such layers, so that their fields count as used.
   if (has_full || type.has_two_ropes) forms.full = read("full_attention", "rope_theta", type.theta);
   if (has_window || type.has_two_ropes)
     forms.window = is_local ? read("sliding_attention", "rope_local_base_freq", 10000)

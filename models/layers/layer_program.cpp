@@ -56,7 +56,7 @@ class ProgramMaker {
     if (has_input_norm()) add_norm("input_norm", "hidden", input_norm(0), "normed");
   }
 
-  /// Steps of layer `layer`; attention once for each of `kinds` and of `phases`, all others for the kind of the layer.
+  /// Adds the steps of a layer: attention once for each of `kinds` and `phases`, all other steps once.
   void add_layer(int64_t layer, std::span<const LayerKind> kinds,
                  std::span<const std::pair<Phase, const char*>> phases) {
     layer_ = layer;
@@ -89,7 +89,7 @@ class ProgramMaker {
   }
 
  private:
-  /// A weight of a product: the module it is in, the suffix of its arguments, whether there is a bias, and its rows.
+  /// A weight of a product: its module, the suffix of its arguments, and its rows.
   struct Weight {
     std::string module, suffix;
     bool has_bias;
@@ -101,7 +101,7 @@ class ProgramMaker {
   }
   std::string path(const std::string& module) const { return fmt::format("model.layers.{}.{}", layer_, module); }
   bool has_input_norm() const { return m_.norm_place != NormPlace::after; }
-  /// The model's norm for the first layer that is not there.
+  /// The norm of a layer's input. After the last layer it is the model's last norm.
   std::string input_norm(int64_t layer) const {
     return layer == m_.layers ? "model.norm" : fmt::format("model.layers.{}.input_layernorm", layer);
   }
@@ -129,7 +129,7 @@ class ProgramMaker {
     else add(std::move(label), rms(m_.hidden_size), std::move(wires));
   }
 
-  /// `sum` = x + residual, with the norms around: of x by `of_x`, of the sum by `of_sum`, as the model has them.
+  /// Adds `sum` = x + residual with the norms that the model has: `of_x` normalises x, `of_sum` normalises the sum.
   void add_sum(const std::string& x, const std::string& residual, const std::string& of_x, const std::string& of_sum,
                const std::string& sum) {
     std::vector<Wire> wires = {{"x", x}, {"residual", residual}, {"sum", sum}};

@@ -52,7 +52,8 @@ class GraphMaker {
     return scaled("capped_logits", x, model_.logits_soft_cap);
   }
 
-  /// The embedding's weight is a node of its own, which both read: one place, one memory, one gradient.
+  /// The embedding's weight is a node that embedding and head both read, so it has one layout, one memory and one
+  /// gradient.
   int tied_head(int x) {
     Shape shape = shape_of(x);
     shape.back() = model_.vocab_size;
@@ -142,7 +143,7 @@ class GraphMaker {
     return scaled("scaled_embedding", rows, model_.embedding_scale);
   }
 
-  /// v: [batch, length, heads, head_dim].
+  /// v as [batch, length, heads, head_dim].
   int values(const std::string& path) {
     return heads(linear(path + ".v_proj", input_, model_.kv_heads * model_.head_dim, model_.qkv_bias), model_.kv_heads);
   }
@@ -151,7 +152,7 @@ class GraphMaker {
     return view(last().name + "_heads", product, {batch_, length_, count, model_.head_dim});
   }
 
-  /// q or k: the same, normed and rotated as the model does.
+  /// q or k as [batch, length, heads, head_dim], normalised and rotated as in the model.
   int turned(const std::string& path, const char* which, int64_t count, bool has_rope) {
     int x = linear(fmt::format("{}.{}_proj", path, which), input_, count * model_.head_dim, model_.qkv_bias);
     const std::string name = last().name, norm_path = fmt::format("{}.{}_norm", path, which);
@@ -175,7 +176,7 @@ class GraphMaker {
   int feed_forward(const std::string& path, int input) {
     if (!model_.is_gated) {
       const int up = linear(path + ".c_fc", input, model_.intermediate_size, model_.mlp_bias);
-      const char* activation = model_.activation == "silu" ? "silu" : "gelu";  // the planner knows one price of both
+      const char* activation = model_.activation == "silu" ? "silu" : "gelu";  // the planner prices both alike
       const int x = function(activation, underscored(path) + "_activation", {up}, shape_of(up));
       return linear(path + ".c_proj", x, model_.hidden_size, model_.mlp_bias);
     }
@@ -214,9 +215,9 @@ class GraphMaker {
 
   const Model& model_;
   const int64_t batch_, length_;
-  int input_ = 0;  ///< of the attention that is being made
+  int input_ = 0;  ///< of the attention under construction
   planner::Graph graph_;
-  int words_ = -1;  ///< a tied embedding's weight
+  int words_ = -1;  ///< weight of a tied embedding
 };
 
 }  // namespace

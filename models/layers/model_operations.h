@@ -11,17 +11,17 @@ namespace seqtile::models {
 
 struct ModelLengths {
   int64_t lo = 1, hi = 1;        ///< tokens of a call
-  int64_t kv_lo = 1, kv_hi = 0;  ///< keys of a decode step; kv_hi 0: the model's max_position_embeddings
+  int64_t kv_lo = 1, kv_hi = 0;  ///< keys of a decode step; kv_hi 0: the model's max_positions
 };
 
-/// Rows of a call for which logits are computed: at most one a sequence of the batch.
+/// Rows of a call for which logits are computed: at most one for each sequence of the batch.
 constexpr int64_t kMaxLogitRows = 256;
 
-/// Every distinct operation of the model's forward pass with the lengths it must cover: distinct_steps() of
-/// layer_program.h. Labels: embedding, input_norm (the first layer's), qkv_proj, q_norm and k_norm (olmo2), rope,
-/// attention_prefill, attention_extend, attention_decode (with suffix _window where a model has both kinds), o_proj,
-/// residual_norm, gate_up_proj (without a gate up_proj), down_proj, final_norm (olmo2), lm_head.
-/// Errors: unsupported, naming what the model has and no operation computes.
+/// Every distinct operation of the model's forward pass with the lengths that it must cover: distinct_steps() of
+/// layer_program.h. Labels: embedding, input_norm (first layer), qkv_proj, q_norm and k_norm (olmo2), rope,
+/// attention_prefill, attention_extend, attention_decode (suffix _window if the model has both kinds), o_proj,
+/// residual_norm, gate_up_proj (up_proj without a gate), down_proj, final_norm (olmo2), lm_head.
+/// Errors: unsupported, with the feature of the model that no operation computes.
 std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                     int threads);
 

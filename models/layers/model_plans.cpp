@@ -13,7 +13,7 @@
 namespace seqtile::models {
 namespace {
 
-/// Strategies by kind of operator.
+/// The strategies of a plan, by kind of operator.
 struct Names {
   std::string_view plan, rows, into_block, out_of_block, in_block, attention, gate;
 };
@@ -28,7 +28,7 @@ constexpr Names kNames[] = {
 
 const Names& names_of(ModelPlan plan) { return kNames[static_cast<size_t>(plan)]; }
 
-/// Empty: any, as it costs nothing and goes by its neighbours.
+/// The strategy that the plan needs. Empty for views: they cost nothing and follow their neighbours.
 std::string_view strategy_of(const planner::Node& node, const Names& names) {
   if (planner::is_view(node)) return {};
   const std::string name = planner::operator_name(node);

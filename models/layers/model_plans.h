@@ -1,9 +1,8 @@
-// models/layers/model_plans.h -- the ways to share a decoder model that have a name, as what a planner may still
-// choose.
+// models/layers/model_plans.h -- well-known plans of a decoder model, as restrictions of the planner's strategies.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each says which strategies of calibrated costs (docs/planner.md) are left to each operator of model_graph(), over a
-// mesh of one axis. Prices, changes of layout and their sum stay the planner's.
+// A plan says which strategies of calibrated costs (docs/planner.md) each operator of model_graph() may keep, over a
+// mesh of one axis. The planner still chooses the changes of layout and computes all prices.
 #pragma once
 #include <array>
 #include <string_view>
@@ -14,9 +13,9 @@
 namespace seqtile::models {
 
 enum class ModelPlan {
-  replicated,       ///< every rank computes all of it
-  tensor,           ///< heads and columns are cut, what they add up to is all-reduced
-  tensor_sequence,  ///< the same; between products rows are cut, gathered and scattered within them
+  replicated,       ///< every rank computes everything
+  tensor,           ///< heads and columns are cut, partial sums are all-reduced
+  tensor_sequence,  ///< as `tensor`; rows are cut between products, which gather and scatter them
   context,          ///< rows are cut everywhere, attention gathers keys and values
 };
 inline constexpr std::array kModelPlans{ModelPlan::replicated, ModelPlan::tensor, ModelPlan::tensor_sequence,
@@ -24,8 +23,9 @@ inline constexpr std::array kModelPlans{ModelPlan::replicated, ModelPlan::tensor
 
 std::string_view plan_name(ModelPlan plan);
 
-/// `graph` has its strategies. Errors: invalid_argument where an operator has not the one that the plan wants of it
-/// (sizes that the ranks do not divide, an operator of another model): the line names both.
+/// The strategies that `plan` leaves to each node. Requires: `graph` has its strategies.
+/// Errors: invalid_argument where an operator lacks the strategy that the plan needs (ranks do not divide a size, or
+/// the operator belongs to another model). The message names operator and strategy.
 planner::Allowed allowed_strategies(const planner::Graph& graph, ModelPlan plan);
 
 }  // namespace seqtile::models

@@ -29,7 +29,7 @@ struct Part {
   int64_t size() const { return end - begin; }
 };
 
-/// The floor rule's part of `count` things for rank `rank`.
+/// The part of `count` things that the floor rule gives to a rank. Errors: unsupported if a rank would have none.
 Part part_of(const char* things, int64_t count, int rank, int world_size) {
   if (count < world_size)
     throw Error(
@@ -44,7 +44,7 @@ int64_t columns_of(const char* things, int64_t columns, int rank, int world_size
   return block * part_of(things, columns / block, rank, world_size).size();
 }
 
-/// KV heads for query heads `heads`, each read by as many of them: the kernels know no other grouping.
+/// KV heads, copies included, that let equally many of the query heads `heads` read each: kernels support only that.
 int64_t kv_copies(Part heads, int64_t group) {
   int64_t readers = 0;
   for (int64_t begin = heads.begin; begin < heads.end;) {
@@ -55,7 +55,7 @@ int64_t kv_copies(Part heads, int64_t group) {
   return heads.size() / readers;
 }
 
-/// The model with this rank's heads and columns. The embedding's table stays whole.
+/// The model with this rank's heads and columns. The embedding stays whole.
 Model cut(const Model& model, const ModelShard& shard) {
   Model own = model;
   own.heads = shard.heads;
@@ -64,8 +64,8 @@ Model cut(const Model& model, const ModelShard& shard) {
   return own;
 }
 
-/// Whether the kernel that sums products up can normalise the sum: not where results are normed before they are added,
-/// and by root mean squares alone.
+/// Whether the kernel that sums products can also normalise the sum. It only supports root mean squares without an
+/// offset, and no norms of results before they are added.
 bool is_norm_fused(const Model& model) {
   return model.norm_place == NormPlace::before && model.norm == Norm::rms && model.norm_weight_offset == 0;
 }
@@ -81,7 +81,7 @@ void check_served(const Model& model) {
 
 seqpar::Ranks ranks_of(const ModelRank& rank) { return {rank.world_size, rank.fabric}; }
 
-/// The product that leads back to the rank's own rows.
+/// The product whose sums are scattered to the ranks' own rows.
 Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, bool bias) {
   const bool is_fused = is_norm_fused(model);
   return FusedLinearAndReducescatter{.n = model.hidden_size,
@@ -117,7 +117,7 @@ Workload qkv_workload(const Model& model, const ModelRank& rank) {
   return op.workload(ranks_of(rank));
 }
 
-/// The operation that communicates, in place of the product of this label; the request's own for all others.
+/// The operation over ranks for the product with this label. Other labels keep the request's own operation.
 Workload rank_workload(const Model& own, const ModelShard& shard, const ModelRank& rank, const TuneRequest& request) {
   if (request.label == "qkv_proj") return qkv_workload(own, rank);
   if (request.label == "o_proj") return reduce_workload(own, rank, own.heads * own.head_dim, own.output_bias);

@@ -13,7 +13,7 @@
 namespace seqtile::models {
 namespace {
 
-/// The same memory in the shape that an argument has: [rows, columns] as [rows, heads, head_dim], or as a list.
+/// The same memory in an argument's shape: [rows, columns] becomes [rows, heads, head_dim], or a list.
 Tensor shaped(const Tensor& memory, DType dtype, std::span<const int64_t> sizes) {
   Tensor tensor = memory;
   tensor.dtype = dtype;
@@ -54,7 +54,7 @@ void ModelRunner::run(std::span<const int32_t> ids, const Observer& observe) {
   past_ = keys_;
 }
 
-/// The next layer starts from the result of this one.
+/// Makes the layer's result the input of the next layer.
 void ModelRunner::next_layer() {
   for (const auto& [from, to] : {std::pair("result", "hidden"), std::pair("result_normed", "normed")})
     if (buffers_.contains(from)) std::swap(buffers_[to], buffers_[from]);

@@ -1,9 +1,8 @@
-// models/layers/model_runner.h -- runs a decoder model's steps: prefill, extend and decode of one sequence, with a KV
-// cache.
+// models/layers/model_runner.h -- runs a decoder model: prefill, extend and decode of one sequence, with a KV cache.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plain way to execute layer_program.h on a CPU: one launch a step, buffers by name, nothing batched. Not for
-// speed; the tests compare it with the package that wrote the model file, and it shows how a server binds the
+// This is the plain way to execute layer_program.h on a CPU: one launch a step, buffers by name, no batching. It is not
+// made for speed. Tests compare it with the package that wrote the model file, and servers can copy how it binds
 // arguments.
 #pragma once
 #include <cstdint>
@@ -21,20 +20,22 @@ namespace seqtile::models {
 
 class ModelRunner {
  public:
-  /// A whole parameter of the model by its name, [rows, columns] or [columns], dense, in the model's dtype; its memory
+  /// Returns a whole parameter by name, [rows, columns] or [columns], dense, in the model's dtype. Requires: its memory
   /// outlives the runner.
   using Parameters = std::function<Tensor(const std::string& name)>;
-  /// Sees the hidden states of a call, [tokens, hidden_size]: before layer 0, and behind every layer.
+  /// Receives the hidden states of a call, [tokens, hidden_size]: before layer 0, and after every layer.
   using Observer = std::function<void(const Tensor& hidden)>;
 
-  /// `capacity`: tokens of the sequence. Engine and model outlive the runner. Errors: as layer_steps().
+  /// `capacity` limits the tokens of the sequence. Requires: `engine` and `model` outlive the runner. Errors: as
+  /// layer_steps().
   ModelRunner(Engine& engine, const Model& model, Parameters parameters, int64_t capacity);
 
-  /// Runs the tokens that follow those of earlier calls. Their logits are in buffer("logits"), the normed states behind
-  /// the last layer in buffer("result_normed"). Errors: invalid_argument for no token and beyond the capacity; a
-  /// call that failed, here or in `observe`, may be made again.
+  /// Runs the tokens `ids`, which follow the tokens of earlier calls. buffer("logits") then has their logits, and
+  /// buffer("result_normed") the normed states after the last layer. A call that failed, here or in `observe`, may be
+  /// repeated.
+  /// Errors: invalid_argument for no token, and for more tokens than the capacity allows.
   void run(std::span<const int32_t> ids, const Observer& observe = nullptr);
-  /// The rows of the last call.
+  /// The named buffer's rows of the last call.
   Tensor buffer(const std::string& name) const { return buffers_.at(name).tensor(); }
 
  private:
@@ -53,8 +54,8 @@ class ModelRunner {
   int64_t past_ = 0;               ///< tokens of the calls that succeeded
   int64_t tokens_ = 0, keys_ = 0;  ///< of this call; of this call and all before
   int64_t layer_ = 0;
-  std::map<std::string, ModelTensor> buffers_;  ///< rows of this call, and numbers
-  std::map<std::string, ModelTensor> caches_;   ///< of all layers, [capacity, columns]
+  std::map<std::string, ModelTensor> buffers_;  ///< rows of this call, and index lists
+  std::map<std::string, ModelTensor> caches_;   ///< by name and layer: [capacity, columns]
 };
 
 }  // namespace seqtile::models

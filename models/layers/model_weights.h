@@ -1,4 +1,4 @@
-// models/layers/model_weights.h -- made-up weights of a decoder model, and memory for tensors of it.
+// models/layers/model_weights.h -- random weights of a decoder model, and memory for its tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace seqtile::models {
 
-/// Page-aligned memory of a dense tensor.
+/// A dense tensor in page-aligned memory.
 class ModelTensor {
  public:
   ModelTensor() = default;
@@ -26,9 +26,9 @@ class ModelTensor {
   Tensor tensor_{};
 };
 
-/// Whole parameters by name, "model.layers.0.mlp.down_proj.weight"; of a norm one row.
+/// Whole parameters by name, "model.layers.0.mlp.down_proj.weight". A parameter of a norm has one row.
 using ModelWeights = std::map<std::string, ModelTensor>;
-/// Made-up ones of all nodes that have some: products keep the size of what they multiply.
+/// Random parameters for all nodes that have some. Products have about the magnitude of their input.
 ModelWeights random_weights(const planner::Graph& graph, DType dtype, uint64_t seed);
 
 }  // namespace seqtile::models

@@ -1,4 +1,4 @@
-// models/layers/plan_shares.h -- what a rank has of every tensor of a planned graph of decoder layers.
+// models/layers/plan_shares.h -- a rank's share of every tensor of a planned graph of decoder layers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace seqtile::models {
 
-/// A rank's share of a tensor [1, length, ...]; columns are its third dimension: heads, or what they are made of.
+/// A rank's share of a tensor [1, length, ...]. Columns are the third dimension: heads, or features.
 enum class Share { whole, rows, columns, sums };
 const char* share_name(Share share);
 
@@ -21,8 +21,8 @@ bool is_norm(const planner::Node& node);
 /// A plan over a mesh of one axis, as one rank sees it.
 class PlanShares {
  public:
-  /// Errors: invalid_argument where the graph is not a block (model_graph.h) of one sequence over so many devices, or
-  /// a rank would have fewer than two rows.
+  /// Errors: invalid_argument if the graph is not a block (model_graph.h) of one sequence over `ranks` devices, or a
+  /// rank would have fewer than two rows.
   PlanShares(const planner::Graph& graph, const planner::Choices& choices, int rank, int ranks);
 
  protected:
@@ -32,10 +32,10 @@ class PlanShares {
   Share result_share(int node) const;
   Share operand_share(int node, size_t operand) const;
   int64_t own_rows(Share share) const;
-  /// Requires equal parts: unsupported else, as by refuse().
+  /// The size of this rank's part. Errors: unsupported, as by refuse(), if parts would be unequal.
   int64_t own_part(int node, int64_t size) const;
   int64_t heads_of(int node, Share share) const;
-  /// Unsupported: the line names the node, its strategy and `what` there is no kernel for.
+  /// Throws unsupported. The message names the node, its strategy and `what`, for which there is no kernel.
   [[noreturn]] void refuse(int node, const std::string& what) const;
 
   const planner::Graph& graph_;
@@ -47,7 +47,7 @@ class PlanShares {
  private:
   Share share_of(int node, planner::Layout layout) const;
   bool changes_rows(Share from, Share to) const { return from != to && (from == Share::rows || to == Share::rows); }
-  /// Zigzag where keys are gathered and nothing else needs rows in order.
+  /// Zigzag if keys are gathered and no other operator needs rows in order.
   kernels::seqpar::RowLayout row_layout() const;
 };
 

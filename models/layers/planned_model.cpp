@@ -44,7 +44,7 @@ Tensor rows_of(const Tensor& tensor, int64_t first, int64_t count) {
   return make_tensor(at(tensor, first, 0), tensor.dtype, {count, tensor.sizes[1]});
 }
 
-/// Rows of `to` = columns of `from`, from (row, column) on.
+/// Copies columns of `from`, from (row, column) on, to the rows of `to`.
 void copy_rows(const Tensor& from, int64_t row, int64_t column, const Tensor& to) {
   const auto bytes = static_cast<size_t>(to.sizes[1] * dtype_bytes(to.dtype));
   for (int64_t i = 0; i < to.sizes[0]; ++i) std::memcpy(at(to, i, 0), at(from, row + i, column), bytes);
@@ -56,7 +56,8 @@ Tensor as_heads(const Tensor& tensor, int64_t head_dim) {
 
 Tensor as_list(const Tensor& tensor) { return make_tensor(tensor.data, tensor.dtype, {tensor.sizes[1]}); }
 
-/// `length`: that of all ranks for operations that communicate; the tensors say it for others.
+/// Packs the arguments. `length` is that of all ranks and matters to operations that communicate; other operations take
+/// the length from their tensors.
 template <class Op>
 Call packed(const Op& op, const typename Op::Args& args, int64_t length) {
   if constexpr (requires { Op::pack(args, length); }) return Op::pack(args, length);
@@ -66,7 +67,7 @@ Call packed(const Op& op, const typename Op::Args& args, int64_t length) {
 
 }  // namespace
 
-/// Walks the graph once: values and steps; then the channel, which needs to know them all.
+/// Walks the graph once and makes values and steps; then makes the channel, which needs all steps.
 class PlannedModelMaker : PlanShares {
  public:
   PlannedModelMaker(Engine& engine, Fabric& fabric, const Model& model, const planner::Graph& graph,
@@ -90,7 +91,7 @@ class PlannedModelMaker : PlanShares {
   }
 
  private:
-  /// Refuses what no step below computes, though the graph has nodes for it.
+  /// Refuses models that the graph describes but the steps below cannot compute.
   void check_served() const {
     const auto refuse_model = [&](bool is_so, const char* what) {
       if (is_so)
@@ -117,8 +118,6 @@ class PlannedModelMaker : PlanShares {
   }
   const Value& make_result(int node) { return value_of(node) = make_value(node, result_share(node)); }
 
-  // --- steps
-
   template <class Op>
   void add_step(std::vector<int> nodes, const Op& op, const typename Op::Args& args, bool is_change = false) {
     PlannedStep& step = made_.steps_.emplace_back(PlannedStep{.nodes = std::move(nodes), .is_change = is_change});
@@ -131,7 +130,7 @@ class PlannedModelMaker : PlanShares {
     step.length = call.length;
   }
 
-  /// An operand in the layout that its consumer wants; each layout of a value is made once.
+  /// An operand in the layout that its consumer wants. Each layout of a value is made once.
   Value bring(int consumer, size_t operand) {
     const int producer = node_at(consumer).inputs[operand];
     const Share wanted = operand_share(consumer, operand);
@@ -168,8 +167,6 @@ class PlannedModelMaker : PlanShares {
 
   int64_t first_row() const { return rank_ * length_ / ranks_; }
 
-  // --- operators
-
   void add(int node) {
     const planner::Node& at = node_at(node);
     const std::string name = planner::operator_name(at);
@@ -179,7 +176,7 @@ class PlannedModelMaker : PlanShares {
     if (is_linear(at)) return add_linears(node);
     if (is_norm(at)) return add_norm(node);
     if (name == "add") return add_sum(node);
-    if (name == "rotary") return;  // with the attention that reads it
+    if (name == "rotary") return;  // done by the attention that reads it
     if (name == "attention") return add_attention(node);
     if (name == "silu_and_mul") return add_gate(node);
     refuse(node, "no kernel for this operator");
@@ -203,13 +200,13 @@ class PlannedModelMaker : PlanShares {
   }
 
   void add_norm(int node) {
-    if (value_of(node).tensor.data) return;  // with the sum before it
+    if (value_of(node).tensor.data) return;  // done by the sum before it
     const Value x = bring(node, 0), y = make_result(node);
     if (x.share != y.share) refuse(node, "rows in parts");
     add_step({node}, norm_op(false), {.x = x.tensor, .weight = norm_weight(node), .y = y.tensor});
   }
 
-  /// The kernel that adds also normalises.
+  /// The kernel of a sum also normalises, so the norm must be the next node.
   void add_sum(int node) {
     const int norm = node + 1;
     if (norm >= static_cast<int>(graph_.nodes.size()) || !is_norm(node_at(norm)) ||
@@ -232,7 +229,7 @@ class PlannedModelMaker : PlanShares {
   Tensor norm_weight(int node) const { return as_list(weights_.at(node_at(node).target + ".weight").tensor()); }
 
   void add_linears(int node) {
-    if (value_of(node).tensor.data) return;  // with its first sibling
+    if (value_of(node).tensor.data) return;  // done by its first sibling
     std::vector<int> siblings;
     for (int other = node; other < static_cast<int>(graph_.nodes.size()); ++other)
       if (is_linear(node_at(other)) && node_at(other).inputs.front() == node_at(node).inputs.front())
@@ -266,7 +263,8 @@ class PlannedModelMaker : PlanShares {
              {.x = x, .w = w, .y = y});
   }
 
-  /// This rank's share: rows of the weight are columns of the result. Of a gate and what it multiplies it has the same.
+  /// This rank's share of a weight: its rows are columns of the result. A rank has the same columns of a gate and of
+  /// the values that it multiplies.
   Tensor weight(int node) {
     const Tensor whole = weights_.at(node_at(node).target + ".weight").tensor();
     const int64_t n = whole.sizes[0], k = whole.sizes[1];
@@ -330,7 +328,7 @@ class PlannedModelMaker : PlanShares {
               kv_start, kv_length, as_heads(out.tensor, head_dim), allocate(length_, heads, DType::f32), length_});
   }
 
-  /// In place.
+  /// Rotates queries and keys in place.
   void add_rotary(int attention) {
     const int of_q = node_at(attention).inputs[0], of_k = node_at(attention).inputs[1];
     for (const int node : {of_q, of_k}) {
@@ -364,8 +362,8 @@ class PlannedModelMaker : PlanShares {
     return numbers(values);
   }
 
-  /// Rank 0 goes first, so that the others find in the store what it had to compile. What fails on one rank is thrown
-  /// on all, so that they stay in step.
+  /// Rank 0 compiles first; the other ranks then find the binaries in the store. An error of one rank is thrown on all
+  /// ranks, so that they stay in step.
   void compile() {
     if (rank_ > 0) fabric_.all_gather("");
     const auto problem = fabric::problem_in([&] {
@@ -375,12 +373,12 @@ class PlannedModelMaker : PlanShares {
     fabric::agree(fabric_, "a planned model", {}, problem);
   }
 
-  /// The same steps on every rank, so that collective preparation meets.
+  /// Prepares the steps in the same order on every rank, because preparing is collective.
   void prepare() {
     compile();
     if (std::ranges::any_of(made_.steps_, &PlannedStep::communicates))
       made_.channel_ = std::make_unique<Channel>(fabric_, length_);
-    std::map<std::string, const PlannedStep*> first;  // of equal operations
+    std::map<std::string, const PlannedStep*> first;  // by operation and workload
     for (PlannedStep& step : made_.steps_) {
       const auto [place, is_new] = first.try_emplace(step.operation + step.workload.json(), &step);
       if (!is_new) {

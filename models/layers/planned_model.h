@@ -1,12 +1,13 @@
-// models/layers/planned_model.h -- runs a planned graph of decoder layers on one of P ranks, as the plan says.
+// models/layers/planned_model.h -- runs a planned graph of decoder layers on one of P ranks.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The plan is a strategy for each operator of model_graph() with `is_block`, over a mesh of one axis. A step is one
-// launch: an operator with its strategy, where that communicates the fused one; linears of one input together, as they
-// are priced; or a change of layout between two operators, which is a collective. Where the library has one kernel for
-// two operators there is one step for both: a sum and the norm of it, rotary embeddings of queries and keys.
+// launch. It computes an operator with its strategy (if that communicates, as a fused kernel), or all linears of one
+// input, which the planner prices together, or a change of layout between two operators, which is a collective. Where
+// the library has one kernel for two operators, one step computes both: a sum and its norm, or the rotary embeddings of
+// queries and keys.
 //
-// Rows are cut evenly and in order; but where a plan gathers keys, and rows change their layout nowhere, zigzag
+// Rows are cut evenly and in order. If a plan gathers keys and never changes the layout of rows, the cut is zigzag
 // (seqpar/row_layout.h), so that the causal mask leaves all ranks the same work.
 #pragma once
 #include <memory>
@@ -24,9 +25,9 @@
 namespace seqtile::models {
 
 struct PlannedStep {
-  std::vector<int> nodes;  ///< operators that it computes; of a change the one that wants it
-  bool is_change = false;  ///< of a layout
-  std::string operation;   ///< the registered one
+  std::vector<int> nodes;  ///< operators that it computes; for a change, the consumer
+  bool is_change = false;  ///< the step is a change of layout
+  std::string operation;   ///< name of the registered operation
   autotune::Workload workload{};
   bool communicates = false;
   std::vector<Tensor> tensors{};
@@ -36,23 +37,24 @@ struct PlannedStep {
 
 class PlannedModel {
  public:
-  /// Collective. Weights outlive it. Errors: unsupported where the library has no kernel for an operator, its strategy
-  /// or a change of layout (the line names it), or a share of a dimension would be uneven; and as FusedHandle.
+  /// Collective. Requires: `weights` outlives this object.
+  /// Errors: unsupported if the library has no kernel for an operator, its strategy or a change of layout (the message
+  /// names it), or if shares of a dimension would be unequal; and as FusedHandle.
   PlannedModel(Engine& engine, Fabric& fabric, const Model& model, const planner::Graph& graph,
                const planner::Choices& choices, const ModelWeights& weights);
 
-  /// x [length, hidden]: takes the part that this rank wants of it.
+  /// Copies this rank's part of x [length, hidden].
   void set_input(const Tensor& x);
-  /// Collective. Where a rank gives up the outputs are NaN, and check() says why.
+  /// Runs all steps. Collective. If a rank gives up, outputs are NaN and check() says why.
   void run() const;
   void run_step(const PlannedStep& step) const;
   /// Errors: as Channel::check().
   void check() const;
   const std::vector<PlannedStep>& steps() const { return steps_; }
 
-  /// The part of y [length, hidden] that this rank has, a row for each of its rows.
+  /// This rank's part of y [length, hidden]: its rows.
   const Tensor& result() const { return result_; }
-  /// Where they are in the sequence.
+  /// The position in the sequence of a row of result().
   int64_t position_of(int64_t row) const;
   int64_t length() const { return length_; }
 
@@ -65,7 +67,7 @@ class PlannedModel {
   bool has_input_rows_ = false, has_result_rows_ = false;
   Tensor input_{}, result_{};
   std::vector<ModelTensor> memory_;
-  std::unique_ptr<Channel> channel_;  ///< where anything communicates
+  std::unique_ptr<Channel> channel_;  ///< null if no step communicates
   std::vector<PlannedStep> steps_;
 };
 

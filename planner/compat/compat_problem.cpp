@@ -54,7 +54,7 @@ class Merging {
 
   Edge& edge(int producer, int consumer) { return problem_.edges[places_.at({producer, consumer})]; }
 
-  /// The node's strategy for each of the leader's: the last of the cheapest.
+  /// The node's strategy for each strategy of the leader: the cheapest, and the last one of equals.
   std::vector<size_t> cheapest(const Edge& from_leader, size_t count) const {
     std::vector<size_t> chosen;
     for (size_t row = 0; row < from_leader.cost.size(); row += count) {
@@ -81,7 +81,7 @@ class Merging {
     for (const int producer : producers_[n]) drop(producer, node);
   }
 
-  /// What the consumer had from the node it has from the leader, unless it has something from there already.
+  /// Connects the consumer to the leader instead of the node, unless an edge connects them already.
   void reconnect(int node, int leader, int consumer, const std::vector<size_t>& chosen) {
     const std::vector<double> old = edge(node, consumer).cost;
     const size_t width = problem_.costs[static_cast<size_t>(consumer)].size();
@@ -106,12 +106,12 @@ class Merging {
 
   const Graph& graph_;
   Problem problem_;
-  std::vector<std::vector<double>> extra_;  ///< what merged nodes cost their leaders
+  std::vector<std::vector<double>> extra_;  ///< costs that merged nodes add to their leaders
   std::vector<std::vector<int>> producers_, consumers_;
-  std::map<std::pair<int, int>, size_t> places_;  ///< of the edges that are left
+  std::map<std::pair<int, int>, size_t> places_;  ///< indices of the edges that are left
 };
 
-/// What makes two nodes alike: the operator and the shapes of its arguments. Numbers, the same for the same text.
+/// Numbers the signatures of the nodes: operator and shapes of the arguments. Equal signatures have equal numbers.
 std::vector<int> signatures(const Graph& graph) {
   std::map<std::string, std::string> shapes;
   std::map<std::string, int> numbers;
@@ -136,7 +136,7 @@ std::vector<int> signatures(const Graph& graph) {
   return result;
 }
 
-/// A signature has the operands' shapes: of products with other weights, results differ.
+/// A signature has the operands' shapes only. The results of products with different weights differ in shape.
 bool same_shapes(const Node& a, const Node& b) {
   return std::ranges::equal(a.results, b.results, {}, &TensorType::shape, &TensorType::shape);
 }
@@ -146,7 +146,8 @@ bool same_shapes(const Node& a, const Node& b) {
 std::vector<int> repeated_nodes(const Graph& graph, int least) {
   const std::vector<int> like = signatures(graph);
   const int nodes = static_cast<int>(like.size());
-  /// Nodes that are alike, and the length with which they were tried last: with the same one they say the same.
+  /// Nodes of one signature. `tried` is the minimum length of the last attempt; a second attempt with it gives the same
+  /// result.
   struct Alike {
     std::vector<int> nodes;
     int tried = -1, length = 0;
@@ -170,7 +171,7 @@ std::vector<int> repeated_nodes(const Graph& graph, int least) {
       alike.tried = alike.length = length;
       alike.is_run = at.size() >= 2;
       for (int offset = 0; alike.is_run && offset < length; ++offset) alike.is_run = agree(at, offset);
-      const int most = nodes - at.back() - length - 1;  // one less than there are
+      const int most = nodes - at.back() - length - 1;  // the last node of the graph joins no run
       int more = 0;
       while (alike.is_run && more < most && agree(at, length + more)) ++more;
       alike.length += most < 0 ? most : more;
@@ -190,7 +191,8 @@ std::vector<int> repeated_nodes(const Graph& graph, int least) {
 Problem compat_problem(const Graph& graph) {
   Problem problem = Merging(graph).run();
   const std::vector<int> repeats = repeated_nodes(graph, kShortestRun);
-  const auto repeats_all = [&](size_t node) {  // what follows a run's inputs may have other ways than the first run's
+  // A node after a run's inputs may have other strategies than in the first run.
+  const auto repeats_all = [&](size_t node) {
     if (repeats[node] < 0) return false;
     const auto like = static_cast<size_t>(repeats[node]);
     return problem.costs[like].size() == problem.costs[node].size() &&

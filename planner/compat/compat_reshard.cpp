@@ -48,7 +48,8 @@ class Search {
     }
   }
 
-  /// From dimension f to b behind it, or back where only b is cut. The order of an axis list only rises.
+  /// Moves axes between a dimension f and a later dimension b: from f to an uncut b, or from b to f. Each has at most
+  /// one axis, and the axes of a dimension stay ascending.
   void moves() {
     for (int f = 0; f < rank(); ++f)
       for (int b = f + 1; b < rank(); ++b) {
@@ -71,7 +72,7 @@ class Search {
     }
   }
 
-  /// The first of the nearest, and nothing behind one that is there.
+  /// Keeps the first of the nearest neighbours. No neighbour is nearer than one at the target.
   void consider(const OrderedLayout& to, Step step, int axis, int dim, int other) {
     if (best_.difference == 0 || !divides(to.layout(), dim) || !divides(to.layout(), other)) return;
     int difference = 0;
@@ -97,7 +98,7 @@ class Search {
       forward = backward = alpha + beta * (n - 1) / n / n * elements * (n / 2.0) + 0.001;
     forward *= element_bytes_;
     backward *= element_bytes_;
-    // Rounded as there: what was paid is added twice, one after the other.
+    // Rounded as in the known planner: the sum so far is added twice, one addition after the other.
     cost.forward += cost.forward + forward;
     cost.backward += cost.backward + backward;
     cost.total += cost.total + (forward + backward);

@@ -1,10 +1,11 @@
-// planner/compat/compat_reshard.h -- the path between two layouts that the known planner takes, and what it charges.
+// planner/compat/compat_reshard.h -- the known planner's path between two layouts, and its charge for the path.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Its search is greedy over single steps: to gather a dimension's innermost axis, to move an axis from one dimension to
-// another, to cut a dimension by one more axis. It takes the first of the neighbours that are nearest by
-// axes_difference(), in an order that depends on the order in which the source's dimensions were cut. Costs are charged
-// as it charges them, in elements times bytes: what was paid before counts twice at every further step.
+// The known planner's search is greedy over single steps: gather the innermost axis of a dimension, move an axis from
+// one dimension to another, or cut a dimension by one more axis. A step goes to the neighbour with the least
+// axes_difference() to the target; among equals the first one wins. The order of the neighbours depends on the order in
+// which the source's dimensions were cut. The charge is elements times bytes. As in the known planner, every step adds
+// the sum of all earlier steps once more.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,16 +15,17 @@
 
 namespace seqtile::planner {
 
-/// A layout with the order in which its dimensions were cut.
+/// A layout, and the order in which its dimensions were cut.
 class OrderedLayout {
  public:
   OrderedLayout() = default;
-  /// In the order of the dimensions.
+  /// Takes the dimensions to have been cut in ascending order.
   explicit OrderedLayout(Layout layout);
 
   Layout layout() const { return layout_; }
+  /// The cut dimensions, in the order in which they were cut.
   std::span<const int8_t> cut_dims() const { return {dims_.data(), static_cast<size_t>(num_dims_)}; }
-  /// A dimension that was not cut before becomes the last one.
+  /// Cuts `dim` by exactly `axes`. A dimension that was not cut before becomes the last one of the order.
   OrderedLayout with(int dim, AxisSet axes) const;
 
  private:
@@ -37,7 +39,8 @@ struct ReshardCost {
   int steps = 0;
 };
 
-/// No allocation. Requires: every cut dimension of both is divisible by its axes' devices, no partial sums.
+/// Follows the search from `source` to `target`. Does not allocate.
+/// Requires: the devices of its axes divide every cut dimension of both layouts; there are no partial sums.
 ReshardCost compat_reshard(const Mesh& mesh, std::span<const int64_t> shape, int element_bytes,
                            const OrderedLayout& source, Layout target);
 

@@ -10,7 +10,7 @@
 namespace seqtile::planner {
 namespace {
 
-/// A multiply is the unit; launches and the optimiser's state do not count.
+/// Costs in multiplies. Launches and optimiser state cost nothing.
 CalibratedCosts compat_units() {
   CalibratedCosts costs;
   costs.kernel_time = [](const KernelCall& call) { return KernelTime{call.flops / 2, false}; };
@@ -21,7 +21,8 @@ CalibratedCosts compat_units() {
 
 bool is_float(const TensorType& type) { return type.dtype.starts_with('f') || type.dtype.starts_with('b'); }
 
-/// Brings partial sums together: those of the layout itself, or of its gradient.
+/// The layout without partial sums. Adds the charge for summing them to `communication`; the sums are those of the
+/// tensor, or of its gradient.
 Layout summed(const Mesh& mesh, const TensorType& type, Layout layout, double& communication) {
   const Layout whole = layout.with_partial(0);
   if (is_float(type))
@@ -29,7 +30,7 @@ Layout summed(const Mesh& mesh, const TensorType& type, Layout layout, double& c
   return whole;
 }
 
-/// Whether all parts are equal; sums their partial layouts.
+/// Sums the partial sums of all layouts. Returns false if a layout has unequal parts.
 bool bring_together(const Mesh& mesh, const std::vector<TensorType>& types, std::vector<Layout>& layouts,
                     double& communication) {
   for (size_t i = 0; i < types.size(); ++i) {

@@ -14,7 +14,7 @@
 namespace seqtile::planner {
 namespace {
 
-constexpr StrategyCost kNoWork{20, 0, 0};  // as the known planner charges for what it does not count
+constexpr StrategyCost kNoWork{20, 0, 0};  // the known planner's charge for an operator whose work it does not count
 
 StrategyCost held(const StrategyList& list, Layout layout) {
   StrategyCost cost = kNoWork;
@@ -51,7 +51,7 @@ bool add_softmax(StrategyList& list) { return add_unary(list, {2, 1, 3, true}); 
 
 using Family = bool (*)(StrategyList&);
 
-/// By the name of a function or method without its modules, or by that of a module's class.
+/// Families by the name of a function or method without its modules, or of a module's class.
 const std::map<std::string, Family>& families() {
   static const auto& all = forever([] {
     std::map<std::string, Family> by_name;
@@ -104,7 +104,7 @@ UnknownOperators generate_compat_strategies(Graph& graph) {
     const Family family = family_of(node);
     if ((!family || !family(list)) && !rules.add(i, node.strategies)) unknown.add(node);
     if (node.strategies.empty()) list.add("Replica", {}, {}, held(list, {}));
-    // Where some of the leader's ways cannot be followed the node chooses its own.
+    // The node chooses for itself where it cannot follow every strategy of the leader.
     if (node.merges && node.strategies.size() != list.input(0).strategies.size()) node.merges = false;
   }
   return unknown;

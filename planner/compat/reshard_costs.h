@@ -1,7 +1,7 @@
-// planner/compat/reshard_costs.h -- what it costs to bring a producer's layouts to those that a consumer wants.
+// planner/compat/reshard_costs.h -- the costs of bringing a producer's layouts to the layouts that a consumer wants.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models repeat themselves: of all pairs of layouts of tensors of one shape, each is priced once.
+// Models repeat their layers, so each pair of layouts is priced once for all tensors of one shape and element size.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,18 +14,19 @@ namespace seqtile::planner {
 
 class ReshardCosts {
  public:
-  /// The graph, with its strategies, outlives this.
+  /// Requires: `graph` and its strategies outlive this object.
   explicit ReshardCosts(const Graph& graph) : graph_(graph) {}
 
-  /// [strategies of the producer][strategies of the consumer]; of a tuple, the sum over its members.
+  /// Costs of resharding operand `operand` of `consumer`: [strategies of the producer][strategies of the consumer]. A
+  /// tuple costs the sum over its members.
   std::vector<double> between(int producer, int consumer, size_t operand);
 
  private:
-  /// Tensors of one shape and element size.
+  /// The priced pairs of layouts of tensors of one shape and element size.
   struct Shape {
-    std::unordered_map<uint32_t, int> numbers;  ///< of layouts, by their bits
+    std::unordered_map<uint32_t, int> numbers;  ///< from the bits of a layout to its number
     std::vector<Layout> layouts;                ///< by number
-    std::vector<std::vector<double>> costs;     ///< [from][to], NaN where nobody has asked
+    std::vector<std::vector<double>> costs;     ///< [from][to]; NaN: not asked for yet
   };
 
   static int number_of(Shape& shape, Layout layout);

@@ -1,8 +1,8 @@
-// planner/compat/strategies_of_products.cpp -- how convolutions and matrix products are cut.
+// planner/compat/strategies_of_products.cpp -- the known planner's strategies of convolutions and matrix products.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every axis cuts the rows of the result (m), its columns (n), the sum (k), or nothing. A cut sum makes partial results
-// that are summed; what a row or a column of devices shares has its gradient summed there.
+// Every axis cuts the rows of the result (m), its columns (n), the sum (k), or nothing. Cutting the sum makes partial
+// results, which an all-reduce sums. An operand that several devices share has its gradient summed over these devices.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -19,7 +19,7 @@ struct ProductCut {
 
 using Cuts = std::vector<ProductCut>;
 
-/// The known planner's order of a convolution's, whose batch may be cut by one axis alone.
+/// Cuts of a convolution, in the known planner's order.
 constexpr std::array<ProductCut, 16> kConvCuts{{{1, 2, 0},
                                                 {2, 1, 0},
                                                 {1, 0, 0},
@@ -66,20 +66,21 @@ Cuts cuts_of(const Mesh& mesh, std::span<const ProductCut> of_two_axes) {
   return cuts;
 }
 
-/// "S0S1 = S0R x RS1": y[m, n] = x[m, k] w[k, n].
+/// The cut's name, "S0S1 = S0R x RS1", for y[m, n] = x[m, k] w[k, n].
 std::string product_name(const ProductCut& cut) {
   const std::string m = axes_name(cut.m), n = axes_name(cut.n), k = axes_name(cut.k);
   return m + n + " = " + m + k + " x " + k + n;
 }
 
-/// `products` of the whole operator; elements that a device has of x, w and y.
+/// The cost of a product. `products` counts the multiplies of the whole operator; x, w and y are elements of one
+/// device.
 StrategyCost product_cost(const Mesh& mesh, const ProductCut& cut, double products, double x, double w, double y) {
   StrategyCost cost;
   const double forward = products / mesh.devices(cut.all());
   cost.compute = forward + 2 * forward;
   cost.communication =
       compat_all_reduce(mesh, cut.k, y) + (compat_all_reduce(mesh, cut.n, x) + compat_all_reduce(mesh, cut.m, w));
-  cost.memory = (2 * x + w + y + 2 * w) * kCompatBytes;  // and gradients, and the weight as a parameter
+  cost.memory = (2 * x + w + y + 2 * w) * kCompatBytes;  // with gradients; the weight counts once more as a parameter
   return cost;
 }
 
@@ -90,13 +91,14 @@ double elements(const Shape& shape) {
 
 }  // namespace
 
-/// x[batch, channels, ...], weight[columns, channels, ...]: batch is m, channels are k.
+/// x[batch, channels, ...], weight[columns, channels, ...]. m is the batch, k the channels.
 bool add_conv(StrategyList& list) {
   const Shape* parameter = list.parameter("weight");
   if (!list.has_inputs(1) || !parameter) return false;
   const Shape &weight = *parameter, &input = list.input_shape(0), &shape = list.shape();
   if (weight.size() < 3 || input.size() != weight.size() || shape.size() != weight.size()) return false;
-  if (weight[1] != input[1] || weight[0] != shape[1] || input[0] != shape[0]) return false;  // groups among others
+  // A grouped convolution has other channel counts and is refused here.
+  if (weight[1] != input[1] || weight[0] != shape[1] || input[0] != shape[0]) return false;
   double products = elements(shape);
   for (size_t dim = 1; dim < weight.size(); ++dim) products *= static_cast<double>(weight[dim]);
   for (const ProductCut& cut : cuts_of(list.mesh(), kConvCuts)) {
@@ -110,8 +112,8 @@ bool add_conv(StrategyList& list) {
   return true;
 }
 
-/// x[..., k], weight[n, k], an input or a parameter, and where there is one bias[n]. Each of x's leading dimensions may
-/// be the one that m cuts.
+/// x[..., k], weight[n, k] and optionally bias[n]. Weight and bias are inputs or parameters. m may cut any of x's
+/// leading dimensions.
 bool add_linear(StrategyList& list) {
   const bool is_input = list.has_inputs(2) || list.has_inputs(3);
   if (!is_input && !(list.has_inputs(1) && list.parameter("weight"))) return false;
@@ -137,7 +139,7 @@ bool add_linear(StrategyList& list) {
 
 namespace {
 
-/// Of products of a batch b: a[b, i, k] and b[b, k, j].
+/// The axes that cut the batch b, i, j and k of batched products a[b, i, k] and b[b, k, j].
 struct BatchCut {
   const char* name;
   AxisSet b, i = 0, j = 0, k = 0;
@@ -153,8 +155,8 @@ constexpr std::array<BatchCut, 7> kBatchCuts{{{"Sb0Si1 = Sb0Si1 x Sb0", 1, 2, 0,
 
 }  // namespace
 
-/// Two inputs of the same rank, whose last batch dimension is cut; of a mesh of other than two axes by all of them.
-/// Whole, where nothing can be cut.
+/// Two inputs of the same rank. The last batch dimension is cut; a mesh with a number of axes other than two cuts it by
+/// all axes. The product stays whole where nothing can be cut.
 bool add_matmul(StrategyList& list) {
   if (!list.has_inputs(2)) return false;
   const Shape &left = list.input_shape(0), &right = list.input_shape(1);

@@ -1,7 +1,8 @@
-// planner/compat/strategies_of_reshapes.cpp -- how operators are cut that only bring elements into another shape.
+// planner/compat/strategies_of_reshapes.cpp -- the known planner's strategies of operators that only reshape.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One way for each of the first input's. What cannot stay cut is gathered first.
+// An operator has one strategy for each strategy of its first input. Dimensions that cannot stay cut are gathered
+// first.
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -12,13 +13,13 @@
 namespace seqtile::planner {
 namespace {
 
-constexpr double kUnknownWork = 20;  // as the known planner charges where it does not count products
+constexpr double kUnknownWork = 20;  // the known planner's charge where it does not count products
 
 double bytes_of(const StrategyList& list, const TensorType& type, Layout layout) {
   return list.local(type.shape, layout) * static_cast<double>(type.element_bytes);
 }
 
-/// The input, its gradient and the result; a weight is held and has a gradient where activations are not counted.
+/// Memory of the input, its gradient and the result.
 StrategyCost moving_cost(const StrategyList& list, Layout operand, Layout result) {
   StrategyCost cost{kUnknownWork, 0, 0};
   for (const TensorType& type : list.input(0).results) cost.memory += 2 * bytes_of(list, type, operand);
@@ -26,8 +27,8 @@ StrategyCost moving_cost(const StrategyList& list, Layout operand, Layout result
   return cost;
 }
 
-/// The layout of a tensor's elements in another shape, if every cut dimension is the outermost of those that become
-/// one, or are made of one.
+/// The layout of the same elements in another shape. Empty unless every cut dimension is the outermost of its group,
+/// among dimensions that become one or that are made of one.
 std::optional<Layout> viewed(Layout layout, const Shape& from, const Shape& to) {
   Layout result;
   const auto groups = view_groups(from, to);
@@ -47,7 +48,7 @@ int64_t num_elements(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
 }
 
-/// "get the 1 element from (a, a, )".
+/// Text for "get the 1 element from (a, a, )": the members of a tuple.
 std::string members_name(const Node& tuple, Layout layout) {
   std::string name = "(";
   for (const TensorType& type : tuple.results) name += name_of(layout, type.shape) + ", ";
@@ -106,7 +107,7 @@ bool add_permuted(StrategyList& list) {
   return true;
 }
 
-/// Along a dimension that is whole: the one in which the parts are smaller.
+/// The split dimension stays whole: the dimension in which the parts are smaller.
 bool add_split(StrategyList& list) {
   const Node& node = list.node();
   if (node.inputs.size() != 1 || list.input(0).results.size() != 1 || node.results.empty()) return false;
@@ -122,7 +123,7 @@ bool add_split(StrategyList& list) {
   return true;
 }
 
-/// A member of a tuple, or a part of a tensor: along the dimensions in which it is smaller it is whole.
+/// A member of a tuple, or a part of a tensor. A tensor stays whole along the dimensions in which the part is smaller.
 bool add_getitem(StrategyList& list) {
   if (list.node().inputs.size() != 1 || list.node().results.size() != 1 || list.node().arguments.size() < 2)
     return false;

@@ -1,4 +1,4 @@
-// planner/compat/strategies_of_rows.cpp -- operators that work element by element, row by row, or in windows.
+// planner/compat/strategies_of_rows.cpp -- the known planner's strategies of operators on elements, rows or windows.
 // SPDX-License-Identifier: Apache-2.0
 #include <numeric>
 
@@ -13,7 +13,8 @@ std::vector<int> first_dims(size_t count) {
   return dims;
 }
 
-/// An input's layout where the result has this one: dimensions it lacks, or has one element of, are not cut.
+/// The layout of an input for a layout of the result. Dimensions that the input lacks, or has one element of, are not
+/// cut.
 Layout broadcast(Layout result, const Shape& of_result, const Shape& input) {
   Layout layout;
   const size_t missing = of_result.size() - input.size();
@@ -23,7 +24,7 @@ Layout broadcast(Layout result, const Shape& of_result, const Shape& input) {
   return layout;
 }
 
-/// Whether each input is a tensor that the result's shape extends.
+/// Whether every input broadcasts to the result's shape.
 bool broadcasts(const StrategyList& list) {
   if (!list.has_inputs(list.node().inputs.size()) || list.node().inputs.empty()) return false;
   const Shape& shape = list.shape();
@@ -49,7 +50,7 @@ bool add_binary(StrategyList& list) {
     std::vector<Layout> operands;
     for (size_t i = 0; i < list.node().inputs.size(); ++i) {
       operands.push_back(broadcast(layout, shape, list.input_shape(i)));
-      const bool is_weight = list.input(i).op == "get_attr";  // held, and its gradient
+      const bool is_weight = list.input(i).op == "get_attr";  // a weight is held and has a gradient
       cost.memory += (is_weight ? 3 : 1) * list.local(list.input_shape(i), operands.back()) * kCompatBytes;
     }
     const std::string name = name_of(layout, shape);
@@ -71,7 +72,8 @@ bool add_where(StrategyList& list) {
     for (size_t i = 0; i < list.node().inputs.size(); ++i) {
       const TensorType& type = list.input(i).results.front();
       operands.push_back(broadcast(layout, shape, type.shape));
-      cost.memory += 2 * elements * static_cast<double>(type.element_bytes);  // as large as the result, and a gradient
+      // An operand counts at the result's size, with a gradient.
+      cost.memory += 2 * elements * static_cast<double>(type.element_bytes);
       name += (i ? " x " : " ") + name_of(operands.back(), type.shape);
     }
     list.add(name, operands, layout, cost);
@@ -81,7 +83,7 @@ bool add_where(StrategyList& list) {
 
 namespace {
 
-/// In the known planner's order: of the channels, then of the batch too.
+/// Layouts of batch and channels, in the known planner's order.
 std::vector<Layout> batch_norm_layouts(const Mesh& mesh) {
   constexpr std::pair<AxisSet, AxisSet> kCuts[] = {{0, 1}, {0, 2}, {0, 0}, {0, 3}, {1, 0},
                                                    {2, 0}, {1, 2}, {2, 1}, {3, 0}};
@@ -94,7 +96,8 @@ std::vector<Layout> batch_norm_layouts(const Mesh& mesh) {
 
 }  // namespace
 
-/// x[batch, channels, ...]: statistics over what channels do not cut, whose exchange the known planner leaves out.
+/// x[batch, channels, ...]. Statistics run over all dimensions but the channels; the known planner does not charge for
+/// exchanging them.
 bool add_batch_norm(StrategyList& list) {
   constexpr double kProducts = 5;
   if (!keeps_shape(list) || list.shape().size() < 2) return false;
@@ -110,7 +113,7 @@ bool add_batch_norm(StrategyList& list) {
   return true;
 }
 
-/// Rows are whole. Every device that has rows adds to the gradients of both weights.
+/// Rows stay whole. Every device that has rows contributes to the gradients of weight and bias.
 bool add_layer_norm(StrategyList& list) {
   constexpr double kProducts = 5;
   const Shape* parameter = list.parameter("weight");
@@ -120,7 +123,8 @@ bool add_layer_norm(StrategyList& list) {
   for (const Layout& layout : all_layouts(list.mesh(), row_dims, false)) {
     const double elements = list.local(shape, layout), weights = list.local(weight, {});
     const double statistics =
-        static_cast<double>(shape.front()) / list.mesh().devices(layout.axes_of(0)) * 2;  // as the known planner counts
+        // The known planner counts the statistics this way.
+        static_cast<double>(shape.front()) / list.mesh().devices(layout.axes_of(0)) * 2;
     StrategyCost cost{2 * kProducts * elements, 2 * compat_all_reduce(list.mesh(), layout.cutting(), weights),
                       (3 * elements + 8 * weights + 2 * statistics) * kCompatBytes};
     const std::string name = name_of(layout, shape);
@@ -130,7 +134,7 @@ bool add_layer_norm(StrategyList& list) {
   return true;
 }
 
-/// indices[...], weight[rows, columns]: the first of the indices' dimensions and the columns are cut.
+/// indices[...], weight[rows, columns]. The first dimension of the indices and the columns are cut.
 bool add_embedding(StrategyList& list) {
   const bool is_input = list.has_inputs(2);
   if (!is_input && !(list.has_inputs(1) && list.parameter("weight"))) return false;
@@ -150,7 +154,7 @@ bool add_embedding(StrategyList& list) {
   return true;
 }
 
-/// Windows over all but the first two dimensions. The largest element's place is kept.
+/// Windows run over all but the first two dimensions. The memory includes the place of the largest element.
 bool add_pool(StrategyList& list) {
   if (!list.has_inputs(1)) return false;
   const Shape &shape = list.shape(), &input = list.input_shape(0);

@@ -26,7 +26,7 @@ std::string name_of(Layout layout, const Shape& shape) { return layout_name(layo
 
 namespace {
 
-/// Each axis cuts one of the dimensions, or none.
+/// All layouts in which each axis cuts one of the dimensions, or none.
 std::vector<Layout> layouts_by_axis(const Mesh& mesh, std::span<const int> dims) {
   std::vector<Layout> layouts{{}};
   for (int axis = 0; axis < mesh.num_axes; ++axis) {

@@ -10,7 +10,7 @@
 
 namespace seqtile::planner {
 
-/// What a strategy costs, in the known planner's units.
+/// The cost of a strategy, in the known planner's units.
 struct StrategyCost {
   double compute = 0, communication = 0;
   double memory = 0;  ///< bytes
@@ -20,24 +20,26 @@ class StrategyList : public NodeView {
  public:
   StrategyList(const Graph& graph, Node& node) : NodeView(graph, node) { node.strategies.clear(); }
 
-  /// Elements of a device.
+  /// The number of elements of one device's part.
   double local(const Shape& shape, Layout layout) const { return local_elements(mesh(), shape, layout); }
   bool fits(const Shape& shape, Layout layout) const { return divides(mesh(), shape, layout); }
 
-  /// One that has a name already, or cuts a result or an input unevenly, is left out. `operands` by input, where an
-  /// input is a tuple the same for all its members; missing ones are whole copies.
+  /// Appends a strategy. Leaves it out where another one has its name, or where it cuts a result or an input unevenly.
+  /// `operands` is indexed by input; a layout of a tuple holds for all its members, and a missing layout means whole
+  /// copies.
   void add(std::string name, std::vector<Layout> operands, Layout result, const StrategyCost& cost);
 };
 
-/// "[S0, R]" of a shape's dimensions.
+/// The layout of a tensor as text: "[S0, R]".
 std::string name_of(Layout layout, const Shape& shape);
 
-/// All layouts of some dimensions of a tensor, without partial sums. Of a mesh of two axes in this order: in turn axis
-/// 0 and 1 alone on each dimension, both on two, both on one, none; `pairs_first` begins with both on two and on one.
+/// All layouts that cut only the dimensions `dims`, without partial sums. For a mesh of two axes the order is: axes 0
+/// and 1 alone on each dimension in turn, both on two dimensions, both on one, none. `pairs_first` moves both on two
+/// and both on one to the front.
 std::vector<Layout> all_layouts(const Mesh& mesh, std::span<const int> dims, bool pairs_first);
 
-// One function for each family of operators. False, and no strategy: the node's inputs, parameters and shapes are not
-// what the operator has where it is known.
+// One function for each family of operators. It returns false, and adds no strategy, where the node's inputs,
+// parameters and shapes are not those of a form that it knows.
 bool add_conv(StrategyList& list);
 bool add_linear(StrategyList& list);
 bool add_matmul(StrategyList& list);
@@ -47,15 +49,15 @@ bool add_batch_norm(StrategyList& list);
 bool add_layer_norm(StrategyList& list);
 bool add_embedding(StrategyList& list);
 bool add_pool(StrategyList& list);
-/// Multiplies for each element, forward and backward.
+/// The work of an operator that computes element by element: multiplies for each element.
 struct UnaryWork {
   double forward = 1, backward = 1;
-  double copies = 3;       ///< of the tensor, in memory
-  bool needs_row = false;  ///< the last dimension is whole
+  double copies = 3;       ///< copies of the tensor that are held in memory
+  bool needs_row = false;  ///< the last dimension is not cut
 };
 bool add_unary(StrategyList& list, const UnaryWork& work);
 bool add_view(StrategyList& list);
-/// Of what is whole afterwards.
+/// Strategies of an operator whose result is whole on every device.
 bool add_flattened(StrategyList& list, bool averages);
 bool add_permuted(StrategyList& list);
 bool add_split(StrategyList& list);

@@ -1,4 +1,4 @@
-// planner/graph/graph.h -- a model as a graph of operators, and the ways in which each can be cut over the mesh.
+// planner/graph/graph.h -- a model as a graph of operators, and the strategies of each over the mesh.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -10,45 +10,45 @@
 
 namespace seqtile::planner {
 
-constexpr int64_t kMostElements = int64_t{1} << 40;  ///< of a tensor
+constexpr int64_t kMostElements = int64_t{1} << 40;  ///< upper limit of the elements of a tensor
 
 struct TensorType {
   std::vector<int64_t> shape;
-  std::string dtype;  ///< "f32"
+  std::string dtype;  ///< for example "f32"
   int64_t element_bytes = 4;
 };
 
-/// One way to compute an operator: how it wants its operands, how it leaves its results, and what a device pays.
+/// One way to compute an operator: the layouts of its operands and results, and what a device pays.
 struct Strategy {
   std::string name;
-  std::vector<std::vector<Layout>> operands;  ///< by input, by member of that node's result
-  std::vector<Layout> results;                ///< by member
+  std::vector<std::vector<Layout>> operands;  ///< by input, by member of that input's result
+  std::vector<Layout> results;                ///< by member of the result
   double compute = 0, communication = 0;
-  double memory = 0;                              ///< bytes that are held all the time
-  int kernels = 0, measured = 0;                  ///< how many times are in `compute`, and of them from measurements
-  std::map<std::string, Layout> parameters = {};  ///< of the node's own those of which it is known how they are held
-  double activation = 0, gradient = 0;            ///< bytes of the results, of the parameters' gradients: for a while
+  double memory = 0;              ///< bytes that are held all the time
+  int kernels = 0, measured = 0;  ///< number of kernel times in `compute`, and how many of them were measured
+  std::map<std::string, Layout> parameters = {};  ///< layouts of the node's own parameters, as far as known
+  double activation = 0, gradient = 0;  ///< bytes that are held for a while: results, and gradients of parameters
   double held() const { return memory + activation + gradient; }
 };
 
-/// Of a get_attr: what it holds.
+/// The contents of a get_attr node.
 enum class Role {
-  parameter,  ///< trained: with a gradient and an optimiser's state
-  frozen,     ///< a parameter without these
+  parameter,  ///< is trained: has a gradient and optimiser state
+  frozen,     ///< is not trained: has neither
   buffer,     ///< a constant of the model
 };
 
 struct Node {
   std::string name, op, target;     ///< op: placeholder get_attr call_function call_method call_module output
-  std::vector<int> inputs;          ///< nodes before this one
+  std::vector<int> inputs;          ///< indices of earlier nodes
   std::vector<TensorType> results;  ///< several for a tuple, none for the output
   bool is_tuple = false;
-  bool merges = false;  ///< cheap enough to take the layout that its first input leaves
-  std::string module;   ///< "Conv2d"
+  bool merges = false;  ///< may take its layout from its first input
+  std::string module;   ///< class of the module: "Conv2d"
   std::map<std::string, std::vector<int64_t>> parameters;
-  std::string description;             ///< of the module, with its arguments
-  std::vector<std::string> arguments;  ///< as they were written: names of nodes, numbers
-  Role role = Role::parameter;         ///< of a get_attr
+  std::string description;             ///< the module with its arguments
+  std::vector<std::string> arguments;  ///< as written: names of nodes, numbers
+  Role role = Role::parameter;         ///< only for a get_attr
   std::vector<Strategy> strategies;
 };
 

@@ -16,7 +16,7 @@ namespace seqtile::planner {
 namespace {
 
 constexpr int64_t kMostDevices = 1 << 20;
-constexpr double kMostPrice = 1e15;  ///< of a message, of an element: sums of many stay finite
+constexpr double kMostPrice = 1e15;  ///< limit of the price of a message or an element, so that sums stay finite
 constexpr std::string_view kOps[] = {"placeholder", "get_attr",    "call_function",
                                      "call_method", "call_module", "output"};
 
@@ -56,7 +56,7 @@ Mesh read_mesh(const Reader& meta) {
   return mesh;
 }
 
-/// Version 1 has parameters and buffers that several operators read as often as there are readers, and no roles.
+/// In version 1 a parameter that several operators read has a node for each reader, and nodes have no roles.
 void check_version(const Reader& meta) {
   if (!meta.has("version")) return;
   const int64_t version = meta["version"].integer(1, 1 << 20);
@@ -128,7 +128,7 @@ Layout read_layout(const Reader& json, const TensorType& type, const Mesh& mesh)
   return layout;
 }
 
-/// One layout, or one for each member of a tuple.
+/// Reads one layout, or one for each member of a tuple.
 std::vector<Layout> read_layouts(const Reader& json, const Node& of, const Mesh& mesh) {
   if (of.results.empty()) return {};
   if (!of.is_tuple) return {read_layout(json, of.results.front(), mesh)};
@@ -139,7 +139,7 @@ std::vector<Layout> read_layouts(const Reader& json, const Node& of, const Mesh&
   return layouts;
 }
 
-/// Forward, backward and both: the planner takes the last.
+/// Reads [forward, backward, total]. The planner uses the total.
 double read_total(const Reader& json) {
   if (json.size() != 3) json.refuse("three numbers are wanted: forward, backward, total");
   json.each([](const Reader& part) { part.not_negative(); });
@@ -198,7 +198,7 @@ Node read_node(const Reader& json, const std::map<std::string, int>& before, con
       if (std::ranges::find(node.inputs, found->second) == node.inputs.end()) node.inputs.push_back(found->second);
     } else if (all.contains(name)) {
       input.refuse("\"" + name + "\" comes at or behind its consumer: a cycle, or nodes in another order");
-    }  // else a number: sizes are no nodes
+    }  // a number: sizes are no nodes
   });
   read_results(json, node);
   if (json.has("role")) node.role = read_role(json["role"]);
@@ -269,11 +269,11 @@ Graph read_graph(const Reader& root) {
   return graph;
 }
 
-/// Numbers of an array, taken in order.
+/// The numbers of an array, taken in order.
 class Stream {
  public:
   explicit Stream(const Reader& json) : json_(json), size_(json.size()) {}
-  /// Before any is taken.
+  /// Requires: no number was taken yet.
   void check_has(size_t wanted) const {
     if (size_ != wanted) json_.refuse(fmt::format("{} numbers, {} are wanted", size_, wanted));
   }
@@ -325,7 +325,7 @@ Problem read_problem(const Reader& json) {
   return problem;
 }
 
-/// Nodes that repeat others take their choices; those that follow have one through their leaders.
+/// Makes nodes that repeat another node follow it. A node that follows already keeps its leader.
 void read_aliases(const Reader& json, Problem& problem) {
   if (!json.has("alias")) return;
   const Reader aliases = json["alias"];

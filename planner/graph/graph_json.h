@@ -1,4 +1,4 @@
-// planner/graph/graph_json.h -- graphs and problems as JSON, plain or compressed; docs/plan_format.md.
+// planner/graph/graph_json.h -- reads and writes graphs and problems as JSON (docs/plan_format.md).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
@@ -10,25 +10,27 @@
 
 namespace seqtile::planner {
 
-constexpr int kGraphVersion = 2;  ///< of the format that is written; docs/plan_format.md says what changed
-/// By Role.
+constexpr int kGraphVersion = 2;  ///< version of the format that is written; docs/plan_format.md lists the changes
+/// Names in JSON, indexed by Role.
 inline constexpr std::string_view kRoles[] = {"parameter", "frozen", "buffer"};
 
-/// What a file holds; each part may be missing.
+/// The contents of a file. Each part may be missing.
 struct PlanFile {
   std::optional<Graph> graph;
   std::optional<Problem> problem;
-  std::optional<double> objective;  ///< of the plan that is stored with it
+  std::optional<double> objective;  ///< objective of the plan that is stored with the problem
 };
 
-/// Errors: invalid_argument (cannot be read, no JSON, not this format): one line that names the file and the place.
+/// Reads a file, plain or compressed.
+/// Errors: invalid_argument where it cannot be read, is not JSON, or does not have this format. The message is one line
+/// with the file and the place.
 PlanFile read_plan_file(const std::string& path);
-/// The same of a text. `name` is for messages.
+/// As read_plan_file(), from text. Messages name the file `name`.
 PlanFile parse_plan_file(const std::string& text, const std::string& name);
 
-/// A graph without its strategies, on one line. What parse_plan_file() reads of it is the same graph.
+/// The graph without its strategies, as JSON on one line. parse_plan_file() reads the same graph back.
 std::string graph_json(const Graph& graph);
-/// For gzip. Requires: less than 4 GiB.
+/// `text` compressed as gzip does. Requires: `text` has less than 4 GiB.
 std::string compressed(const std::string& text);
 
 }  // namespace seqtile::planner

@@ -18,7 +18,7 @@ namespace {
               one_line(fmt::format("{} {}: {}; {}", file.given_as, shortened(file.path), why, file.advice)));
 }
 
-/// Pipes and devices are read; what is no file at all is told apart, as zlib opens folders.
+/// Refuses missing files and folders; zlib opens folders. Pipes and devices can be read.
 void check_can_read(const FileName& file) {
   std::error_code error;
   const auto type = std::filesystem::status(file.path, error).type();

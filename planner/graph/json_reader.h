@@ -1,4 +1,4 @@
-// planner/graph/json_reader.h -- values of a JSON file with their places, for messages.
+// planner/graph/json_reader.h -- values of a JSON file that know their places, so that messages can name them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <fmt/ranges.h>
@@ -16,21 +16,23 @@ namespace seqtile::planner {
 
 using Json = nlohmann::json;
 
-/// Where a file's name comes from and what the file should be, for messages: "--calibration", "give ...".
+/// A file's path, and two texts for messages: the flag that gave it ("--calibration"), and what to give instead ("give
+/// ...").
 struct FileName {
   std::string path;
   const char *given_as, *advice;
 };
 
-/// A file, plain or compressed with gzip; a pipe too. Errors: invalid_argument (a folder, none, damaged, more than 1
-/// GiB).
+/// Reads a file or a pipe, plain or compressed with gzip.
+/// Errors: invalid_argument on a folder, a missing or damaged file, or more than 1 GiB.
 std::string read_text(const FileName& name);
-/// Errors: invalid_argument, with `name`, line, column and what was expected there, or the name that stands twice.
+/// Parses JSON.
+/// Errors: invalid_argument with `name`, line, column and the expected token, or with a field name that occurs twice.
 Json parse_json(const std::string& text, const std::string& name);
 
 using autotune::excerpt, autotune::one_line, autotune::shortened;
 
-/// A value with its place in the file, for messages.
+/// A value of a JSON file, and its place in the file.
 class Reader {
  public:
   Reader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
@@ -42,7 +44,7 @@ class Reader {
   void check_is_object() const {
     if (!json_.is_object()) refuse(fmt::format("an object is wanted, not {}", excerpt(json_)));
   }
-  /// Objects have no other fields than these.
+  /// Refuses an object that has a field other than `names`.
   void allow(std::initializer_list<std::string_view> names) const {
     check_is_object();
     for (const auto& [name, value] : json_.items())

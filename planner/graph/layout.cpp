@@ -18,7 +18,7 @@ AxisSet parse_axes(const std::string& name) {
   AxisSet axes = 0;
   for (size_t i = 1; i < name.size(); ++i) {
     const int axis = name[i] - '0';
-    if (axis < 0 || axis >= kMaxAxes || axes >> axis) break;  // rising, each once
+    if (axis < 0 || axis >= kMaxAxes || axes >> axis) break;  // ascending, each axis once
     axes |= 1u << axis;
   }
   if (axes_name(axes) != name)

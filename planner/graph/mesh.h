@@ -1,4 +1,4 @@
-// planner/graph/mesh.h -- devices in rows and columns, and what sending along each axis costs.
+// planner/graph/mesh.h -- a grid of devices, and the cost of sending along each of its axes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -7,12 +7,14 @@
 
 namespace seqtile::planner {
 
-/// Axis a has shape[a] devices; a message of N units takes alpha[a] + beta[a] N.
+/// Axis a has shape[a] devices. A message of N units along it costs alpha[a] + beta[a] * N. Costs and units are those
+/// of the planner: elements times bytes in compat, seconds and bytes in calibrated.
 struct Mesh {
   int num_axes = 0;
   std::array<int, kMaxAxes> shape{};
   std::array<double, kMaxAxes> alpha{}, beta{};
 
+  /// The number of devices of a group that spans `axes`.
   int devices(AxisSet axes) const {
     int product = 1;
     for (int axis = 0; axis < num_axes; ++axis)

@@ -1,4 +1,4 @@
-// planner/graph/node_view.h -- a node of a graph with its inputs, while its strategies are made.
+// planner/graph/node_view.h -- a node of a graph together with its inputs, for the code that makes its strategies.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "planner/graph/graph.h"
@@ -14,10 +14,11 @@ class NodeView {
   const Mesh& mesh() const { return graph_.mesh; }
   const Node& node() const { return node_; }
   const Node& input(size_t i) const { return graph_.nodes[static_cast<size_t>(node_.inputs[i])]; }
-  /// Whether there are so many inputs, each one tensor, and one result.
+  /// Whether the node has `count` inputs, each of one tensor, and one result.
   bool has_inputs(size_t count) const;
+  /// The shape of the node's parameter, null if it has none of that name.
   const Shape* parameter(const char* name) const;
-  /// Of the node's only result, of an input's.
+  /// The shape of the node's only result, and of input i.
   const Shape& shape() const { return node_.results.front().shape; }
   const Shape& input_shape(size_t i) const { return input(i).results.front().shape; }
 
@@ -29,11 +30,11 @@ class NodeView {
   Node& node_;
 };
 
-/// Operators that are kept whole as no way to cut them is known.
+/// Operators that stay whole because no way to cut them is known.
 struct UnknownOperators {
   struct One {
-    std::string name, node;  ///< of the operator, of the first node that calls it
-    int count = 0;           ///< nodes
+    std::string name, node;  ///< the operator, and the first node that calls it
+    int count = 0;           ///< number of nodes
     bool operator==(const One&) const = default;
   };
   std::vector<One> all;
@@ -41,16 +42,16 @@ struct UnknownOperators {
   void add(const Node& node);
   bool empty() const { return all.empty(); }
   int count() const;
-  /// "matmul (node m), roll (node r and 9 others)".
+  /// Text for messages: "matmul (node m), roll (node r and 9 others)".
   std::string text() const;
   bool operator==(const UnknownOperators&) const = default;
 };
-/// Nodes that call something: what unknown operators are a share of.
+/// The number of nodes that call something. Reports give UnknownOperators::count() as a share of it.
 int count_operators(const Graph& graph);
 
-/// The name of a function or method without its modules, or that of a module's class.
+/// The name of a function or method without its modules, or the class of a module.
 std::string operator_name(const Node& node);
-/// Whether its results are elements of its first input as they are held already: another shape, another order, parts.
+/// Whether the results are elements of the first input where they already lie: another shape, another order, or parts.
 bool is_view(const Node& node);
 
 }  // namespace seqtile::planner

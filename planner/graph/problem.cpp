@@ -19,7 +19,7 @@ bool is_finite(const std::vector<double>& values) {
   return std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
 }
 
-/// Of a node that is followed again and again.
+/// Refuses a node whose chain of `follows` returns to it.
 [[noreturn]] void refuse_circle(const Problem& problem, int node) {
   constexpr int kMostNamed = 8;
   std::string circle = std::to_string(node);
@@ -108,7 +108,7 @@ double objective(const Problem& problem, const Choices& choices) {
 
 std::vector<double> memory_by_step(const Problem& problem, const Choices& choices) {
   const auto choice = [&](size_t node) { return static_cast<size_t>(choices[node]); };
-  std::vector<double> bytes(static_cast<size_t>(problem.num_steps) + 1);  // first what each step adds
+  std::vector<double> bytes(static_cast<size_t>(problem.num_steps) + 1);  // at first the bytes that each step adds
   for (size_t node = 0; node < choices.size(); ++node) bytes[0] += problem.memory[node][choice(node)];
   for (const Live& live : problem.live) {
     const double more = live.bytes[choice(static_cast<size_t>(live.node))];

@@ -1,8 +1,8 @@
-// planner/graph/problem.h -- a planning problem in arrays: one strategy of every node, so that the sum is least.
+// planner/graph/problem.h -- the planning problem in arrays: one strategy for each node, with the least sum of costs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sum is that of the chosen strategies' costs and, for each edge, of the cost of bringing what its producer leaves
-// to what its consumer wants. A node may follow another one, whose choice is then its own.
+// The sum has the cost of each chosen strategy and, for each edge, the cost of bringing the producer's layout to the
+// layout that the consumer wants. A node that follows another node takes the same choice.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Edge {
   std::vector<double> cost;  ///< [strategies of the producer][strategies of the consumer]
 };
 
-/// What a device holds for a while.
+/// Bytes that a device holds for a while.
 struct Live {
   int node = 0;
   int begin = 0, end = 0;     ///< steps [begin, end)
@@ -24,26 +24,27 @@ struct Live {
 
 struct Problem {
   std::vector<std::vector<double>> costs;   ///< by node, by strategy
-  std::vector<std::vector<double>> memory;  ///< bytes that a device holds all the time, the same way
+  std::vector<std::vector<double>> memory;  ///< bytes that a device holds all the time; by node, by strategy
   std::vector<int> follows;                 ///< by node: the node whose choice it takes, -1 for none
   std::vector<Edge> edges;
-  int num_steps = 1;  ///< in which a plan runs
+  int num_steps = 1;  ///< steps of a plan; Live counts in them
   std::vector<Live> live = {};
 
   int num_nodes() const { return static_cast<int>(costs.size()); }
 };
 
-/// A strategy for each node.
+/// By node: the index of the chosen strategy.
 using Choices = std::vector<int>;
 
-/// Errors: invalid_argument (arrays that do not fit together, numbers that are not finite, a node that follows itself).
+/// Errors: invalid_argument where arrays do not fit together, a number is not finite, or a node follows itself.
 void check(const Problem& problem);
-/// The node at the end of the chain of those that follow.
+/// The node at the end of the chain of `follows`. A node that follows none is its own leader.
 int leader_of(const Problem& problem, int node);
+/// The sum of the chosen strategies' costs and of the edges' costs between them.
 double objective(const Problem& problem, const Choices& choices);
 /// Bytes that a device holds, by step.
 std::vector<double> memory_by_step(const Problem& problem, const Choices& choices);
-/// The most of them.
+/// Bytes that a device holds at most, over all steps.
 double memory(const Problem& problem, const Choices& choices);
 
 }  // namespace seqtile::planner

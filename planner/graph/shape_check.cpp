@@ -26,7 +26,7 @@ const Names& kBroadcast = forever(Names{"add", "sub", "mul", "div", "truediv", "
 const Names& kReshape = forever(Names{"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
 const Names& kGated = forever(Names{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
 
-/// What a result must be, as far as its inputs say.
+/// The shape that the inputs require of a result.
 struct Wanted {
   bool is_met = true;
   std::string text;  ///< "[8, 4]", "32 elements"
@@ -36,7 +36,7 @@ std::string text_of(const Shape& shape) { return fmt::format("[{}]", fmt::join(s
 
 Wanted same_as(const Shape& wanted, const Shape& result) { return {result == wanted, text_of(wanted)}; }
 
-/// Shapes aligned from behind. None where two of them have no common one.
+/// The common shape after broadcasting, aligned at the last dimension. Empty if there is none.
 std::optional<Shape> broadcast(const std::vector<Shape>& shapes) {
   Shape result;
   for (Shape shape : shapes) {
@@ -83,7 +83,7 @@ Wanted of_embedding(Shape indices, const Shape& weight, const Shape& result) {
   return same_as(indices, result);
 }
 
-/// torch.embedding takes the weight first, the function of torch.nn.functional second.
+/// torch.embedding takes the weight first, torch.nn.functional.embedding takes it second.
 Wanted of_embedding_function(const std::vector<Shape>& inputs, const Shape& result) {
   const Wanted weight_first = of_embedding(inputs[1], inputs[0], result);
   return weight_first.is_met ? weight_first : of_embedding(inputs[0], inputs[1], result);
@@ -96,7 +96,7 @@ Wanted of_gate(Shape x, const Shape& result) {
   return same_as(x, result);
 }
 
-/// In any order.
+/// The result may have the extents in any order.
 Wanted of_permutation(Shape x, const Shape& result) {
   Shape sorted = result;
   std::ranges::sort(x);
@@ -113,7 +113,7 @@ Wanted of_reshape(const Shape& x, const Shape& result) {
   return {count(x) == count(result), fmt::format("{} elements", count(x))};
 }
 
-/// A parameter of the module, else the second input.
+/// The weight: a parameter of the module, or else the second input.
 const Shape* weight_of(const Node& node, const std::vector<Shape>& inputs) {
   if (const auto found = node.parameters.find("weight"); found != node.parameters.end()) return &found->second;
   return node.module.empty() && inputs.size() > 1 ? &inputs[1] : nullptr;
@@ -126,7 +126,7 @@ Wanted wanted_of(const Graph& graph, const Node& node, const std::vector<Shape>&
   const Shape &x = inputs.front(), &y = result.shape, *weight = weight_of(node, inputs);
   if (kUnary.contains(name)) return same_as(x, y);
   if (kBroadcast.contains(name)) return of_broadcast(inputs, y);
-  // Of a view as another type the last extent changes.
+  // A view as another dtype changes the last extent.
   if (kReshape.contains(name) && result.element_bytes == first.element_bytes) return of_reshape(x, y);
   if (kGated.contains(name)) return of_gate(x, y);
   if (name == "permute" || name == "transpose" || name == "t") return of_permutation(x, y);

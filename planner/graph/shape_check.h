@@ -1,4 +1,4 @@
-// planner/graph/shape_check.h -- shapes that an operator cannot have, whatever its arguments.
+// planner/graph/shape_check.h -- finds shapes that an operator cannot have, whatever its arguments.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace seqtile::planner {
 
-/// Which shapes of a node contradict its operator's, and what its result must be: "shapes of node y contradict each
-/// other: ...". Empty where they agree, and where the operator, its form or its arguments are not known. The node's
-/// inputs are in the graph.
+/// Says which shapes of a node contradict its operator, and which result it must have: "shapes of node y contradict
+/// each other: ...". Empty where the shapes agree, and where the operator, its form or its arguments are not known.
+/// Requires: the inputs of `node` are in `graph`.
 std::string contradiction(const Graph& graph, const Node& node);
 
 }  // namespace seqtile::planner

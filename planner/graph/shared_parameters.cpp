@@ -14,7 +14,7 @@ namespace {
 
 bool has_own(const Node& node) { return node.op == "call_module" && !node.parameters.empty() && !node.target.empty(); }
 
-/// Targets that are called more than once.
+/// Targets that several nodes call. Errors: invalid_argument if their parameters differ.
 std::set<std::string> shared_targets(const Graph& graph) {
   std::map<std::string, const Node*> first;
   std::set<std::string> shared;
@@ -32,7 +32,7 @@ std::set<std::string> shared_targets(const Graph& graph) {
   return shared;
 }
 
-/// Weights come before biases, as operators have them.
+/// Names with weights before biases, the order of an operator's inputs.
 std::vector<std::string> in_order(const std::map<std::string, std::vector<int64_t>>& parameters) {
   std::vector<std::string> names;
   for (const auto& [name, shape] : parameters) names.push_back(name);

@@ -1,8 +1,8 @@
-// planner/graph/shared_parameters.h -- parameters that several operators read have one place in a plan.
+// planner/graph/shared_parameters.h -- gives parameters that several operators read one node in the graph.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A get_attr node that several nodes read has one strategy, one memory and one gradient. So has a module that is called
-// twice, once its parameters are such nodes.
+// A get_attr node that several nodes read has one strategy, one memory and one gradient. The parameters of a module
+// that is called twice become such nodes.
 #pragma once
 #include <map>
 
@@ -10,12 +10,12 @@
 
 namespace seqtile::planner {
 
-/// Makes get_attr nodes, "layer.weight", of the parameters of modules that are called more than once (nodes with the
-/// same `target`), in front of the first call; the calls have them as inputs, weight before bias. Errors:
-/// invalid_argument where two calls of a module have different parameters.
+/// Makes get_attr nodes, such as "layer.weight", of the parameters of modules that several nodes call (nodes with the
+/// same `target`). The new nodes come before the first call. The calls read them as inputs, weight before bias.
+/// Errors: invalid_argument where two calls of a module have different parameters.
 void share_parameters(Graph& graph);
 
-/// Elements of all parameters, buffers excepted: each parameter once.
+/// The number of elements of all parameters, each counted once. Buffers do not count.
 double count_parameters(const Graph& graph);
 
 }  // namespace seqtile::planner

@@ -27,7 +27,7 @@ void check(int ranks, std::span<const GatherTime> times) {
   if (!has_two_sizes) refuse("links are fitted to all-gathers of two sizes or more");
 }
 
-/// Of all models with this ratio of alpha to beta, `direction` by any factor, the best.
+/// The best model among all multiples of `direction`, which fixes the ratio of alpha to beta.
 LinkFit best_along(int ranks, std::span<const GatherTime> times, const LinkFit& direction) {
   double model_over_time = 0, time_over_model = 0;
   for (const GatherTime& time : times) {
@@ -35,7 +35,7 @@ LinkFit best_along(int ranks, std::span<const GatherTime> times, const LinkFit& 
     model_over_time += model / time.seconds;
     time_over_model += time.seconds / model;
   }
-  // (m - t)^2 / (m t) = m/t + t/m - 2: by a factor f the sum is f A + B / f - 2 count, least at f = sqrt(B / A).
+  // (m - t)^2 / (m t) = m/t + t/m - 2. For a factor f the sum is f A + B / f - 2 count: least at f = sqrt(B / A).
   const double factor = std::sqrt(time_over_model / model_over_time), count = static_cast<double>(times.size());
   const double squares = std::max(0.0, 2 * std::sqrt(model_over_time * time_over_model) - 2 * count);
   return {factor * direction.alpha, factor * direction.beta, std::sqrt(squares / count)};
@@ -49,7 +49,7 @@ LinkFit fit_links(int ranks, std::span<const GatherTime> times) {
   for (const GatherTime& time : times) log_bytes += std::log(time.bytes / ranks) / static_cast<double>(times.size());
   const double typical_bytes = std::exp(log_bytes);
   const auto of_ratio = [&](double x) { return best_along(ranks, times, {std::exp(x), 1 / typical_bytes}); };
-  // The sum is convex in alpha and beta, so along the logarithm of their ratio it falls, then rises.
+  // The sum is convex in alpha and beta. Along the logarithm of their ratio it therefore falls, then rises.
   constexpr double kWidest = 20, kGolden = 0.6180339887498949;
   double low = -kWidest, high = kWidest;
   while (high - low > 1e-9) {

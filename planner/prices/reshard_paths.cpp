@@ -27,7 +27,7 @@ double collective_seconds(const Mesh& mesh, Collective collective, int axis, dou
   return 0;
 }
 
-// A number's digits are the axes' states: copies, partial sums, and each of the dimensions.
+// The digits of a layout's number are the states of the axes: 0 copies, 1 partial sums, 2 + d parts of dimension d.
 LayoutSpace::LayoutSpace(int num_axes, int rank) : num_axes_(num_axes), rank_(rank) {
   int count = 1;
   for (int axis = 0; axis < num_axes; ++axis) count *= rank + 2;
@@ -69,7 +69,7 @@ void LayoutSpace::add_steps(Layout from) {
       steps_.push_back({collective, static_cast<int8_t>(axis), number_of(to)});
     };
     const bool is_partial = from.partial() & bit;
-    Layout without = from.with_partial(from.partial() & ~bit);  // the axis has copies
+    Layout without = from.with_partial(from.partial() & ~bit);  // the layout with copies along the axis
     bool is_inner = true, is_cut = false;
     for (int dim = 0; dim < rank_; ++dim) {
       if (!(from.axes_of(dim) & bit)) continue;
@@ -108,7 +108,7 @@ double ReshardPaths::step_seconds(int from, const ReshardStep& step) const {
   return collective_seconds(mesh_, step.collective, step.axis, bytes_[static_cast<size_t>(is_after ? step.to : from)]);
 }
 
-/// Dijkstra's, over an array: there are few layouts.
+/// Dijkstra's algorithm over an array: there are few layouts.
 void ReshardPaths::find_paths(int from) {
   is_known_[static_cast<size_t>(from)] = 1;
   std::ranges::fill(is_done_, char{0});

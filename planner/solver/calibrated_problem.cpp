@@ -8,7 +8,7 @@
 namespace seqtile::planner {
 namespace {
 
-/// Numbers of a tensor's layouts at one end of an edge, by strategy: of the tensor, of its gradient.
+/// Numbers of the layouts of a tensor and of its gradient at one end of an edge, by strategy.
 struct Ends {
   std::vector<int> value, gradient;
 
@@ -18,7 +18,8 @@ struct Ends {
   }
 };
 
-/// Adds the costs of one tensor, [from][to]. It changes its layout `passes` times, its gradient so often.
+/// Adds the costs of one tensor, [from][to]. The tensor changes its layout `passes` times, its gradient `gradients`
+/// times; a fraction is a share of one change.
 void add_costs(ReshardPaths& paths, const Ends& from, const Ends& to, int passes, double gradients, double* cost) {
   for (size_t i = 0; i < from.value.size(); ++i)
     for (size_t j = 0; j < to.value.size(); ++j, ++cost) {
@@ -27,7 +28,8 @@ void add_costs(ReshardPaths& paths, const Ends& from, const Ends& to, int passes
     }
 }
 
-/// Members of a tuple take no other member; from -1 they are counted from behind. One that there is not takes all.
+/// Whether a consumer reads a member of the producer. getitem on a tuple reads only the members that it names; a name
+/// below 0 counts from the end. A name that is out of range reads all.
 bool takes(const Node& consumer, const Node& producer, size_t member) {
   if (!producer.is_tuple || operator_name(consumer) != "getitem" || consumer.arguments.size() < 2) return true;
   const auto size = static_cast<int>(producer.results.size());
@@ -39,7 +41,7 @@ bool takes(const Node& consumer, const Node& producer, size_t member) {
   return false;
 }
 
-/// By node: how many others read it.
+/// By node: the number of nodes that read it.
 std::vector<int> count_readers(const Graph& graph) {
   std::vector<int> readers(graph.nodes.size(), 0);
   for (const Node& node : graph.nodes)
@@ -47,14 +49,14 @@ std::vector<int> count_readers(const Graph& graph) {
   return readers;
 }
 
-/// What one operand's change of layout costs. A parameter's gradient is summed over devices once, however many
-/// operators read it (`readers`), each of which has a share of that price.
+/// The costs of changing the layout of one operand. A parameter's gradient is summed over devices once, however many
+/// operators read the parameter (`readers`): each reader has a share of that price.
 Edge make_edge(const Graph& graph, int consumer, size_t operand, bool has_gradient, int readers,
                ReshardTables& tables) {
   const Node& to = graph.nodes[static_cast<size_t>(consumer)];
   Edge edge{to.inputs[operand], consumer, {}};
   const Node& from = graph.nodes[static_cast<size_t>(edge.producer)];
-  // A parameter that is gathered for the forward pass is not kept, but gathered again for the backward pass.
+  // A parameter that is gathered for the forward pass is not kept; it is gathered again for the backward pass.
   const bool is_parameter = from.op == "get_attr";
   const int passes = is_parameter && has_gradient ? 2 : 1;
   const double gradients = !has_gradient ? 0 : is_parameter ? 1.0 / readers : 1;
@@ -92,7 +94,7 @@ Problem calibrated_problem(const Graph& graph, const CalibratedStrategies& strat
       of_node.push_back(strategy.compute + strategy.communication);
       memory.push_back(strategy.memory);
     }
-    // Linears of one input have it once.
+    // Linears of one input change its layout once, for the first of them.
     for (size_t operand = problem.follows[n] >= 0 ? 1 : 0; operand < node.inputs.size(); ++operand)
       problem.edges.push_back(make_edge(graph, static_cast<int>(n), operand,
                                         costs.trains && has_gradient[static_cast<size_t>(node.inputs[operand])],

@@ -6,9 +6,10 @@
 
 namespace seqtile::planner {
 
-/// Every edge has the cheapest path from what its producer leaves to what its consumer wants, and in training that of
-/// the gradient back. No node merges into another one.
-/// Requires: the graph's strategies are those of `strategies`, or some of them.
+/// Makes the solver's problem. The cost of an edge is the cheapest path from the producer's layout to the layout that
+/// the consumer wants; in training the path of the gradient back is added. Linears of one input follow the first one;
+/// no other node follows.
+/// Requires: the graph's strategies are those of `strategies`, or a subset of them.
 Problem calibrated_problem(const Graph& graph, const CalibratedStrategies& strategies, const CalibratedCosts& costs,
                            ReshardTables& paths);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// Of value(0), ..., value(count - 1), in four parts, which do not wait for each other.
+/// The least of value(0), ..., value(count - 1). Four independent minima hide the latency of each.
 template <class Value>
 double least_of(size_t count, const Value& value) {
   double least[4] = {kInfinite, kInfinite, kInfinite, kInfinite};
@@ -27,7 +27,7 @@ double least_of(size_t count, const Value& value) {
   return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
 }
 
-/// The least sum of a value's start and of what the rows have for it; mostly there are one or two rows.
+/// The least of start[i] + rows[0][i] + rows[1][i] + ... over i. One and two rows, the usual numbers, have fast paths.
 double least_sum(const std::vector<double>& start, const std::vector<const double*>& rows, std::vector<double>& sums) {
   const double *begin = start.data(), *first = rows.empty() ? begin : rows[0];
   if (rows.size() == 1) return least_of(start.size(), [=](size_t i) { return begin[i] + first[i]; });
@@ -41,22 +41,22 @@ double least_sum(const std::vector<double>& start, const std::vector<const doubl
   return least_of(sums.size(), [&](size_t i) { return sums[i]; });
 }
 
-constexpr int64_t kHugeTable = int64_t{1} << 40;  ///< entries, far above any limit: what is more is not counted
+constexpr int64_t kHugeTable = int64_t{1} << 40;  ///< entries, far above any limit; larger sizes are not told apart
 
-/// Beside each variable those of its functions, itself too, while functions come and go: one that thousands share is
-/// not gone through again whenever one of them goes.
+/// Counts, for each variable, the functions that it shares with each neighbour and with itself, while functions enter
+/// and leave. The counts make table_size() independent of the number of functions, which can be thousands.
 class Neighbours {
  public:
   explicit Neighbours(const std::vector<int>& domains) : domains_(domains), shared_(domains.size()) {}
 
-  /// A function comes, 1, or goes, -1.
+  /// Adds (`change` 1) or removes (-1) a function.
   void count(const std::vector<int>& scope, int change) {
     for (const int variable : scope)
       for (const int other : scope)
         if (std::map<int, int>& shared = shared_[static_cast<size_t>(variable)]; (shared[other] += change) == 0)
           shared.erase(other);
   }
-  /// Entries of all functions of the variable as one.
+  /// Entries of the joint table of all functions of the variable.
   int64_t table_size(size_t variable) const {
     int64_t size = 1;
     for (const auto& [other, functions] : shared_[variable])
@@ -66,7 +66,7 @@ class Neighbours {
 
  private:
   const std::vector<int>& domains_;
-  std::vector<std::map<int, int>> shared_;  ///< by variable: how many functions it shares with others
+  std::vector<std::map<int, int>> shared_;  ///< by variable: neighbour -> number of shared functions
 };
 
 }  // namespace
@@ -87,7 +87,7 @@ Elimination::Elimination(const Model& model, int64_t table_limit) {
   plan(table_limit);
 }
 
-// One that has no choice would only widen the tables of those beside it.
+// A variable with one value would only widen the tables of its neighbours.
 std::vector<int> Elimination::choices_of(const Model::Pair& pair) const {
   if (domains_[static_cast<size_t>(pair.b)] == 1) return {pair.a};
   if (domains_[static_cast<size_t>(pair.a)] == 1) return {pair.b};
@@ -123,7 +123,7 @@ std::vector<int> Elimination::first_group(const std::vector<int>& factors, int64
 }
 
 void Elimination::plan(int64_t table_limit) {
-  std::vector<std::vector<int>> factors_of(domains_.size());  // those that are not eliminated yet
+  std::vector<std::vector<int>> factors_of(domains_.size());  // functions that are not eliminated yet
   Neighbours neighbours(domains_);
   const auto scope_of = [&](int factor) -> const std::vector<int>& {
     return factors_[static_cast<size_t>(factor)].scope;
@@ -137,7 +137,7 @@ void Elimination::plan(int64_t table_limit) {
     neighbours.count(scope_of(factor), -1);
   };
   for (size_t factor = 0; factor < factors_.size(); ++factor) enter(static_cast<int>(factor));
-  std::vector<int64_t> sizes;  // of the table that each would need
+  std::vector<int64_t> sizes;  // of the table that each variable would need
   std::set<std::pair<int64_t, size_t>> left_by_size;
   for (size_t variable = 0; variable < domains_.size(); ++variable) {
     sizes.push_back(neighbours.table_size(variable));
@@ -207,7 +207,7 @@ void Elimination::minimise(const Part& part, const std::vector<double>& unary) {
   Factor& result = factors_[static_cast<size_t>(part.result)];
   const size_t rank = result.scope.size(), domain = unary.size();
   std::vector<int> at(rank);
-  // The values of the variable that goes lie side by side, so that a row is one run through memory.
+  // The values of the eliminated variable are made adjacent, so that each row is contiguous in memory.
   std::vector<std::vector<double>> places(part.inputs.size());
   std::vector<const double*> rows;
   std::vector<std::vector<int64_t>> strides;
@@ -215,11 +215,11 @@ void Elimination::minimise(const Part& part, const std::vector<double>& unary) {
     const Input& input = part.inputs[i];
     rows.push_back(turned(input, domain, places[i]));
     strides.push_back(input.strides);
-    for (int64_t& stride : strides.back())  // those within the variable's own are now outside of it
+    for (int64_t& stride : strides.back())  // dimensions inside the variable's are now outside of it
       if (stride < input.own_stride) stride *= static_cast<int64_t>(domain);
   }
   std::vector<double> start = unary, sums;
-  if (!part.has_unary)  // what is ruled out is so in every part
+  if (!part.has_unary)  // values that are ruled out stay so in every part
     for (double& value : start) value = value == kInfinite ? kInfinite : 0;
   for (double& least : result.table) {
     least = least_sum(start, rows, sums);

@@ -10,7 +10,7 @@
 namespace seqtile::planner {
 namespace {
 
-/// By node: the last one that reads it, or a view of it; itself where none does.
+/// By node: the last node that reads it or a view of it. A node without readers is its own.
 std::vector<int> last_readers(const Graph& graph) {
   std::vector<int> last;
   for (int node = 0; node < static_cast<int>(graph.nodes.size()); ++node) last.push_back(node);

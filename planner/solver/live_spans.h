@@ -1,9 +1,10 @@
-// planner/solver/live_spans.h -- when a device holds what an operator leaves.
+// planner/solver/live_spans.h -- the steps during which a device holds an operator's results and gradients.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan's steps are its operators in order, and in training then their backward passes, the last one first. Results
-// are held until the last operator that reads them has run, in training until the backward pass of the one that has
-// made them; their gradients from the first backward pass that computes a part of them on; those of parameters stay.
+// The steps of a plan are its operators in order and, in training, their backward passes in reverse order. A result is
+// held until its last reader has run; in training, until the backward pass of its own operator. The gradient of a
+// result is held from the first backward pass that computes a part of it until the backward pass of its operator. The
+// gradients of parameters are held from then until the last step.
 #pragma once
 #include <vector>
 
@@ -18,10 +19,13 @@ struct LiveSpan {
   int begin, end;  ///< steps [begin, end)
 };
 
+/// Steps of a plan: one for each operator, two in training.
 int num_steps(const Graph& graph);
-/// A view has nothing of its own: what it views is held for who reads the view.
+/// The spans of all nodes. A view has no result of its own: the viewed result is held until the view's last reader has
+/// run.
 std::vector<LiveSpan> live_spans(const Graph& graph);
-/// Adds what the strategies of the graph hold for a while. Requires: the problem has the graph's nodes and strategies.
+/// Adds a `Live` to the problem for each span of which some strategy holds bytes, and sets the number of steps.
+/// Requires: the problem has the graph's nodes and strategies.
 void add_live_spans(const Graph& graph, Problem& problem);
 
 }  // namespace seqtile::planner

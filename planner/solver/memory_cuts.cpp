@@ -8,13 +8,13 @@ namespace seqtile::planner {
 
 MemoryCuts::MemoryCuts(const ProblemModel& all) : all_(all) {
   const auto num_steps = static_cast<size_t>(all.num_steps);
-  std::vector<char> begins(num_steps), ends(num_steps);  // ends: behind the step
-  begins[0] = ends.back() = true;                        // what is held all the time
+  std::vector<char> begins(num_steps), ends(num_steps);  // ends: after the step
+  begins[0] = ends.back() = true;                        // memory held all the time
   for (const ProblemModel::Live& live : all.live) {
     begins[static_cast<size_t>(live.begin)] = true;
     ends[static_cast<size_t>(live.end) - 1] = true;
   }
-  std::vector<size_t> before(num_steps + 1);  // cuts before a step
+  std::vector<size_t> before(num_steps + 1);  // number of cuts before each step
   bool has_more = false;
   for (size_t step = 0; step < num_steps; ++step) {
     has_more = has_more || begins[step];
@@ -29,7 +29,7 @@ MemoryCuts::MemoryCuts(const ProblemModel& all) : all_(all) {
 
 std::vector<double> MemoryCuts::of(const std::vector<int>& assignment) const {
   const auto value = [&](size_t variable) { return static_cast<size_t>(assignment[variable]); };
-  std::vector<double> bytes(num_cuts_ + 1);  // first what each cut has more than the one before
+  std::vector<double> bytes(num_cuts_ + 1);  // at first the difference between each cut and the previous one
   for (size_t v = 0; v < all_.memory.size(); ++v) bytes[0] += all_.memory[v][value(v)];
   for (size_t i = 0; i < ranges_.size(); ++i) {
     const double held = all_.live[i].bytes[value(static_cast<size_t>(all_.live[i].variable))];

@@ -1,4 +1,4 @@
-// planner/solver/memory_cuts.h -- the steps at which a plan may hold the most, and what is held there.
+// planner/solver/memory_cuts.h -- the steps at which a plan's memory can be at its peak, and the bytes held there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <vector>
@@ -7,23 +7,23 @@
 
 namespace seqtile::planner {
 
-/// By variable, by value.
+/// Indexed by variable, then by value.
 using Values = std::vector<std::vector<double>>;
 
-/// Cuts through the lives of what is held: the steps behind which something is given back, as far as something has come
-/// since the one before. A plan keeps a budget where it does so at each of them.
+/// Cuts: the steps after which a device releases something, if anything was added since the previous cut. A plan's peak
+/// is at a cut, so a plan keeps a budget if it does so at every cut.
 class MemoryCuts {
  public:
-  /// The model outlives this.
+  /// Requires: `all` outlives this object.
   explicit MemoryCuts(const ProblemModel& all);
 
   size_t count() const { return num_cuts_; }
   std::vector<double> no_prices() const { return std::vector<double>(num_cuts_); }
-  /// Bytes at every cut.
+  /// Bytes that an assignment holds at every cut.
   std::vector<double> of(const std::vector<int>& assignment) const;
   /// The sum over the cuts of price times bytes.
   Values priced(const std::vector<double>& prices) const;
-  /// Bytes at one of them.
+  /// Bytes at one cut.
   Values at(size_t cut) const;
 
  private:
@@ -32,7 +32,7 @@ class MemoryCuts {
   };
   const ProblemModel& all_;
   size_t num_cuts_ = 0;
-  std::vector<Range> ranges_;  ///< by live: the cuts in its time
+  std::vector<Range> ranges_;  ///< by Live: the cuts during which it is held
 };
 
 }  // namespace seqtile::planner

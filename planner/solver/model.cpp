@@ -43,7 +43,7 @@ void add_nodes(const Problem& problem, ProblemModel& result) {
   }
 }
 
-/// Edges between the same variables are one table; one within a variable is a part of its costs.
+/// All edges between two variables become one table. An edge within a variable is added to the variable's costs.
 Tables pairs_of(const Problem& problem, ProblemModel& result) {
   Tables tables;
   for (const Edge& edge : problem.edges) {
@@ -65,7 +65,7 @@ Tables pairs_of(const Problem& problem, ProblemModel& result) {
   return tables;
 }
 
-/// By variable: the tables that have it, and whether it is their row.
+/// By variable: the tables that contain it, and whether it is the row of the table.
 using TablesOf = std::vector<std::vector<std::pair<const std::vector<double>*, bool>>>;
 
 TablesOf tables_of(const Tables& tables, size_t num_variables) {
@@ -77,7 +77,7 @@ TablesOf tables_of(const Tables& tables, size_t num_variables) {
   return result;
 }
 
-/// A variable's costs beside each value of another one: a row for each of its own.
+/// A variable's side of one table: a row of costs for each of its values, indexed by the values of the other variable.
 class Side {
  public:
   Side(const std::vector<double>& table, bool is_row, size_t domain)
@@ -93,11 +93,11 @@ class Side {
     }
   }
 
-  /// The least of the differences between the rows of two values is at most this.
+  /// An upper bound of the least difference between the rows of two values.
   double most_lead(size_t value, size_t by) const {
     return std::min(least_[value] - least_[by], most_[value] - most_[by]);
   }
-  /// That least difference, or one that is less than `enough` as it is.
+  /// The least difference between the rows of two values. The search stops at a difference below `enough`.
   double lead(size_t value, size_t by, double enough) const {
     const double *at = row(value), *at_by = row(by);
     double least = kInfinite;
@@ -110,11 +110,11 @@ class Side {
 
   size_t others_;
   const std::vector<double>* rows_;
-  std::vector<double> turned_;  ///< where the variable is the column
+  std::vector<double> turned_;  ///< copy of the table, if the variable is its column
   std::vector<double> least_, most_;
 };
 
-/// By variable: what it holds all the time, and each that it holds for a while.
+/// By variable: the bytes it holds all the time, and each Live that it holds for a while.
 using SizesOf = std::vector<std::vector<const std::vector<double>*>>;
 
 SizesOf sizes_of(const ProblemModel& all) {
@@ -124,7 +124,7 @@ SizesOf sizes_of(const ProblemModel& all) {
   return result;
 }
 
-/// Of the values of one variable, those that no other one beats, whatever its neighbours are.
+/// The values of one variable that no other value beats, whatever its neighbours choose.
 class Survivors {
  public:
   Survivors(const std::vector<double>& costs, const SizesOf::value_type& sizes, const TablesOf::value_type& tables,
@@ -136,7 +136,7 @@ class Survivors {
   }
 
   std::vector<size_t> run() const {
-    std::vector<size_t> cheapest(costs_.size()), kept;  // cheap ones beat most others
+    std::vector<size_t> cheapest(costs_.size()), kept;  // cheap values beat most others and are tried first
     std::iota(cheapest.begin(), cheapest.end(), size_t{0});
     std::ranges::stable_sort(cheapest, {}, [&](size_t value) { return costs_[value]; });
     std::vector<char> is_out(costs_.size());
@@ -149,14 +149,15 @@ class Survivors {
   }
 
  private:
-  /// Whether `by` holds no more than `value` at any time.
+  /// Whether `by` holds no more bytes than `value` at any time.
   bool is_leaner(size_t value, size_t by) const {
     return std::ranges::all_of(sizes_, [&](const auto* of_values) { return (*of_values)[by] <= (*of_values)[value]; });
   }
 
   bool is_beaten(size_t value, size_t by) const {
     if (has_budget_ ? !is_leaner(value, by) : sums_[by] > sums_[value]) return false;
-    double lead = costs_[value] - costs_[by], hoped = 0;  // of the sides that are not searched yet
+    // Upper bound of the leads of the sides that are not searched yet.
+    double lead = costs_[value] - costs_[by], hoped = 0;
     for (const Side& side : sides_) hoped += side.most_lead(value, by);
     for (const Side& side : sides_) {
       if (lead + hoped < 0) return false;
@@ -169,7 +170,7 @@ class Survivors {
   const std::vector<double>& costs_;
   const SizesOf::value_type& sizes_;
   const bool has_budget_;
-  std::vector<double> sums_;  ///< of the sizes, by value
+  std::vector<double> sums_;  ///< total bytes, by value
   std::vector<Side> sides_;
 };
 

@@ -32,7 +32,7 @@ std::vector<OperatorCost> operator_costs(const Graph& graph, const Problem& prob
     const Strategy& strategy = chosen(graph, choices, node);
     const auto choice = static_cast<size_t>(choices[node]);
     const double own = strategy.compute + strategy.communication, all = problem.costs[node][choice];
-    // What is left of a difference of equal numbers is no cost.
+    // The rounding error of two equal sums is no cost.
     const double more = std::abs(all - own) <= 1e-12 * std::abs(all) ? 0 : all - own;
     const double held = problem.memory[node][choice] + strategy.activation + strategy.gradient;
     costs[node] = {strategy.compute, strategy.communication, more, held};
@@ -49,7 +49,7 @@ std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, cons
   for (int consumer = 0; consumer < static_cast<int>(graph.nodes.size()); ++consumer)
     for (const int producer : graph.nodes[static_cast<size_t>(consumer)].inputs) {
       Transfer& transfer = result.emplace_back(Transfer{producer, consumer, 0});
-      int from = producer;  // what a merged node leaves comes from its leader
+      int from = producer;  // a merged node's result comes from its leader
       while (!costs.contains({from, consumer}) && graph.nodes[static_cast<size_t>(from)].merges)
         from = graph.nodes[static_cast<size_t>(from)].inputs.front();
       const auto found = costs.find({from, consumer});
@@ -78,7 +78,7 @@ Layout parameter_layout(const Node& node, const Strategy& strategy, const std::s
 
 namespace {
 
-/// Of strategies that do not say what they hold for a while: by layouts.
+/// The memory of a strategy that does not give its own, computed from layouts.
 Strategy held_by_layouts(const Graph& graph, const Node& node, const Strategy& strategy) {
   Strategy held;
   for (size_t member = 0; member < node.results.size() && !is_view(node); ++member)
@@ -92,7 +92,7 @@ Strategy held_by_layouts(const Graph& graph, const Node& node, const Strategy& s
   return held;
 }
 
-/// The plan as a problem of one choice.
+/// The plan as a problem in which every node has one strategy.
 Problem problem_by_layouts(const Graph& graph, const Choices& choices) {
   Problem problem;
   Graph planned = graph;

@@ -1,4 +1,4 @@
-// planner/solver/plan_costs.h -- where a plan's cost and memory come from, operator by operator.
+// planner/solver/plan_costs.h -- attributes a plan's cost and memory to its operators.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <vector>
@@ -8,32 +8,34 @@
 
 namespace seqtile::planner {
 
-/// By operator, in the units of the problem; all of them together are the plan's objective.
+/// Costs of one operator, in the units of the problem. Their total over all operators is the plan's objective.
 struct OperatorCost {
-  double compute = 0, communication = 0;  ///< of the strategy itself
-  double reshard = 0;                     ///< of what it reads, and of operators that take its layout
+  double compute = 0, communication = 0;  ///< of the chosen strategy
+  double reshard = 0;                     ///< changes of layout of its inputs, and costs of nodes that merged into it
   double memory = 0;                      ///< bytes
   double total() const { return compute + communication + reshard; }
 };
+/// Costs by node of the graph.
 std::vector<OperatorCost> operator_costs(const Graph& graph, const Problem& problem, const Choices& choices);
 
-/// A tensor on its way from one operator to another, and what bringing it into the layout that is wanted costs. Where
-/// the consumer merges that is a part of its leader's cost, and 0 here.
+/// A tensor that an operator passes to another one, and the cost of changing it to the layout that the consumer wants.
+/// The cost is 0 where the consumer merges: there the leader's cost includes it.
 struct Transfer {
   int producer = 0, consumer = 0;
   double cost = 0;
 };
+/// By consumer, and by input of the consumer.
 std::vector<Transfer> transfers(const Graph& graph, const Problem& problem, const Choices& choices);
 
-/// How a device holds a module's parameter where the module has this strategy. Where the strategy does not say it: cut
-/// along the dimensions that it shares with what the module reads and leaves; a norm's is whole.
+/// The layout of a module's parameter under a strategy. A parameter that the strategy does not name is cut along the
+/// dimensions that it shares with the module's input and result. The parameter of a norm is whole.
 Layout parameter_layout(const Node& node, const Strategy& strategy, const std::string& parameter);
 
-/// Bytes that a device holds while a plan runs (live_spans.h). A problem in seconds has the optimiser's state among its
-/// parameters; of any other one layouts alone say what is held, and there is none.
+/// Bytes that a device holds while a plan runs (live_spans.h). In a problem in seconds the parameters include the
+/// optimiser's state. In any other problem the layouts alone give the bytes, without optimiser state.
 struct MemoryTimeline {
   double parameters = 0;      ///< held all the time
-  std::vector<double> bytes;  ///< after each operator; in training then after each one's backward pass, last one first
+  std::vector<double> bytes;  ///< after each operator; in training then after each backward pass, last operator first
   double peak() const;
 };
 MemoryTimeline memory_timeline(const Graph& graph, const Problem& problem, const Choices& choices);

@@ -1,4 +1,4 @@
-// planner/solver/restriction.h -- a problem in which nodes have but some of their strategies.
+// planner/solver/restriction.h -- a problem in which nodes have only some of their strategies.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <vector>
@@ -7,14 +7,15 @@
 
 namespace seqtile::planner {
 
-/// By node: the strategies that are left to it, in rising order. Nodes that share a choice have the same ones.
+/// By node: the strategies that it keeps, in ascending order. Nodes that share a choice keep the same ones.
 using Allowed = std::vector<std::vector<int>>;
 
-/// All of them.
+/// Every strategy of every node.
 Allowed all_strategies(const Problem& problem);
-/// Its strategy i of a node is the i-th of those that are left. Requires: one at least is left to each node.
+/// The problem with the strategies `allowed`. Strategy i of a node is the i-th that the node keeps.
+/// Requires: each node keeps at least one strategy.
 Problem restricted(const Problem& problem, const Allowed& allowed);
-/// Choices of the restricted problem as those of the whole one.
+/// Translates choices of the restricted problem to those of the whole problem.
 Choices unrestricted(const Allowed& allowed, const Choices& choices);
 
 }  // namespace seqtile::planner

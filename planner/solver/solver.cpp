@@ -1,10 +1,10 @@
 // planner/solver/solver.cpp -- see solver.h.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A budget is a price on memory, at each cut through the lives of what is held: for each choice of prices the
-// elimination finds the best plan, and what it finds less the price of the budget is a bound for all plans that keep
-// it. Branching on the strategies of one node after the other closes the gap between the best prices' bound and the
-// best plan that was found.
+// The memory budget becomes a price on memory at each cut (Lagrangian relaxation; memory_cuts.h). For given prices,
+// elimination finds the plan of least cost + price * memory. That minimum less price * budget is a lower bound for
+// every plan within the budget. Branch and bound over the strategies of one variable at a time closes the gap between
+// the bound at the best prices and the best plan found.
 #include "planner/solver/solver.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// A plan as an assignment, with what it costs and the most it holds, at which cut.
+/// A plan as an assignment, with its cost, its peak memory, and the cut of the peak.
 struct Point {
   std::vector<int> assignment;
   double cost = kInfinite, memory = kInfinite;
   size_t peak = 0;
 };
 
-/// The plan of the least memory that was found, and what every plan holds at least.
+/// The plan with the least memory that was found, and a lower bound of the memory of every plan.
 struct Leanest {
   Point point;
   double bound = 0;
@@ -48,8 +48,8 @@ class Searcher {
            (num_searches_ < kFewSearches || num_searches_ * elimination_.num_entries() < options_.most_entries);
   }
 
-  /// The best point where memory has a price at each cut, and the bound of cost + price memory. Infinite `excluded` are
-  /// ruled out.
+  /// The plan of least cost + price * memory over all cuts, and a lower bound of that sum. A value with infinite
+  /// `excluded` is ruled out.
   std::pair<Point, double> search(const std::vector<double>& prices, const Values& excluded) {
     ++num_searches_;
     Values unaries = cuts_.priced(prices);
@@ -59,11 +59,11 @@ class Searcher {
     return {point_of(std::move(result.assignment)), result.bound};
   }
 
-  /// Cuts have weights, those at which plans hold the most the larger ones: the least sum of weights and memory, for
-  /// which no strategy depends on another, is a bound.
+  /// Multiplicative weights: cuts where plans hold the most gain weight. The minimum of the weighted memory, which
+  /// every variable reaches by itself, is a lower bound of the peak.
   Leanest leanest(const Values& excluded) const {
     constexpr int kMostRounds = 8;
-    constexpr double kGrowth = 4;  // of a weight, from the least cut to the one of the peak
+    constexpr double kGrowth = 4;  // growth per round of the peak's weight, relative to that of an empty cut
     std::vector<double> weights(cuts_.count(), 1.0 / static_cast<double>(cuts_.count()));
     Leanest result{{}, -kInfinite};
     for (int round = 0; round < kMostRounds; ++round) {
@@ -81,7 +81,7 @@ class Searcher {
     result.bound = whole(result.bound);
     return result;
   }
-  /// At each cut by itself: dear, where there are many.
+  /// The largest of the bounds of the single cuts. Expensive if there are many cuts.
   double least_at_any_cut(const Values& excluded) const {
     double bound = 0;
     for (size_t cut = 0; cut < cuts_.count(); ++cut) bound = std::max(bound, least(cuts_.at(cut), excluded).second);
@@ -90,10 +90,10 @@ class Searcher {
   Point leanest_at(size_t cut, const Values& excluded) const { return least(cuts_.at(cut), excluded).first; }
 
  private:
-  /// What a plan holds are whole bytes; weights are not exact.
+  /// Rounds a bound up: plans hold whole bytes. The factor allows for inexact weights.
   static double whole(double bound) { return std::ceil(bound * (1 - 1e-12)); }
 
-  /// Of the strategies with the least of such sizes, and their sum.
+  /// The assignment that minimises `sizes` value by value, and its sum of sizes.
   std::pair<Point, double> least(const Values& sizes, const Values& excluded) const {
     std::vector<int> assignment;
     double sum = 0;
@@ -124,7 +124,7 @@ class Searcher {
   int num_searches_ = 0;
 };
 
-/// The best of the plans that keep a budget, by branch and bound.
+/// Branch and bound for the best plan within a budget.
 class BranchSearch {
  public:
   BranchSearch(const ProblemModel& all, Searcher& searcher, double budget)
@@ -142,15 +142,15 @@ class BranchSearch {
     if (open_.empty() || is_closed(open_.top().first.bound)) lower_bound_ = best_.cost;
   }
 
-  /// Infinite cost: none was found; where none is possible, that was proven.
+  /// The best plan within the budget; infinite cost if none was found. is_proven_impossible() says whether none exists.
   const Point& best() const { return best_; }
   bool is_proven_impossible() const { return open_.empty() && best_.cost == kInfinite; }
-  /// Of all that were seen the one that holds the least.
+  /// The plan with the least memory of all plans seen.
   const Point& leanest() const { return leanest_; }
   double lower_bound() const { return lower_bound_; }
 
  private:
-  /// Of the plans of a branch: a bound, and the points at the best prices on either side of the budget, at a cut.
+  /// A lower bound of a branch's plans, and the points at the best prices on either side of the budget at one cut.
   struct Bound {
     double bound = -kInfinite;
     Point above, within;
@@ -161,7 +161,7 @@ class BranchSearch {
     bool operator()(const Branch& a, const Branch& b) const { return a.first.bound > b.first.bound; }
   };
 
-  /// The bound is the best plan's cost, summed up in another order.
+  /// Whether a branch cannot improve on the best plan. The tolerance covers sums in different orders.
   bool is_closed(double bound) const {
     return bound == kInfinite || bound >= best_.cost - 1e-13 * std::abs(best_.cost);
   }
@@ -177,7 +177,8 @@ class BranchSearch {
     if (point.memory <= budget_ && point.cost < best_.cost) best_ = point;
   }
 
-  /// The largest bound over the prices, one after the other: that of the cut at which the point there holds the most.
+  /// Raises the lower bound by coordinate ascent over the prices: the next cut is the one with the peak of the current
+  /// plan.
   Bound bound_of(const Values& excluded) {
     constexpr int kMostCuts = 16;
     const Leanest leanest = searcher_.leanest(excluded);
@@ -198,12 +199,12 @@ class BranchSearch {
     return result;
   }
 
-  /// Raises one price. Between a point above the budget and one within, the price at which they cost the same is tried,
-  /// until it finds neither anything new.
+  /// Raises the price of one cut. Each step tries the price at which a point above the budget and a point within it
+  /// cost the same, until the search finds no point below that line.
   void climb(std::vector<double>& prices, const Values& excluded, Bound& result) {
     const size_t cut = result.cut;
     double& price = prices[cut];
-    double others = 0;  // price of the budget at other cuts
+    double others = 0;  // price times budget at the other cuts
     for (const double other : prices) others += other * budget_;
     others -= price * budget_;
     const auto bytes = [&](const Point& point) { return searcher_.cuts().of(point.assignment); };
@@ -237,7 +238,7 @@ class BranchSearch {
     price = best_price;
   }
 
-  /// Parts the strategies of one variable. False: no variable is left that has several.
+  /// Divides the remaining strategies of one variable over two branches. Returns false if every variable has one left.
   bool split(const Branch& branch) {
     const auto& [bound, excluded] = branch;
     const bool is_over = bound.above.memory > budget_;
@@ -246,7 +247,8 @@ class BranchSearch {
     const bool by_memory = variable.has_value();
     if (!by_memory) variable = widest(excluded);
     if (!variable) return false;
-    // Lean strategies on one side; where tables were too small for an exact bound, half of them, whatever they are.
+    // The first branch gets the leaner strategies. These are the strategies up to the middle between the two points if
+    // the points lie on either side of the budget and differ in memory, otherwise half of them.
     std::vector<size_t> order;
     for (size_t i = 0; i < excluded[*variable].size(); ++i)
       if (excluded[*variable][i] == 0) order.push_back(i);
@@ -272,7 +274,7 @@ class BranchSearch {
     return sizes[static_cast<size_t>(point.assignment[variable])];
   }
 
-  /// Where the points on either side of the budget differ most in memory.
+  /// The variable whose memory differs most between the two points.
   static std::optional<size_t> farthest_apart(const Bound& bound, const Values& memory) {
     std::optional<size_t> result;
     double most = 0;
@@ -283,7 +285,7 @@ class BranchSearch {
     return result;
   }
 
-  /// The one with the most strategies that are left.
+  /// The variable with the most strategies left.
   static std::optional<size_t> widest(const Values& excluded) {
     std::optional<size_t> result;
     std::ptrdiff_t most = 1;
@@ -344,7 +346,7 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
     throw Error(ErrorCode::invalid_argument, "the sum of the costs is not finite; give them in a larger unit");
   solution.memory = memory(problem, solution.choices);
   solution.lower_bound = std::min(bound, solution.objective);
-  // The bound is the same sum in another order.
+  // The bound may be the same sum in another order.
   if (std::abs(bound - solution.objective) <= 1e-12 * std::abs(solution.objective))
     solution.lower_bound = solution.objective;
   return solution;

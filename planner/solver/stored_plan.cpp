@@ -18,7 +18,7 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 
-/// "S0 R", with " P1" behind it where there are partial sums. Never fewer words than dimensions that are cut.
+/// The layout as "S0 R"; partial sums append " P1". Every cut dimension has a word, even beyond `rank`.
 std::string layout_text(Layout layout, size_t rank) {
   for (size_t dim = rank; dim < kMaxRank; ++dim)
     if (layout.axes_of(static_cast<int>(dim)) != 0) rank = dim + 1;
@@ -42,7 +42,7 @@ Layout parse_layout(const Reader& json) {
   return layout;
 }
 
-/// One text a member of the node's result.
+/// One text for each member of the node's result.
 Ordered layouts_json(const std::vector<Layout>& layouts, const Node& of) {
   Ordered texts = Ordered::array();
   for (size_t i = 0; i < layouts.size(); ++i)

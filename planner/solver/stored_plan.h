@@ -1,8 +1,8 @@
-// planner/solver/stored_plan.h -- a plan as a text that stands by itself: the chosen strategies and what they cost.
+// planner/solver/stored_plan.h -- a plan as a self-contained text: the chosen strategies and their costs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of a graph, its plan and nothing else, all that is told of a plan can be told: the text has each operator's strategy
-// with its layouts and costs, and each change of layout with its cost. Numbers come back bit for bit.
+// The graph and this text suffice to report everything about the plan: the text has the strategy of each operator with
+// its layouts and costs, and the cost of each change of layout. Numbers are restored bit for bit.
 #pragma once
 #include <string>
 
@@ -11,21 +11,22 @@
 
 namespace seqtile::planner {
 
-/// Raise it where the same graph and prices may give another plan, or the text has another form.
+/// Raise it when the same graph and prices can give another plan, or when the form of the text changes.
 inline constexpr int kPlannerVersion = 3;
 
-/// SHA-256 of all that plans depend on: mesh, phase, nodes and, where there are some, their strategies.
+/// SHA-256 of everything that plans depend on: mesh, phase, nodes, and the strategies if the graph has them.
 std::string graph_hash(const Graph& graph);
 
 struct Planned {
-  Graph graph;  ///< of one that was read, every node has one strategy: the chosen one
+  Graph graph;  ///< after parse_plan() every node has one strategy, the chosen one
   Problem problem;
   UnknownOperators unknown;
   Solution solution;
 };
-/// JSON on one line, in ASCII; without objective and lower bound. Requires: the solution is feasible.
+/// The plan as JSON on one line, in ASCII, without objective and lower bound. Requires: the solution is feasible.
 std::string plan_text(const Planned& plan);
-/// What plan_text() has made of this graph. Errors: invalid_argument (another text, another graph's).
+/// Restores the plan that plan_text() wrote for this graph.
+/// Errors: invalid_argument if the text has another form or belongs to another graph.
 Planned parse_plan(const std::string& text, Graph graph);
 
 }  // namespace seqtile::planner

@@ -12,21 +12,21 @@ namespace {
 
 bool is_float(const TensorType& type) { return type.dtype.starts_with("f") || type.dtype.starts_with("bf"); }
 
-/// A get_attr.
+/// Requires: `node` is a get_attr.
 bool is_trained(const Node& node) { return node.role == Role::parameter && is_float(node.results.front()); }
 
 void add_all(RuleView& node, const Rule& rule, const Work& work) {
   for (const Cut& cut : node.cuts(rule)) node.add(rule, cut, work);
 }
 
-/// Data come as they are wanted.
+/// An input of the model has any layout free of charge.
 bool rule_placeholder(RuleView& node) {
   if (!node.has_inputs(0)) return false;
   add_all(node, broadcast_rule(node), {});
   return true;
 }
 
-/// A parameter, with its gradient and the optimiser's state; or one that is not trained, or a buffer, without.
+/// A trained parameter has a gradient and optimiser state. Other parameters and buffers have neither.
 bool rule_attribute(RuleView& node) {
   if (!node.has_inputs(0)) return false;
   Rule rule = broadcast_rule(node);
@@ -40,14 +40,14 @@ bool rule_attribute(RuleView& node) {
   return true;
 }
 
-/// Dimensions that all members of an input have.
+/// The least rank of the members of an input.
 size_t common_rank(const Node& input) {
   size_t rank = kMaxRank;
   for (const TensorType& type : input.results) rank = std::min(rank, type.shape.size());
   return input.results.empty() ? 0 : rank;
 }
 
-/// Results may stay cut, but are no partial sums.
+/// The model's results may stay cut, but may not be partial sums.
 bool rule_output(RuleView& node) {
   size_t rank = 0;
   for (size_t i = 0; i < node.node().inputs.size(); ++i) rank = std::max(rank, common_rank(node.input(i)));
@@ -62,7 +62,7 @@ bool rule_output(RuleView& node) {
   return true;
 }
 
-/// Of an operator that is not known: all of it on every device, with its parameters.
+/// Adds one strategy for an unknown operator: every device computes all of it and holds all its parameters.
 void keep_whole(RuleView& node) {
   Rule rule;
   Work work;
@@ -109,7 +109,7 @@ class Generator {
   }
 
  private:
-  /// One kernel, if all have the form of linears.
+  /// Rules the nodes as one kernel. Returns false if one of them does not have the form of a linear.
   bool add_linears(const std::vector<int>& nodes) {
     std::vector<RuleView> views;
     for (const int node : nodes)

@@ -11,14 +11,14 @@
 namespace seqtile::planner {
 namespace {
 
-// Links within a machine of eight GPUs of the device facts' year.
+// Links within a machine of eight GPUs, of the same year as the default DeviceFacts.
 constexpr double kAlpha = 5e-6, kBeta = 1 / 200e9;
 
 const std::initializer_list<std::string_view> kFields = {
     "alpha",   "beta",   "peak_flops", "bandwidth", "launch_s", "state_bytes", "overlap_slowdown",
     "machine", "fabric", "ranks",      "threads",   "dtype",    "residual"};
 
-/// What some machine may have. Beyond it there is a slip or another unit, and sums of prices lose their meaning.
+/// The range of a plausible machine. A number outside it is a typing error or in another unit.
 struct Range {
   double least, most;
   const char* unit;
@@ -59,7 +59,7 @@ autotune::Fields read_machine(const Reader& json) {
   return machine;
 }
 
-/// All of these are there, or none is. Links were measured on each of `num_axes` axes.
+/// Reads the origin; either all of its fields are there or none. Links were measured on each of `num_axes` axes.
 std::optional<Measured> read_measured(const Reader& root, size_t num_axes) {
   if (!root.has("machine")) {
     for (const char* field : {"fabric", "ranks", "threads", "dtype", "residual"})
@@ -80,7 +80,7 @@ std::optional<Measured> read_measured(const Reader& root, size_t num_axes) {
   return measured;
 }
 
-/// The fields of a machine that say which one it is beside another one of its kind.
+/// The fields that tell `machine` apart from `other`, for messages.
 std::string describe(const autotune::Fields& machine, const autotune::Fields& other) {
   constexpr const char* kKind = "device_kind";
   const bool is_same_kind = machine.get_string(kKind, "") == other.get_string(kKind, "");
@@ -134,7 +134,7 @@ std::string prices_json(const Calibration& calibration) {
 std::string calibration_json(const Calibration& calibration) {
   const Measured& measured = *calibration.measured;
   Json fields = Json::parse(prices_json(calibration));
-  fields.erase("state_bytes");  // the optimiser's, not the machine's
+  fields.erase("state_bytes");  // belongs to the optimiser, not to the machine
   fields.update({{"machine", Json::parse(measured.machine.json())},
                  {"fabric", measured.fabric},
                  {"ranks", measured.ranks},

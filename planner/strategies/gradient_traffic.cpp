@@ -16,9 +16,9 @@
 namespace seqtile::planner {
 namespace {
 
-constexpr double kKeptShare = 0.01, kIndexBytes = 4;     // of top-k
-constexpr double kBlockElements = 256, kScaleBytes = 4;  // of int8 blocks
-constexpr double kRank = 4;                              // of low rank
+constexpr double kKeptShare = 0.01, kIndexBytes = 4;     // top-k
+constexpr double kBlockElements = 256, kScaleBytes = 4;  // int8 blocks
+constexpr double kRank = 4;                              // low rank
 constexpr double kLeastBucket = 64 * 1024;
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
@@ -51,11 +51,10 @@ void check(const GradientWay& way) {
   if (way.compression == Compression::top_k && way.by_level) refuse("top-k gathers over all devices at once");
 }
 
-/// One reduce-scatter or all-gather over the mesh of a tensor that is `whole` bytes: latency + whole * per_byte
-/// seconds.
+/// One reduce-scatter or all-gather over the mesh. A tensor of B bytes takes latency + B * per_byte seconds.
 struct Collective {
   double latency = 0, per_byte = 0;
-  double sent = 0;  ///< bytes of each device for every byte
+  double sent = 0;  ///< bytes that each device sends, per byte of the tensor
 };
 
 Collective one_ring(const Mesh& mesh) {
@@ -69,7 +68,7 @@ Collective one_ring(const Mesh& mesh) {
   return {(n - 1) * alpha, sent * beta, sent};
 }
 
-/// Slower links carry what the faster ones left: the parts of one device.
+/// The slower axes carry only the part that one device has after the faster axes.
 Collective axis_by_axis(const Mesh& mesh) {
   std::vector<size_t> axes;
   for (size_t axis = 0; axis < static_cast<size_t>(mesh.num_axes); ++axis) axes.push_back(axis);
@@ -86,10 +85,10 @@ Collective axis_by_axis(const Mesh& mesh) {
   return all;
 }
 
-/// What becomes of one gradient on its way: bytes that are sent in its place, and bytes read and written to make them
-/// and to make gradients of them again, errors of the last step included where they are kept.
+/// The bytes that are sent in place of a gradient, and the bytes read and written to convert it there and back. The
+/// bytes of the last step's error count where compression keeps it.
 struct Payload {
-  double bytes = 0, touched = 0, kept = 0;  ///< kept: memory beside the gradient
+  double bytes = 0, touched = 0, kept = 0;  ///< kept: memory besides the gradient
 };
 
 Payload payload_of(const Gradient& gradient, const GradientWay& way, double devices) {
@@ -97,9 +96,10 @@ Payload payload_of(const Gradient& gradient, const GradientWay& way, double devi
   double sent = whole;
   switch (way.compression) {
     case Compression::none:
-      return way.has_views ? Payload{whole, 0, 0} : Payload{whole, 4 * whole, whole};  // two copies
+      // The gradient is copied into the bucket and back.
+      return way.has_views ? Payload{whole, 0, 0} : Payload{whole, 4 * whole, whole};
     case Compression::cast: sent = whole / 2; return {sent, 2 * whole + 2 * sent, sent};
-    case Compression::blocks:  // sums of int8 need wider numbers: parts are exchanged, summed, sent again
+    case Compression::blocks:  // int8 cannot hold sums: parts are exchanged, summed, sent again
       sent = elements + std::ceil(elements / kBlockElements) * kScaleBytes;
       return {sent, 4 * whole + 4 * sent, whole + 2 * sent};
     case Compression::top_k:
@@ -113,7 +113,7 @@ Payload payload_of(const Gradient& gradient, const GradientWay& way, double devi
   return {};
 }
 
-/// Kernels for a bucket.
+/// The number of kernels that convert a bucket there and back.
 double launches(const GradientWay& way) {
   switch (way.compression) {
     case Compression::none: return way.has_views ? 0 : 2;
@@ -139,7 +139,7 @@ class Exchange {
       elements_ += gradient.rows * gradient.columns;
       backward_s_ += gradient.backward_s;
     }
-    if (way.is_of_framework() && way.accumulates)  // read the sum and the gradient, write the sum
+    if (way.is_of_framework() && way.accumulates)  // reads the sum and the gradient, writes the sum
       accumulate_s_ = 3 * bytes_ / calibration.device.bandwidth;
   }
 
@@ -159,7 +159,7 @@ class Exchange {
       cost.bytes += bytes_ * collective_.sent;
     }
     cost.memory = memory();
-    const double passes = way_.passes;  // all but the last one are without an exchange
+    const double passes = way_.passes;  // all but the last pass have no exchange
     cost.seconds = (cost.seconds + (passes - 1) * backward_s_) / passes + accumulate_s_;
     cost.communication_s /= passes;
     cost.bytes /= passes;
@@ -169,14 +169,15 @@ class Exchange {
   }
 
   double bytes() const { return bytes_; }
-  /// That of which sending takes as long as its messages do.
+  /// The bucket size at which transmission takes as long as latency, within limits.
   double least_bucket() const {
     const double balanced = collective_.per_byte > 0 ? collective_.latency / collective_.per_byte : bytes_;
     return std::clamp(balanced, std::min(kLeastBucket, bytes_), bytes_);
   }
 
  private:
-  /// How often a byte of payload goes through the collective; an all-gather of top-k ends with that of all devices.
+  /// How often a byte of payload goes through the collective. The all-gather of top-k delivers the payload of all
+  /// devices.
   double sends() const {
     if (way_.compression == Compression::top_k) return devices_;
     return way_.is_sharded ? 1 : 2;
@@ -222,7 +223,7 @@ class Exchange {
   double payload_ = 0, kept_ = 0;
 };
 
-/// By node, with all of the batch that the graph has.
+/// Seconds of each node on one device, which computes all of the graph's batch.
 std::vector<double> kernel_seconds(Graph graph, const Calibration& calibration, bool trains) {
   graph.mesh = Mesh{1, {1}, {0}, {0}};
   graph.is_training = trains;
@@ -234,7 +235,7 @@ std::vector<double> kernel_seconds(Graph graph, const Calibration& calibration, 
   return seconds;
 }
 
-/// By node: the first one that reads it, whose backward pass is the last one to add to its gradient.
+/// By node: its first reader. The backward pass of that reader is the last one to add to the node's gradient.
 std::vector<int> first_readers(const Graph& graph) {
   std::vector<int> first(graph.nodes.size(), -1);
   for (size_t node = graph.nodes.size(); node-- > 0;)

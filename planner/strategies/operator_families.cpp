@@ -11,8 +11,8 @@ namespace {
 
 using Names = std::initializer_list<const char*>;
 
-// Functions of torch, methods of tensors, operators of PyTorch's dispatcher ("aten"), of Python, and modules of
-// torch.nn.
+// Names of torch functions, tensor methods, operators of PyTorch's dispatcher ("aten") and of Python, and torch.nn
+// modules.
 
 constexpr Names kElementwiseFunctions = {
     // arithmetic and comparisons
@@ -122,7 +122,7 @@ constexpr Names kCreated = {"arange",       "zeros",         "ones",
                             "triu_indices", "empty_strided", "new_empty_strided",
                             "hann_window"};
 
-/// Of two tensors, or of one along its dimensions.
+/// max and min: elementwise for two tensors, a reduction along dimensions for one.
 bool rule_extremum(RuleView& node) {
   return node.node().inputs.size() == 1 ? rule_reduced(node) : rule_elementwise(node);
 }

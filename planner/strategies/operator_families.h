@@ -1,4 +1,4 @@
-// planner/strategies/operator_families.h -- which rule an operator has, by its name.
+// planner/strategies/operator_families.h -- looks up an operator's rule by name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "planner/strategies/operator_rule.h"
@@ -7,8 +7,8 @@ namespace seqtile::planner {
 
 using Family = bool (*)(RuleView&);
 
-/// Of a function, a method or a module; null where none is known, and for linears, which are ruled together. An
-/// operator in place, "add_", has the rule of "add".
+/// The rule of a function, method or module. Null for an unknown operator, and for a linear: linears of one input are
+/// ruled together. An in-place operator, such as "add_", has the rule of "add".
 Family family_of_operator(const Node& node);
 
 bool is_linear(const Node& node);

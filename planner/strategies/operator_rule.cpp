@@ -9,7 +9,7 @@
 namespace seqtile::planner {
 namespace {
 
-/// Cuts the dimension by the axes, or marks them as those of partial sums where there is none.
+/// Cuts `dim` by the axes. kNoDim makes the axes those of partial sums; kUntouched leaves the layout alone.
 Layout cut_or_partial(Layout layout, int dim, AxisSet axes) {
   if (dim == kUntouched) return layout;
   return dim >= 0 ? layout.with(dim, layout.axes_of(dim) | axes) : layout.with_partial(layout.partial() | axes);
@@ -179,7 +179,7 @@ RuleView::Held RuleView::held_whole(const Rule& rule, const Cut& cut) const {
   return held;
 }
 
-/// Each parameter along the dimension that is the cheapest to gather twice and to scatter sums to.
+/// Holds each parameter cut along the dimension that is the cheapest to gather twice and to scatter gradient sums to.
 RuleView::Held RuleView::held_in_parts(const Rule& rule, const Cut& cut) const {
   Held held;
   for (size_t i = 0; i < rule.parameters.size(); ++i) {
@@ -187,7 +187,7 @@ RuleView::Held RuleView::held_in_parts(const Rule& rule, const Cut& cut) const {
     const int64_t element_bytes = node().results.front().element_bytes;
     const Layout gradient = parameter_layout(rule, cut, i), used = gradient.with_partial(0);
     ReshardPaths& paths = paths_.of(shape, element_bytes);
-    // Where there is no part for each device.
+    // The parameter stays whole if no dimension has a part for each device.
     Held best{local_bytes(mesh(), shape, used, element_bytes), paths.seconds(gradient, used), {used}};
     bool is_whole = true;
     for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
@@ -227,7 +227,7 @@ void RuleView::add(const Rule& rule, const Cut& cut, const Work& work, const Hel
     strategy.memory *= 1 + costs_.state_bytes / element_bytes();
     strategy.gradient = held.bytes;
   }
-  // A buffer of the model is there all the time, as its parameters are.
+  // The result of a get_attr that is not trained is held all the time, as a parameter is.
   if (work.keeps_result && !is_view(node()))
     (node().op == "get_attr" ? strategy.memory : strategy.activation) += result_bytes(rule, cut);
   strategy.kernels = work.kernels;

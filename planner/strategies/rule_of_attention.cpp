@@ -1,10 +1,10 @@
-// planner/strategies/rule_of_attention.cpp -- attention, by batch, by heads, by queries.
+// planner/strategies/rule_of_attention.cpp -- the loops of attention: batch, heads and queries.
 // SPDX-License-Identifier: Apache-2.0
 //
-// q[batch, length, heads, d], k and v[batch, keys, groups, d], or with heads before lengths, and where there is one a
-// mask that [batch, heads, length, keys] extends. An axis that cuts the
-// length of all of them has it in two ways: it brings parts of the length to parts of the heads and back (eight
-// all-to-alls in training), or it gathers keys and values (and sums their gradients); both within the kernel.
+// The operands are q[batch, length, heads, d], k and v[batch, keys, groups, d], or the same with heads before lengths,
+// and optionally a mask that broadcasts to [batch, heads, length, keys]. An axis that cuts the length of q, k and v is
+// served in two ways, both with the collective within the kernel. Either it exchanges parts of the length for parts of
+// the heads and back (eight all-to-alls in training), or it gathers keys and values and sums their gradients.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -20,7 +20,7 @@ namespace {
 
 enum AttentionFactor { kBatch, kHeads, kQueries, kHeadsOfQueries, kGathered, kExchanged };
 
-/// Where q, k, v and the result have them.
+/// Dimensions of q, k, v and the result.
 struct Dims {
   int length = 1, heads = 2;
 };
@@ -38,14 +38,14 @@ bool is_attention(const RuleView& node, Dims dims) {
          size(q, dims.heads) % size(k, dims.heads) == 0;
 }
 
-/// The mask's dimension that is aligned with one of [batch, heads, length, keys] and has its size.
+/// The mask's dimension that is aligned with `dim` of [batch, heads, length, keys], if it has the size `wanted`.
 int dim_of_mask(const RuleView& node, int dim, int64_t wanted) {
   const Shape& mask = node.input_shape(3);
   const int at = dim - 4 + static_cast<int>(mask.size());
   return at >= 0 && size(mask, at) == wanted ? at : kNoDim;
 }
 
-/// Each device has the part of the mask that its queries and heads see.
+/// Cuts the mask to the part that a device's queries and heads see.
 void add_mask(const RuleView& node, Dims dims, Rule& rule) {
   const Shape& q = node.input_shape(0);
   const int batch = dim_of_mask(node, 0, q[0]), heads = dim_of_mask(node, 1, size(q, dims.heads)),
@@ -66,7 +66,7 @@ Rule attention_rule(Dims dims) {
            {"length exchanged for heads", {l, l, l}, l, {}, false, l}}};
 }
 
-/// How many keys a query sees, where that is said: "window=4096".
+/// The number of keys that a query sees, if an argument gives it: "window=4096".
 int64_t window_of(const Node& node) {
   constexpr std::string_view kWindow = "window=";
   for (const std::string& argument : node.arguments)
@@ -99,8 +99,9 @@ double part_bytes(const LocalAttention& local, int64_t length, int64_t heads, co
   return static_cast<double>(local.batch * length * heads * local.head_dim) * node.element_bytes();
 }
 
-/// How many times the average's work the last device has, whose queries see most keys under a causal mask, where
-/// `devices` share them in order. The attention of decoder layers is causal; a window leaves all the same.
+/// The work of the most loaded device, relative to the average, where `devices` share the queries in order. Under a
+/// causal mask the last device's queries see the most keys. Attention of decoder layers is causal; with a window all
+/// queries cost the same.
 double most_work(const RuleView& node, const LocalAttention& local, int devices) {
   const bool is_causal = operator_name(node.node()) == "attention" && !local.has_window();
   return is_causal ? 2 - 1.0 / devices : 1;
@@ -124,7 +125,7 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
   if (node.has_any_gradient())
     work.backward =
         node.time(local.call(has_window ? "window_attention_backward" : "attention_backward", node, 2.5), work);
-  const double most = most_work(node, local, devices(kQueries));  // what gathers keys cuts the rows so that it is 1
+  const double most = most_work(node, local, devices(kQueries));  // gathered keys come with rows cut into equal work
   work.forward *= most;
   work.backward *= most;
   const AxisSet fused = cut.axes[kExchanged] | cut.axes[kGathered];
@@ -138,16 +139,16 @@ Work attention_work(const RuleView& node, const Cut& cut, Dims dims) {
   } else {
     const double keys = part_bytes(local, local_size(local.keys, n), local.groups, node);
     forward = 2 * collective_seconds(mesh, Collective::all_gather, axis, keys);
-    backward = 2 * forward;  // gathered again, and their gradients summed and scattered
+    backward = 2 * forward;  // gathered again; gradients summed and scattered
   }
   work.communication = node.costs().fused(forward, work.forward);
   if (node.has_any_gradient()) work.communication += node.costs().fused(backward, work.backward);
   return work;
 }
 
-/// Every device has as many groups as the others; or, where there are fewer of them than devices, heads of one group.
-/// Heads are cut before queries' heads are, so that these are of the groups that a device has; an exchange would cut
-/// inside of them.
+/// Whether the cut gives every device equally many groups or, with fewer groups than devices, heads of one group.
+/// kHeads must cut before kHeadsOfQueries, so that the heads of queries belong to the device's own groups. An exchange
+/// would cut inside of a group.
 bool fits_heads(const RuleView& node, const Cut& cut, int dim) {
   const int64_t heads = size(node.input_shape(0), dim), all_groups = size(node.input_shape(1), dim);
   const int exchanged = node.mesh().devices(cut.axes[kExchanged] | cut.axes[kHeads]),
@@ -171,7 +172,7 @@ bool rule_attention(RuleView& node) {
     Work work;
     double seconds() const { return work.forward + work.backward + work.communication; }
   };
-  std::map<std::vector<uint32_t>, Best> best;  // of each set of layouts, and way to communicate
+  std::map<std::vector<uint32_t>, Best> best;  // by set of layouts and kind of communication
   for (const Cut& cut : node.cuts(rule)) {
     if (!fits_heads(node, cut, dims.heads)) continue;
     const Best one{cut, attention_work(node, cut, dims)};

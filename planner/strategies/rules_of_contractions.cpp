@@ -1,4 +1,4 @@
-// planner/strategies/rules_of_contractions.cpp -- products with loops of their own: einsum, experts, recurrent layers.
+// planner/strategies/rules_of_contractions.cpp -- the loops of einsum, of experts and of recurrent layers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace seqtile::planner {
 namespace {
 
-/// "abc,dbc->ad": the letters of each operand and of the result.
+/// An equation such as "abc,dbc->ad": the letters of each operand and of the result.
 struct Equation {
   std::vector<std::string> operands;
   std::string result, letters;
@@ -65,7 +65,7 @@ double elements(const Shape& shape) {
   return count;
 }
 
-/// Of a part of the work that all devices share alike; backward there is a product for each operand.
+/// The work of a device's equal share of a product. The backward pass has one product for each of two operands.
 Work product_work(const RuleView& node, const Rule& rule, const Cut& cut, double flops) {
   AxisSet axes = 0;
   for (size_t f = 0; f < rule.factors.size(); ++f) axes |= cut.axes[f];
@@ -78,7 +78,7 @@ Work product_work(const RuleView& node, const Rule& rule, const Cut& cut, double
 
 }  // namespace
 
-/// A loop for each letter.
+/// Each letter is a loop.
 bool rule_einsum(RuleView& node) {
   static constexpr const char* kNames[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m",
                                            "n", "o", "p", "q", "r", "s", "t", "u", "v", "w", "x", "y", "z"};
@@ -102,8 +102,8 @@ bool rule_einsum(RuleView& node) {
   return true;
 }
 
-/// x[rows, k] sorted by expert, w[experts, k, n], ends[experts] of their rows; y[rows, n]. Where experts are cut the
-/// rows of the others add nothing to a device's sums.
+/// x[rows, k] sorted by expert, w[experts, k, n], ends[experts] of the experts' rows, y[rows, n]. If experts are cut,
+/// rows of other devices' experts add zero to a device's partial sums.
 bool rule_experts(RuleView& node) {
   if (!node.has_inputs(3)) return false;
   const Shape &x = node.input_shape(0), &weight = node.input_shape(1), &y = node.shape();
@@ -117,8 +117,8 @@ bool rule_experts(RuleView& node) {
   return true;
 }
 
-/// x[batch, length, n] or [length, batch, n], states[layers, batch, ...], weights and biases; the same of the results.
-/// Steps follow one another, so that the batch alone is cut.
+/// x[batch, length, n] or [length, batch, n], states[layers, batch, ...], weights and biases. Results have the same
+/// layouts. Steps depend on each other, so only the batch is cut.
 bool rule_recurrence(RuleView& node) {
   if (node.node().inputs.empty() || node.node().results.empty() || node.input(0).results.size() != 1) return false;
   const Shape &x = node.input_shape(0), &y = node.shape();

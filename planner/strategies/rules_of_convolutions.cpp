@@ -1,4 +1,4 @@
-// planner/strategies/rules_of_convolutions.cpp -- the loops of convolutions, in groups and transposed among these.
+// planner/strategies/rules_of_convolutions.cpp -- the loops of convolutions, including grouped and transposed ones.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <functional>
@@ -15,8 +15,8 @@ int64_t elements(std::span<const int64_t> shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies());
 }
 
-/// x[batch, channels, ...], w[columns, channels of a group, ...] or transposed w[channels, columns of a group, ...];
-/// where there is one bias[columns]; y[batch, columns, ...].
+/// x[batch, channels, ...]; w[columns, channels of a group, ...] or, transposed, w[channels, columns of a group, ...];
+/// optionally bias[columns]; y[batch, columns, ...].
 struct Convolution {
   Shape weight;
   bool is_input = false, has_bias = false, is_transposed = false;
@@ -41,7 +41,7 @@ bool is_convolution(const RuleView& node, Convolution& conv) {
          (conv.is_input ? inputs == 3 && node.input_shape(2) == Shape{y[1]} : *node.parameter("bias") == Shape{y[1]});
 }
 
-/// In groups all of a group's channels are on one device: both sides are cut alike.
+/// A group's channels are all on one device: cutting the groups cuts channels and columns alike.
 Rule conv_rule(const Convolution& conv) {
   Rule rule{{{"batch", {0}, 0}}};
   if (conv.groups > 1) rule.factors.push_back({"groups", {1}, 1, {}, true});

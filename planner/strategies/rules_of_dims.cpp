@@ -1,4 +1,4 @@
-// planner/strategies/rules_of_dims.cpp -- operators that work along some dimensions and leave the others as loops.
+// planner/strategies/rules_of_dims.cpp -- the loops of operators that work along some dimensions.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
@@ -11,7 +11,8 @@ namespace {
 
 int64_t size_of(const Shape& shape, int dim) { return shape[static_cast<size_t>(dim)]; }
 
-/// A loop over each dimension that is not among `whole` and has one size everywhere; inputs are aligned from behind.
+/// A loop over each dimension that is not in `whole` and has one size in all tensors. Inputs are aligned at the last
+/// dimension.
 Rule rule_beside(const RuleView& node, const std::vector<int>& whole) {
   const Shape& shape = node.shape();
   const int rank = static_cast<int>(shape.size());
@@ -33,7 +34,8 @@ Rule rule_beside(const RuleView& node, const std::vector<int>& whole) {
   return rule;
 }
 
-/// By dimension of the input: that of the result, kNoDim for those that are reduced. Nothing where it is not clear.
+/// By dimension of the input: the dimension of the result, or kNoDim if it is reduced. Empty if the shapes do not
+/// decide.
 std::vector<int> kept_dims(const RuleView& node) {
   const Shape &x = node.input_shape(0), &y = node.shape();
   std::vector<int> reduced = dims_of(node.node(), x.size()), kept;
@@ -51,7 +53,7 @@ std::vector<int> kept_dims(const RuleView& node) {
   return kept;
 }
 
-/// Whether parts of the input give sums that are added up.
+/// Whether the results of parts of the input add up to the result.
 bool is_additive(const std::string& name) {
   return name == "sum" || name == "mean" || name == "nansum" || name == "count_nonzero";
 }
@@ -71,7 +73,7 @@ bool rule_pair(RuleView& node) {
   return add_streaming(node, rule_beside(node, {rank - 2, rank - 1}), kElementwise);
 }
 
-/// Sums are partial where the summed dimension is cut; others keep it whole.
+/// A reduced dimension may be cut only if the operator is additive; the result is then a partial sum.
 bool rule_reduced(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.size() != 1) return false;
   const Shape& x = node.input_shape(0);
@@ -96,8 +98,8 @@ bool rule_counted(RuleView& node) {
   return add_streaming(node, rule, kElementwise);
 }
 
-/// logits[rows, classes, ...] and labels[rows, ...] or as the logits; one number, a sum or a mean, or one for each
-/// label.
+/// logits[rows, classes, ...], and labels[rows, ...] or labels of the logits' shape. The result is one number, a sum or
+/// a mean, or one number for each label.
 bool rule_loss(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.size() < 2) return false;
   const Shape &x = node.input_shape(0), &labels = node.input_shape(1), &y = node.shape();

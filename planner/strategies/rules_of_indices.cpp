@@ -1,9 +1,9 @@
-// planner/strategies/rules_of_indices.cpp -- reading and writing by tensors of indices.
+// planner/strategies/rules_of_indices.cpp -- the loops of operators that read or write by tensors of indices.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments are x and, by dimension of x, the name of a tensor of indices or None: x[:, i] has "x", "None", "i". The
-// indices' common shape takes the place of the dimensions that they index, where these are neighbours:
-// x[a, b, c] at "x", "None", "i", with i[m, n], is y[a, m, n, c]. Dimensions that are indexed are whole.
+// Arguments are x and, by dimension of x, the name of a tensor of indices or "None": x[:, i] has "x", "None", "i". The
+// common shape of the indices replaces the dimensions that they index, where these are adjacent: x[a, b, c] at "x",
+// "None", "i", with i[m, n], gives y[a, m, n, c]. Indexed dimensions stay whole.
 #include <algorithm>
 
 #include "planner/graph/reshape_maps.h"
@@ -13,12 +13,13 @@ namespace seqtile::planner {
 namespace {
 
 struct Indexed {
-  std::vector<size_t> inputs;  ///< of the node, that are indices
-  size_t first = 0, last = 0;  ///< dimensions of x from `first` to before `last` are indexed
-  size_t rank = 0;             ///< of the indices together
+  std::vector<size_t> inputs;  ///< inputs of the node that are indices
+  size_t first = 0, last = 0;  ///< dimensions [first, last) of x are indexed
+  size_t rank = 0;             ///< rank of the common shape of the indices
 };
 
-/// `inputs` of the node may be indices, from the second on.
+/// Reads the indices among inputs [1, inputs) of the node. Returns false if there are none, or if the indexed
+/// dimensions are not adjacent.
 bool read_indices(const RuleView& node, size_t inputs, Indexed& indexed) {
   const std::vector<std::string>& arguments = node.node().arguments;
   bool has_first = false;
@@ -27,7 +28,8 @@ bool read_indices(const RuleView& node, size_t inputs, Indexed& indexed) {
     size_t input = 1;
     while (input < inputs && node.input(input).name != arguments[i]) ++input;
     if (input == inputs) break;
-    if (has_first && indexed.last != i - 1) return false;  // apart from one another: the result has them in front
+    // Not adjacent: the result has the indices' dimensions in front.
+    if (has_first && indexed.last != i - 1) return false;
     if (!has_first) indexed.first = i - 1;
     has_first = true;
     indexed.last = i;
@@ -37,7 +39,7 @@ bool read_indices(const RuleView& node, size_t inputs, Indexed& indexed) {
   return has_first;
 }
 
-/// The places of the indices, aligned from behind.
+/// Adds a loop over each dimension of the indices' common shape; indices are aligned at the last dimension.
 void add_places(const RuleView& node, const Indexed& indexed, Rule& rule) {
   for (size_t place = 0; place < indexed.rank; ++place) {
     const size_t result = indexed.first + place;
@@ -71,7 +73,7 @@ bool rule_read(RuleView& node) {
   return add_streaming(node, rule, kElementwise);
 }
 
-/// x and the values that are written, the last input; the result is as x.
+/// x and, as last input, the values that are written. The result has the shape of x.
 bool rule_written(RuleView& node) {
   const size_t inputs = node.node().inputs.size();
   Indexed indexed;
@@ -89,7 +91,7 @@ bool rule_written(RuleView& node) {
   return add_streaming(node, rule, kElementwise);
 }
 
-/// x, a dimension and indices[n] of it.
+/// x, a dimension, and indices[n] into that dimension.
 bool rule_selected(RuleView& node) {
   if (!node.has_inputs(2) || node.input_shape(0).size() != node.shape().size()) return false;
   const Shape &x = node.input_shape(0), &y = node.shape();

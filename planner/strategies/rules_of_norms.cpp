@@ -1,4 +1,4 @@
-// planner/strategies/rules_of_norms.cpp -- the loops of norms; weights are parameters of the node or its later inputs.
+// planner/strategies/rules_of_norms.cpp -- the loops of norms; weights are parameters of the node, or later inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -12,12 +12,12 @@ namespace {
 constexpr StreamKernel kRmsNorm{"rms_norm", "rms_norm_backward"}, kLayerNorm{"layer_norm", "layer_norm_backward"},
     kBatchNorm{"batch_norm", "batch_norm_backward"};
 
-/// Weight, bias and what else belongs to a norm.
+/// Weight, bias and other tensors of a norm's parameters.
 struct Weights {
   std::vector<Shape> shapes;
   bool are_inputs = false;
 
-  /// Adds the dimension that a factor runs over in each of them.
+  /// Appends `dim`, the dimension that a factor runs over in each of them.
   void give(Factor& factor, int dim) const {
     std::vector<int>& dims = are_inputs ? factor.operands : factor.parameters;
     dims.insert(dims.end(), shapes.size(), dim);
@@ -27,7 +27,7 @@ struct Weights {
   }
 };
 
-/// False where the node does not read one tensor and leave its shape.
+/// Returns false unless the result has the shape of the first input, and weights are either inputs or parameters.
 bool read_weights(const RuleView& node, Weights& weights) {
   const size_t inputs = node.node().inputs.size();
   if (!has_tensors(node) || inputs == 0 || node.input_shape(0) != node.shape()) return false;
@@ -45,7 +45,7 @@ void add_weights(Rule& rule, const Weights& weights) {
   if (!weights.are_inputs) rule.parameters = weights.shapes;
 }
 
-/// How many of the last dimensions are normalised: those that weights have, or that the arguments name.
+/// The number of last dimensions that are normalised: the weights' rank, or the number of sizes among the arguments.
 size_t normalised_dims(const RuleView& node, const Weights& weights) {
   if (!weights.shapes.empty()) return weights.shapes.front().size();
   size_t count = 0;
@@ -54,7 +54,7 @@ size_t normalised_dims(const RuleView& node, const Weights& weights) {
   return count;
 }
 
-/// Results behind the first one have a channel's statistics, or a part of them.
+/// Dimensions of the results after the first: `dim` where the result has a statistic for each channel.
 std::vector<int> of_others(const RuleView& node, int dim) {
   std::vector<int> dims;
   for (size_t i = 1; i < node.node().results.size(); ++i)
@@ -64,7 +64,7 @@ std::vector<int> of_others(const RuleView& node, int dim) {
 
 }  // namespace
 
-/// Rows are whole: the last dimensions, which a weight has, and a bias where there is one.
+/// The normalised dimensions, those of weight and bias, stay whole.
 bool rule_norm(RuleView& node) {
   Weights weights;
   if (!read_weights(node, weights)) return false;
@@ -82,8 +82,8 @@ bool rule_norm(RuleView& node) {
   return add_streaming(node, rule, name == "RMSNorm" || name == "rms_norm" ? kRmsNorm : kLayerNorm);
 }
 
-/// x[batch, channels, ...]: in training means and variances are of the whole batch, summed over the axes that cut it;
-/// the backward pass sums as much, which are the gradients of weight and bias.
+/// x[batch, channels, ...]. In training, means and variances are those of the whole batch, so an all-reduce sums them
+/// over the axes that cut the batch. The backward pass sums as many bytes: the gradients of weight and bias.
 bool rule_batch_norm(RuleView& node) {
   Weights weights;
   if (!read_weights(node, weights) || node.shape().size() < 2) return false;
@@ -106,7 +106,7 @@ bool rule_batch_norm(RuleView& node) {
   return true;
 }
 
-/// x[batch, channels, ...] by groups of channels and all places: each sequence or image by itself.
+/// x[batch, channels, ...], normalised over groups of channels and all places, separately for each batch entry.
 bool rule_group_norm(RuleView& node) {
   Weights weights;
   if (!read_weights(node, weights) || node.shape().size() < 2 || !weights.are_all({node.shape()[1]})) return false;
@@ -116,7 +116,7 @@ bool rule_group_norm(RuleView& node) {
   return add_streaming(node, rule, kLayerNorm);
 }
 
-/// Each channel of each image by itself.
+/// x[batch, channels, ...], normalised separately for each channel of each batch entry.
 bool rule_instance_norm(RuleView& node) {
   Weights weights;
   if (!read_weights(node, weights) || node.shape().size() < 3 || !weights.are_all({node.shape()[1]})) return false;

@@ -1,4 +1,4 @@
-// planner/strategies/rules_of_products.cpp -- the loops of linear layers, convolutions and matrix products.
+// planner/strategies/rules_of_products.cpp -- the loops of linear layers and matrix products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -13,7 +13,7 @@ KernelCall linear_call(const RuleView& node, int64_t rows, int64_t columns, int6
   return {"linear", node.dtype(), {rows, columns, sum}, 2 * m * n * k, (m * k + n * k + m * n) * node.element_bytes()};
 }
 
-/// x[..., k], w[n, k] and, where there is one, bias[n], inputs or parameters; y[..., n].
+/// x[..., k], w[n, k] and optionally bias[n]; y[..., n]. Weight and bias are both inputs or both parameters.
 struct Linear {
   const Shape *weight, *bias;
   bool is_input;
@@ -31,11 +31,11 @@ bool is_linear(const RuleView& node, Linear& linear) {
   return x.back() == weight[1] && y.back() == weight[0] && std::equal(x.begin(), x.end() - 1, y.begin());
 }
 
-// The last factors of a linear's rule, behind its rows.
+// The last factors of a linear's rule, after the factors of its rows.
 enum LinearFactor { kColumns, kSum, kGatheredColumns, kScatteredSum, kNumLinearFactors };
 
-/// With parts of the rows where a row of devices needs, or has partial sums of, all: gathered before, or summed and
-/// scattered behind the product, within one kernel.
+/// The rule has two loops with a collective within the kernel. One gathers x, which is cut along the rows, before the
+/// product. The other sums partial results and scatters them along the rows after the product.
 Rule linear_rule(const RuleView& node, const Linear& linear) {
   const int last = static_cast<int>(node.shape().size()) - 1, rows = last - 1;
   Rule rule;
@@ -53,7 +53,7 @@ Rule linear_rule(const RuleView& node, const Linear& linear) {
   if (!linear.is_input) rule.parameters = {*linear.weight};
   if (!linear.bias) return rule;
   if (!linear.is_input) rule.parameters.push_back(*linear.bias);
-  for (Factor& factor : rule.factors)  // of partial sums one device adds it
+  for (Factor& factor : rule.factors)  // partial sums: one device adds the bias
     (linear.is_input ? factor.operands : factor.parameters)
         .push_back(factor.result == last     ? 0
                    : factor.result == kNoDim ? kUntouched
@@ -61,7 +61,7 @@ Rule linear_rule(const RuleView& node, const Linear& linear) {
   return rule;
 }
 
-/// Of a linear with so many columns in all.
+/// The work of a kernel with `columns` columns: the sum over the linears of one input.
 Work linear_work(const RuleView& node, const Cut& cut, int64_t columns, int64_t sum) {
   const Mesh& mesh = node.mesh();
   const Shape& shape = node.shape();
@@ -84,7 +84,7 @@ Work linear_work(const RuleView& node, const Cut& cut, int64_t columns, int64_t 
   const int64_t part = rows / local_size(shape[last - 1], mesh.devices(of_length)) *
                        local_size(shape[last - 1], mesh.devices(of_length | fused));
   const double bytes = static_cast<double>(part * (gathers ? k : n)) * node.element_bytes();
-  // Backward the sums of one side are the gathers of the other; gathered rows are not kept, but gathered again.
+  // Backward, a gather becomes a sum and a sum becomes a gather. Gathered rows are not kept; they are gathered again.
   const bool has_gradient = has_weight_gradient || has_input_gradient;
   const double step = collective_seconds(mesh, Collective::all_gather, axis, bytes),
                back = (gathers ? has_weight_gradient + has_input_gradient : 1) * step;
@@ -115,8 +115,8 @@ bool rule_linears(std::vector<RuleView>& siblings) {
   return true;
 }
 
-/// a[..., i, k] and b[..., k, j], whose leading dimensions are aligned from behind; of three inputs the first one is a
-/// bias. Where sums are partial one device adds it.
+/// a[..., i, k] and b[..., k, j]; leading dimensions are aligned at the last of them. The first of three inputs is a
+/// bias; where results are partial sums, one device adds it.
 bool rule_matmul(RuleView& node) {
   const bool has_bias = node.has_inputs(3);
   if (!has_bias && !node.has_inputs(2)) return false;
@@ -127,7 +127,7 @@ bool rule_matmul(RuleView& node) {
   if (y[rank - 2] != a[rank_a - 2] || y.back() != b.back()) return false;
   if (has_bias && node.input_shape(0).size() > rank) return false;
   Rule rule;
-  /// The dimension of an operand that is aligned with one of the result.
+  /// The dimension of an operand that is aligned with dimension `dim` of the result, or kNoDim.
   const auto aligned = [&](const Shape& shape, size_t dim) {
     const size_t missing = rank - shape.size();
     return dim >= missing && shape[dim - missing] == y[dim] ? static_cast<int>(dim - missing) : kNoDim;

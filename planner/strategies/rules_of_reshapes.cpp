@@ -1,8 +1,8 @@
-// planner/strategies/rules_of_reshapes.cpp -- operators that only bring elements into another shape: no kernel, no
-// copy.
+// planner/strategies/rules_of_reshapes.cpp -- the loops of operators that only reshape, most of them without a copy.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What would not stay where it is cannot be cut; a change of layout before or behind it is priced as such.
+// A dimension whose elements would move to other devices cannot be cut. The problem prices a change of layout before or
+// after the operator instead.
 #include <algorithm>
 
 #include "planner/graph/reshape_maps.h"
@@ -18,7 +18,7 @@ int outermost(const Shape& shape, size_t begin, size_t end) {
   return -1;
 }
 
-/// A loop over each dimension that is as large in the result; `from` may have several members' shapes beside it.
+/// A loop over each dimension of `from` that has the same size in every result.
 Rule same_dims(const Shape& from, const std::vector<TensorType>& results) {
   Rule rule;
   for (size_t dim = 0; dim < from.size(); ++dim) {
@@ -33,7 +33,7 @@ Rule same_dims(const Shape& from, const std::vector<TensorType>& results) {
 
 }  // namespace
 
-/// Of dimensions that become one, or are made of one, the outermost may be cut, into equal parts.
+/// The outermost dimension of each group may be cut; into equal parts, unless its size stays the same.
 bool rule_view(RuleView& node) {
   if (!node.has_inputs(1)) return false;
   const Shape &from = node.input_shape(0), &to = node.shape();
@@ -63,28 +63,28 @@ bool rule_permuted(RuleView& node) {
   return add_free(node, rule);
 }
 
-/// Along a dimension that is whole: the one in which the parts are smaller.
+/// The split dimension stays whole: the dimension in which the parts are smaller.
 bool rule_split(RuleView& node) {
   if (node.node().inputs.size() != 1 || node.input(0).results.size() != 1 || node.node().results.empty()) return false;
   if (node.shape().size() != node.input_shape(0).size()) return false;
   return add_free(node, same_dims(node.input_shape(0), node.node().results));
 }
 
-/// Members of a tuple, or a part of a tensor: along the dimensions in which it is smaller it is whole.
+/// A member of a tuple, or a part of a tensor. A tensor stays whole along the dimensions in which the part is smaller.
 bool rule_getitem(RuleView& node) {
   if (node.node().inputs.size() != 1 || node.node().results.empty() || node.input(0).results.empty()) return false;
   if (!node.input(0).is_tuple) return add_free(node, same_dims(node.input_shape(0), node.node().results));
   return add_free(node, same_dims(node.shape(), node.input(0).results));
 }
 
-/// Parts of a tensor, or of several, that keep the other dimensions; a result that is longer is padded.
+/// A part of a tensor, or several parts. Dimensions that keep their size may be cut; a longer result is padded.
 bool rule_part(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.size() != 1) return false;
   const Rule rule = same_dims(node.input_shape(0), node.node().results);
   return is_view(node.node()) ? add_free(node, rule) : add_streaming(node, rule, kElementwise);
 }
 
-/// One member along a dimension, or all of them as a tuple.
+/// One member along a dimension, or all members as a tuple.
 bool rule_without(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.size() != 1) return false;
   const Shape &from = node.input_shape(0), &to = node.shape();
@@ -101,7 +101,7 @@ bool rule_without(RuleView& node) {
   return add_free(node, rule);
 }
 
-/// Tensors of one shape along a new dimension.
+/// Stacks tensors of one shape along a new dimension.
 bool rule_stacked(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.empty()) return false;
   const Shape& to = node.shape();
@@ -122,7 +122,8 @@ bool rule_stacked(RuleView& node) {
   return add_streaming(node, rule, kElementwise);
 }
 
-/// A dimension of one element, or none, becomes a larger one; elsewhere copies are set side by side.
+/// A dimension of one element, or a missing one, becomes a larger one; any other larger dimension is repeated and
+/// whole.
 bool rule_expanded(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.empty()) return false;
   const Shape &from = node.input_shape(0), &to = node.shape();

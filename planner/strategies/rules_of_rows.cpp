@@ -1,5 +1,4 @@
-// planner/strategies/rules_of_rows.cpp -- the loops of operators that work element by element, row by row, or in
-// windows.
+// planner/strategies/rules_of_rows.cpp -- the loops of operators on elements, rows or windows.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -10,7 +9,7 @@
 namespace seqtile::planner {
 namespace {
 
-/// Whether each input is a tensor that the results' shape extends.
+/// Whether all results have one shape, to which every input broadcasts.
 bool broadcasts(const RuleView& node) {
   if (node.node().inputs.empty() || !has_tensors(node)) return false;
   const Shape& shape = node.shape();
@@ -50,7 +49,7 @@ bool rule_softmax(RuleView& node) {
   return add_streaming(node, broadcast_rule(node, 1), kSoftmax);
 }
 
-/// Numbers that no tensor decides, or at most a tensor's shape.
+/// A new tensor whose values depend on no tensor, or only on a tensor's shape.
 bool rule_created(RuleView& node) {
   if (!node.node().inputs.empty()) return rule_elementwise(node);
   return has_tensors(node) && add_streaming(node, broadcast_rule(node), kElementwise);
@@ -69,8 +68,8 @@ bool rule_gated(RuleView& node) {
   return add_streaming(node, rule, *kernel);
 }
 
-/// indices[...] and w[rows, columns], a parameter or an input, which PyTorch's dispatcher has first. Where rows are
-/// cut, those that a device lacks add nothing to its sums.
+/// indices[...] and w[rows, columns]. The weight is a parameter or an input; PyTorch's dispatcher passes it first. If
+/// rows are cut, indices of other devices' rows add zero to a device's partial sums.
 bool rule_embedding(RuleView& node) {
   const bool is_input = node.has_inputs(2);
   if (!is_input && !(node.has_inputs(1) && node.parameter("weight"))) return false;
@@ -103,7 +102,7 @@ bool rule_embedding(RuleView& node) {
   return true;
 }
 
-/// Windows over all but the first two dimensions.
+/// Windows run over all but the first two dimensions.
 bool rule_pool(RuleView& node) {
   if (!has_tensors(node) || node.node().inputs.size() != 1) return false;
   const Shape &shape = node.shape(), &input = node.input_shape(0);

@@ -35,7 +35,7 @@ std::vector<PricedWay> nine_ways() {
           {9, with(&GradientWay::has_views, true), {}}};
 }
 
-/// Those that a library can choose; the simpler ones first.
+/// All combinations that a library can choose, simpler ones first.
 std::vector<GradientWay> combinations() {
   std::vector<GradientWay> ways;
   using enum Compression;
@@ -53,7 +53,7 @@ std::string duration(double seconds) {
   return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.3g} s", seconds);
 }
 
-/// What the best way would lose without each of its parts, the greatest loss first.
+/// Says how much longer the best way would take without each of its parts, the greatest loss first.
 std::string why(const TrafficAdvice& advice, const std::vector<PricedWay>& all) {
   const PricedWay& best = advice.best;
   std::vector<std::pair<double, std::string>> losses;
