@@ -25,7 +25,7 @@ class IndexCheck {
   IndexCheck() = default;
   /// `symbols`: the names of the schema's symbols, then those of its scalars.
   /// Errors: invalid_argument on a rule of an unknown argument or symbol, or of an argument that is an output, is not
-  /// of i32 or i64, or has not rank 1 where the rule asks for a list.
+  /// of i32 or i64, or is not of rank 1 under a rule for lists.
   IndexCheck(const Schema& schema, const std::vector<std::string>& symbols);
 
   /// Requires: the tensors fit the schema. Errors: invalid_argument naming argument, element, value and limit.

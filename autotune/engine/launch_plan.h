@@ -39,8 +39,7 @@ class WorkspaceSet {
   Stream stream_;
 };
 
-/// Workspace sets of one plan, as many as calls ran at once. A thread finds the set of its previous call without a
-/// lock.
+/// Workspace sets of one plan, as many as calls ran at once. A thread finds its previous set without a lock.
 class WorkspacePool {
  public:
   WorkspacePool() = default;
