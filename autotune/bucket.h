@@ -1,8 +1,8 @@
 // autotune/bucket.h -- the one function that maps a length to its bucket.
 // SPDX-License-Identifier: Apache-2.0
 //
-// {1} {2} {3..4} {5..8} {9..16}, then 8 buckets an octave: 69 buckets up to 4096, 77 up to 8192. Tuner, lookup, launch
-// and `prove` call this one function; data never changes it. The version is stored in every record.
+// The ladder is {1} {2} {3..4} {5..8} {9..16}, then 8 buckets an octave: 69 buckets up to 4096, 77 up to 8192. Tuner,
+// lookup, launch and `prove` call this one function, and no data changes it. Every record stores kBucketVersion.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-/// The position of the bucket of `length` in the ladder, from 0. Requires: 1 <= length <= kMaxLength.
+/// Position of the bucket of `length` on the ladder, counted from 0. Requires: 1 <= length <= kMaxLength.
 constexpr int64_t bucket_index(int64_t length) {
   if (length <= 2) return length - 1;
   const int octave = std::bit_width(static_cast<uint64_t>(length - 1)) - 1;  // 2^octave < length <= 2^(octave + 1)
@@ -27,7 +27,7 @@ constexpr int64_t bucket_index(int64_t length) {
   return 5 + (octave - 4) * 8 + eighth;
 }
 
-/// The bucket at a position of the ladder.
+/// The bucket at position `index` of the ladder. Requires: 0 <= index <= bucket_index(kMaxLength).
 constexpr Bucket bucket_at(int64_t index) {
   if (index < 2) return {index + 1, index + 1};
   if (index < 5) return {(int64_t{1} << (index - 1)) + 1, int64_t{1} << index};
@@ -36,10 +36,11 @@ constexpr Bucket bucket_at(int64_t index) {
   return {base + eighth * step + 1, base + (eighth + 1) * step};
 }
 
-/// The bucket that contains `length`.
+/// The bucket that contains `length`. Requires: 1 <= length <= kMaxLength.
 constexpr Bucket bucket(int64_t length) { return bucket_at(bucket_index(length)); }
 
-/// All buckets that hold a length of lo..hi, in order.
+/// All buckets that contain a length of lo..hi, in ascending order.
+/// Errors: invalid_argument unless 1 <= lo <= hi <= kMaxLength.
 std::vector<Bucket> buckets(int64_t lo, int64_t hi);
 
 }  // namespace seqtile::autotune

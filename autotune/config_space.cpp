@@ -39,7 +39,7 @@ ConfigSpace& ConfigSpace::alternative(ConfigSpace space) {
 }
 
 std::vector<Config> ConfigSpace::enumerate() const {
-  // A space that declares nothing at all is the empty product: a kernel without parameters has one configuration.
+  // A space without any declaration is the empty product: a kernel without parameters has one configuration.
   const bool has_product = !parameters_.empty() || (extra_.empty() && alternatives_.empty());
   std::vector<Config> found;
   if (has_product) {
@@ -93,7 +93,7 @@ std::optional<std::string> ConfigSpace::refusal(const Config& config) const {
   if (!reason && parameters_.empty() && !alternatives_.empty()) reason = "the configuration is not in the space";
   for (const ConfigSpace& space : alternatives_) {
     if (!reason) break;
-    // The most specific reason is that of the alternative that has the configuration's parameters.
+    // The alternative with the configuration's parameters gives the most specific reason.
     const auto other = space.refusal(config);
     if (!other || parameters_.empty() || other->rfind("there is no", 0) == std::string::npos) reason = other;
   }

@@ -28,7 +28,7 @@ class EngineImpl final : public Engine {
     background_ = std::make_unique<autotune::BackgroundTuner>([this] { return states(); });
   }
 
-  /// Leaves all of it alone when the process exits: the thread that tunes may be inside, and would not end.
+  /// Does nothing while the process exits: the tuning thread may be inside the engine and would not end.
   static void operator delete(EngineImpl* engine, std::destroying_delete_t) {
     if (is_exiting()) return;
     engine->~EngineImpl();
@@ -69,10 +69,10 @@ class EngineImpl final : public Engine {
   }
 
   std::shared_ptr<EngineCore> core_;
-  std::mutex prepare_mutex_;  ///< one preparation at a time: each compiles on all cores
+  std::mutex prepare_mutex_;  ///< one preparation at a time, because each compiles on all cores
   mutable std::mutex states_mutex_;
   std::map<std::string, std::shared_ptr<Handle::State>> states_;
-  std::unique_ptr<autotune::BackgroundTuner> background_;  ///< last: stops before the states go
+  std::unique_ptr<autotune::BackgroundTuner> background_;  ///< last member: it stops before the states are destroyed
 };
 
 int count_threads(const EngineOptions& options) {
@@ -114,7 +114,7 @@ namespace {
 
 EngineParts parts_on(std::shared_ptr<Device> device, int threads) {
   EngineParts parts;
-  parts.threads = device->target().is_gpu() ? 1 : threads;  // the host's have no part in a GPU's launch
+  parts.threads = device->target().is_gpu() ? 1 : threads;  // threads of the host take no part in a GPU's launch
   parts.device = std::move(device);
   parts.compile = [](const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
     return compile(*build_kernel(op, workload, config, target), target);

@@ -1,12 +1,12 @@
 // autotune/engine.h -- serve any length at once: bucket -> launch plan -> one launch.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engine::open reads the stores once; prepare() fixes an operation's static part, loads or compiles every binary that
-// its records name (and the defaults that a miss may need) and returns a handle. A call of the handle allocates
-// nothing, takes no lock and touches neither SQLite nor the file system up to the hand-off to the executor. Handles and
-// engine are thread-safe: many threads may call one handle. Launch plans are immutable; refresh() and tuning swap them
-// by generation. A handle outlives its engine; only the background tuning ends with the engine. The process may
-// exit while threads are inside calls.
+// Engine::open reads the stores once. prepare() fixes the static fields of an operation and loads or compiles the
+// binaries that its records name, and the defaults that a miss may need. A call of the returned handle allocates
+// nothing, takes no lock and touches neither SQLite nor the file system before the executor has the launch. Handles and
+// engine are thread-safe: many threads may call one handle. Launch plans are immutable; refresh() and tuning swap the
+// table of plans. A handle outlives its engine; only the background tuning ends with the engine. The process may exit
+// while threads are inside calls.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -30,39 +30,41 @@ enum class MissPolicy {
   background,  ///< nearest now, tuned on a thread of the engine, swapped in when done
   tune,        ///< tuned inside the call
 };
-/// "strict" "default" "nearest" "background" "tune". Errors: invalid_argument listing them.
+/// The policy that `name` spells: "strict" "default" "nearest" "background" "tune".
+/// Errors: invalid_argument on another name; the message lists the five.
 MissPolicy parse_miss_policy(std::string_view name);
 
 struct EngineOptions {
   std::string device = "cpu";              ///< as open_device() names them: "sim:sm_80"
-  int threads = 0;                         ///< 0: all cores this process may use; of CPUs part of every key
+  int threads = 0;                         ///< 0: all cores this process may use; part of every key on CPUs
   Executor* executor = nullptr;            ///< a server's own pool; not owned
   std::string cache;                       ///< tuning.db; empty: the user's default file
   std::vector<std::string> system_caches;  ///< read-only files, searched after `cache`
   std::string pinned;                      ///< a file whose records win over all others
   std::string artifacts;                   ///< artifacts.db; empty: the user's default file
   MissPolicy policy = MissPolicy::nearest;
-  int64_t max_length = 0;  ///< lengths above: refused; 0: the ladder goes on
+  int64_t max_length = 0;  ///< longer calls are refused; 0: autotune::kMaxLength
 };
 
 struct EngineCounters {
   int64_t hits = 0, launches = 0;
   int64_t misses_no_record = 0, misses_above_top = 0;
   int64_t compiles = 0, compiles_at_load = 0, tunings = 0;
-  /// What the stores did not give: damaged rows, unusable files (foreign, newer, damaged), reads that found them
-  /// locked.
+  /// Losses of the stores: rows that are damaged or may not serve, files that are unusable (foreign, newer, damaged),
+  /// and reads that found a file locked.
   int64_t bad_rows = 0, bad_files = 0, busy = 0;
 };
 
-/// Which bucket, configuration and origin answer a length; for `explain` and tests.
+/// The bucket, configuration and origin that serve a length; for `explain` and tests.
 struct Explanation {
   autotune::Bucket bucket;
-  /// tuned merged default modelled pinned; "nearest <origin>"; "default" when nothing is recorded; "given" where
-  /// Handle::fixed() was told so; "none" when a call would throw (strict) or tune first (tune).
+  /// Origin of the bucket's record: "tuned" "merged" "default" "modelled" "pinned". Without a record: "nearest
+  /// <origin>" of another bucket's record, "default" for the operation's default, "given" for a choice of
+  /// Handle::fixed(), and "none" if a call would throw (strict) or tune first (tune).
   std::string origin;
   autotune::Config config;
-  double median_us = 0;
-  std::string reason;  ///< one line: the measurement and its file, or why there is no record
+  double median_us = 0;  ///< of the record; 0 without one
+  std::string reason;    ///< one line: the measurement and its file, or why there is no record
 };
 
 class Channel;
@@ -75,45 +77,49 @@ class Handle {
   Handle() = default;
   explicit Handle(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Tensors in schema order; `scalars` in schema order. `length` is the bucketed dimension. On GPUs tensors lie in
-  /// device memory and the call returns when it is handed to `stream`, which orders it after earlier calls.
-  /// Errors: invalid_argument (shape, dtype, stride, alignment, overlap, on CPUs a number of an index tensor; length
-  /// < 1, or less than the tensors say; no record under `strict`).
+  /// Calls the operation. `tensors` and `scalars` are in schema order; `length` is the bucketed dimension. GPU tensors
+  /// lie in device memory; the call returns when `stream` has it, and runs after earlier calls on `stream`.
+  /// Errors: invalid_argument: shape, dtype, stride, alignment, overlap; on CPUs an element of an index tensor; length
+  /// below Schema::least_length, above EngineOptions::max_length or other than the tensors'; no record under `strict`.
+  /// out_of_resources: no memory for a workspace.
   void operator()(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
                   Stream stream = {}) const;
-  /// The call with the plan of `capacity`, at least the length: what a graph captured there computes, bit for bit.
+  /// The call with the launch plan of length `capacity`. The result is bit for bit that of a graph captured at
+  /// `capacity`. Requires: capacity >= length. Errors: as a call, and invalid_argument on a smaller capacity.
   void call_as(int64_t capacity, std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars = {},
                Stream stream = {}) const;
-  /// Records the call for every length up to `capacity` while `stream` captures (DeviceStreams::begin_capture): one
-  /// launch of the plan of `capacity`. Each replay reads its length from `device_length` in device memory; one above
-  /// the capacity counts as the capacity. Tensors have capacity rows; those beyond the length are not written, and what
-  /// is in them has no influence. Lengths of attention's sequences are tensors anyway: capacity is that of the longest.
-  /// Keep the result as long as the graph; replays of one graph must not overlap.
-  /// Errors: as a call, and unsupported on CPUs, invalid_argument where device_length is null.
+  /// Records the call while `stream` captures (DeviceStreams::begin_capture): one launch of the plan of `capacity`,
+  /// valid for every length up to `capacity`. Each replay reads its length from `device_length` in device memory; a
+  /// length above the capacity counts as the capacity. Tensors have `capacity` rows. Rows beyond the length are not
+  /// written, and their contents have no influence. Attention reads the lengths of its sequences from tensors; its
+  /// `capacity` is that of the longest sequence.
+  /// Requires: the result lives as long as the graph; replays of one graph do not overlap.
+  /// Errors: as a call; unsupported on CPUs; invalid_argument if device_length is null.
   [[nodiscard]] std::shared_ptr<const void> capture(std::span<const Tensor> tensors, int64_t capacity,
                                                     const int64_t* device_length, std::span<const int64_t> scalars = {},
                                                     Stream stream = {}) const;
-  /// Bucket and plan only, counted as the call counts it; for measuring the lookup. Returns false on a miss, which is
-  /// neither tuned nor an error here. Errors: invalid_argument on a length < 1.
+  /// The lookup of a call without the launch, to be measured. Counts a hit or a miss as a call does. Returns false on a
+  /// miss, which is neither tuned nor an error here. Errors: invalid_argument on a length < 1.
   bool lookup(int64_t length) const;
+  /// Errors: invalid_argument on a length < 1 or above EngineOptions::max_length.
   Explanation explain(int64_t length) const;
   const autotune::Workload& workload() const;
   const autotune::Schema& schema() const;
-  /// Distinct configurations that serve lengths 1..top, as runs of adjacent buckets; top is the longest recorded
-  /// length. Buckets that nothing serves (strict, tune) end a run and are left out.
+  /// The ranges of lengths 1..top: runs of adjacent buckets with one configuration, where top is the longest recorded
+  /// length. Buckets without a plan (strict, tune) end a range and are left out.
   std::vector<std::pair<autotune::Bucket, autotune::Config>> ranges() const;
-  /// What serves each bucket now, by bucket_index(); nothing where a call would throw or tune.
+  /// Configuration of each bucket's launch plan, by bucket_index(); nullopt if a call would throw or tune.
   using Choices = std::vector<std::optional<autotune::Config>>;
   Choices choices() const;
-  /// The same operation, served by exactly these, which neither refresh() nor tuning changes; a call in a bucket
-  /// without a choice throws. Errors: compile_failed.
+  /// A handle of the same operation with these configurations, which neither refresh() nor tuning changes. Its calls in
+  /// a bucket without a choice throw invalid_argument. Errors: compile_failed.
   Handle fixed(const Choices& choices) const;
 
  private:
   std::shared_ptr<State> state_;
 };
 
-/// Handle with the operation's own argument struct: Op::Args -> tensors by pack(op, args).
+/// A Handle that takes the operation's argument struct. pack(op, args) or Op::pack(args, schema) turns it into tensors.
 template <class Op>
 class TypedHandle {
  public:
@@ -123,7 +129,7 @@ class TypedHandle {
     const auto call = packed(args);
     handle_(call.tensors(), call.length, call.scalars(), stream);
   }
-  /// Handle::capture with the capacity that the arguments have.
+  /// Handle::capture; the capacity is the length of `args`.
   [[nodiscard]] std::shared_ptr<const void> capture(const typename Op::Args& args, const int64_t* device_length,
                                                     Stream stream) const {
     const auto call = packed(args);
@@ -142,21 +148,22 @@ class TypedHandle {
 
 class Engine {
  public:
-  /// A registry that has a name outlives the engine and its handles; one that is given away, as in
-  /// open({}, make_registry()), is kept by them.
-  /// Errors: unsupported (device), invalid_argument (options). A cache that cannot be read is a miss, not an error.
+  /// Requires: a registry that is passed by reference outlives the engine and its handles. A temporary registry, as in
+  /// open({}, make_registry()), is owned by the engine and its handles.
+  /// Errors: unsupported (device), invalid_argument (options). A store that cannot be read is a miss, not an error.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry);
   static std::unique_ptr<Engine> open(const EngineOptions& options, autotune::Registry&& registry);
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry&& registry) = delete;
-  /// The same on the device of a rank, whatever the options say of devices; `options.threads` are those that the
-  /// rank has (0: one). The fabric outlives the engine.
+  /// An engine on the device of `fabric`'s rank; `options.device` is ignored. `options.threads` is the rank's number of
+  /// threads (0: one). Requires: the fabric outlives the engine.
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry& registry, Fabric& fabric);
   static std::unique_ptr<Engine> open(const EngineOptions& options, autotune::Registry&& registry, Fabric& fabric);
   static std::unique_ptr<Engine> open(const EngineOptions& options, const autotune::Registry&& registry,
                                       Fabric& fabric) = delete;
   virtual ~Engine() = default;
 
-  /// Fixes the static part; the workload's threads are the engine's. Equal workloads share their plans.
+  /// Fixes the static fields. The engine's number of threads replaces that of the workload. Equal workloads share their
+  /// plans.
   /// Errors: invalid_argument (unknown operation or field), compile_failed (the default configuration).
   virtual Handle prepare(const autotune::Workload& workload) = 0;
   template <class Op>
@@ -170,7 +177,7 @@ class Engine {
   }
   virtual EngineCounters counters() const = 0;
   virtual Device& device() = 0;
-  /// Reads the stores again and swaps the plans of every live handle.
+  /// Reads the stores again and swaps the plans of every prepared handle. Errors: compile_failed, as prepare().
   virtual void refresh() = 0;
 };
 

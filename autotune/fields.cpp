@@ -35,10 +35,10 @@ std::string dump(const Json& json) {
   }
 }
 
-/// Spaces are enumerated and hashed by the thousand, so the common values do not go through the JSON library.
+/// Writes common texts without the JSON library, because spaces have thousands of configurations to hash.
 void append_text(std::string& out, const std::string& text) {
   for (const char c : text)
-    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {  // negative: not ASCII
+    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) {  // a byte that is not ASCII is negative
       out += dump(text);
       return;
     }

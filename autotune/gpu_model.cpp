@@ -9,17 +9,17 @@
 namespace seqtile::autotune {
 namespace {
 
-// Cycles and bytes a cycle of one multiprocessor, the same within a factor on Ampere and Hopper.
+// Rates are those of one multiprocessor, and hold roughly for Ampere and Hopper alike.
 constexpr double kLaunchUs = 2.5;
-constexpr double kLoadCycles = 800;       // until a load from memory arrives
-constexpr double kTurnCycles = 60;        // a barrier and what else a turn of a loop waits for
+constexpr double kLoadCycles = 800;       // latency of a load from memory
+constexpr double kTurnCycles = 60;        // the barrier and other waits of one turn of a loop
 constexpr double kStartCycles = 1500;     // arguments, first addresses, the end of the program
-constexpr double kIssuePerCycle = 2.4;    // of 4 warp instructions
+constexpr double kIssuePerCycle = 2.4;    // warp instructions; the hardware's peak is 4
 constexpr double kSpecialPerCycle = 16;   // lanes
-constexpr double kL2BytesPerCycle = 56;   // of 64; products on an H200 move 48 and are not bound by it
-constexpr double kMemoryShare = 0.9;      // of the memory's bandwidth
-constexpr double kOverlap = 0.85;         // of what is not the bottleneck hides behind it
-constexpr double kReservedShared = 1024;  // bytes that the driver keeps of every block
+constexpr double kL2BytesPerCycle = 56;   // peak 64; products on an H200 move 48 and are not bound by the L2
+constexpr double kMemoryShare = 0.9;      // reachable share of the memory's bandwidth
+constexpr double kOverlap = 0.85;         // share of the other work that the bottleneck hides
+constexpr double kReservedShared = 1024;  // bytes that the driver reserves per block
 constexpr int64_t kMostPrograms = 32;     // blocks on a multiprocessor
 
 double tensor_efficiency(const GpuWork& work, const GpuFacts& gpu) {
@@ -32,7 +32,7 @@ double tensor_tflops(DType dtype, const GpuFacts& gpu) {
   return gpu.tensor_f16_tflops;
 }
 
-/// Cycles in which a multiprocessor does the work of one program when many are there.
+/// Cycles that one program costs a multiprocessor with many resident programs.
 double throughput_cycles(const GpuWork& work, const GpuFacts& gpu) {
   const double clocks_per_us = gpu.clock_mhz;
   const double flops_per_cycle =
@@ -45,7 +45,8 @@ double throughput_cycles(const GpuWork& work, const GpuFacts& gpu) {
   return most + (1 - kOverlap) * (sum - most);
 }
 
-/// Cycles of one program that has the multiprocessor to itself. A turn's loads are there when the last byte is.
+/// Cycles of one program that has the multiprocessor to itself. The loads of a turn take one latency and the transfer
+/// of the turn's bytes.
 double serial_cycles(const GpuWork& work, double throughput) {
   const double loads = work.turns * kLoadCycles + work.l2_bytes / kL2BytesPerCycle;
   const double waiting = loads / static_cast<double>(std::max<int64_t>(work.stages - 1, 1));

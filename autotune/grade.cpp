@@ -1,4 +1,4 @@
-// autotune/grade.cpp -- see grade.h. The view v_coverage says the same in SQL.
+// autotune/grade.cpp -- see grade.h. The view v_coverage computes the same grades in SQL.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/grade.h"
 

@@ -7,7 +7,7 @@
 namespace seqtile::autotune {
 namespace {
 
-/// Appends letters and digits only: kernel names are symbols.
+/// Appends '_' and `word`, reduced to characters of a symbol.
 void append_word(std::string& name, std::string_view word) {
   name += '_';
   for (const char c : word)

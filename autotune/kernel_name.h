@@ -7,7 +7,8 @@
 
 namespace seqtile::autotune {
 
-/// "linear_f32_16_384_dot_576_4_6_avx512bf16": operation, type, the configuration's values in order, target.
+/// "linear_f32_16_384_dot_576_4_6_avx512bf16": operation, dtype, the configuration's values in the order of their
+/// names, target. Letters, digits and underscores only: '-' becomes 'm', '.' becomes 'p', other characters are dropped.
 std::string kernel_name(const OpDef& op, const Workload& workload, const Config& config, const Target& target);
 
 }  // namespace seqtile::autotune

@@ -10,7 +10,7 @@ std::vector<std::string> key_difference(cache::TuningStore& store, const cache::
   std::vector<std::string> differences = cache::nearest_key_difference(store, wanted);
   const auto is_kind = [](const std::string& line) { return line.starts_with("device_kind:"); };
   const auto is_operation = [](const std::string& line) { return line.starts_with("operation:"); };
-  if (std::any_of(differences.begin(), differences.end(), is_operation))  // another one's arguments say nothing
+  if (std::any_of(differences.begin(), differences.end(), is_operation))  // fields of another operation explain nothing
     std::erase_if(differences,
                   [](const auto& line) { return line.starts_with("workload.") || line.starts_with("source_hash:"); });
   const auto is_of_device = [](const std::string& line) { return line.starts_with("env."); };

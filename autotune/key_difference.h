@@ -1,4 +1,4 @@
-// autotune/key_difference.h -- why a key has no record: what differs from the nearest one, the device first.
+// autotune/key_difference.h -- why a key has no record: the fields in which it differs from the nearest stored key.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
@@ -8,8 +8,10 @@
 
 namespace seqtile::autotune {
 
-/// "workload.k: 112 wanted, 96 stored", one line a field; empty where the store has no records. Where the kind of
-/// device differs, that and the workload are said: facts of the device and the host's threads follow from it.
+/// One line for each field in which `wanted` differs from the nearest stored key, such as "workload.k: 112 wanted, 96
+/// stored"; empty if the store has no record. Lines about the device come first. If the kind of device differs, lines
+/// about its facts and about threads are left out, because they follow from the kind. If the operation differs, lines
+/// about its workload and source hash are left out.
 std::vector<std::string> key_difference(cache::TuningStore& store, const cache::TuningKey& wanted);
 
 }  // namespace seqtile::autotune

@@ -7,14 +7,14 @@
 namespace seqtile::autotune {
 namespace {
 
-/// Threads of the host are no matter on a GPU: what one machine decides holds where others have more cores.
+/// Threads of the host do not matter on a GPU: a decision of one machine holds on a machine with more cores.
 std::string key_text(Workload workload, bool is_gpu) {
   if (is_gpu) workload.threads = 1;
   return workload.json();
 }
 
-/// Any assembler's code serves a GPU that loads cubins, and PTX does too: a store that was filled where there is a
-/// ptxas is found where there is none.
+/// A GPU that loads cubins takes cubins of any assembler, and PTX. The key leaves the assembler out, so that a store
+/// filled on a machine with ptxas serves a machine without ptxas.
 std::string artifact_toolchain(const Target& target) {
   if (!target.loads_cubins) return toolchain_version(target);
   return std::string(toolchain_version()) + ", sm_" + std::to_string(target.gpu.compute_capability);
@@ -39,7 +39,7 @@ cache::TuningKey make_key(const OpDef& op, const Workload& workload, const Devic
 }
 
 ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const Config& config, const Target& target) {
-  // Kernels may size their tiles by the caches, so these belong to what the bytes depend on.
+  // A kernel may size its tiles by the caches, so that its code depends on their sizes.
   Fields manifest{{"operation", op.name},
                   {"source_hash", op.source_hash()},
                   {"workload", key_text(workload, target.is_gpu())},

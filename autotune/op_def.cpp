@@ -16,7 +16,7 @@ void require(bool present, const OpDef& op, const char* member) {
   if (!present) throw Error(ErrorCode::invalid_argument, "operation " + op.name + " lacks " + member);
 }
 
-/// All sizes that are the length, by their place in the argument block.
+/// Every size that is the length (plus a constant), by its slot in the argument block.
 std::vector<ir::LengthSize> length_sizes(const Schema& schema) {
   std::vector<ir::LengthSize> sizes;
   int64_t slot = 0;
@@ -79,7 +79,7 @@ std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, con
 
 namespace {
 
-/// Ranks of a fabric that share a GPU have one launch.
+/// Number of ranks whose programs are in one launch: virtual ranks share a GPU and have one launch together.
 int64_t ranks_in_launch(const OpDef& op, const Workload& workload) {
   if (!op.on_rank) return 1;
   const RankCall call = op.on_rank(workload, 0, 1);

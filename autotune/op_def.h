@@ -1,9 +1,10 @@
 // autotune/op_def.h -- an operation: schema, kernel, configuration space, cost, reference, tolerance.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The library's own operations and a user's are defined the same way: fill in an OpDef and put it into a Registry. The
-// kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. Dimensions
-// of tensors are static numbers or named run-time symbols; symbol 0 is always "length", the bucketed dimension.
+// An operation of the library and one of a user are defined the same way: fill in an OpDef and put it into a Registry.
+// The kernel's parameters are, in this order: the tensors of the schema, the workspaces, the run-time scalars. A
+// dimension of a tensor is a static number or a named run-time symbol; symbol 0 is always "length", the bucketed
+// dimension.
 #pragma once
 #include <array>
 #include <functional>
@@ -32,7 +33,7 @@ class Function;
 
 namespace seqtile::autotune {
 
-/// A dimension: a static size, or the run-time symbol `symbol` (with `size` added: {"batch", 1} is batch + 1).
+/// A dimension: a static size, or a run-time symbol plus `size`: {"batch", 1} is batch + 1.
 struct Dim {
   std::string symbol;  ///< empty: static
   int64_t size = 0;
@@ -48,36 +49,38 @@ struct ArgSpec {
   ArgRole role = ArgRole::input;
   DType dtype = DType::f32;
   std::vector<Dim> dims;
-  int alignment = 0;   ///< bytes that base and row strides must keep; 0: the element size
-  bool dense = false;  ///< no gaps within one index of the first dimension
-  /// i64 words, some of them addresses inside other tensors of the call: they change where tensors are copied.
+  int alignment = 0;   ///< bytes, of the base and of row strides; 0: the element size
+  bool dense = false;  ///< the elements of one index of the first dimension have no gaps between them
+  /// The elements are i64 words, and some are addresses inside other tensors of the call. A copy of the call must
+  /// translate these addresses.
   bool holds_addresses = false;
-  bool is_size_only = false;  ///< nothing reads its elements
-  /// Of an output: the inputs that may be the same tensor, or whole rows of it where they have fewer. An output must
-  /// not overlap any other tensor of the call, nor itself.
+  bool is_size_only = false;  ///< only the sizes matter: no kernel reads the elements
+  /// For an output: names of inputs that may be the same tensor. An input with fewer rows may be whole rows of the
+  /// output. An output must not overlap any other tensor of the call, nor itself.
   std::vector<std::string> in_place = {};
 };
 
-/// What the numbers of an i32 or i64 input are: rows of another tensor. A call on a CPU whose numbers lead out of that
-/// tensor is refused before anything is launched. The host does not read tensors of a GPU: a kernel for GPUs has to
-/// stay inside its tensors by itself, whatever the numbers are.
+/// A rule for the elements of an i32 or i64 input that select rows of another tensor. A call on a CPU with an element
+/// that breaks the rule is refused before the launch. The host does not read tensors of a GPU: a kernel for GPUs must
+/// stay inside its tensors whatever the elements are.
 struct IndexRule {
   enum class Kind {
-    places,   ///< each number is a row: 0 <= arg[i] < limit
-    borders,  ///< list i has the rows arg[i] .. arg[i + 1] - 1: the numbers rise from 0 or more to `limit` or less
-    spans,    ///< list i has the rows arg[i] .. arg[i] + counts[i] - 1, all of them below `limit`
+    places,   ///< each element is a row: 0 <= arg[i] < limit
+    borders,  ///< list i has the rows arg[i] .. arg[i + 1] - 1: the elements do not descend, and lie within 0 .. limit
+    spans,    ///< list i has the rows arg[i] .. arg[i] + counts[i] - 1, all within 0 .. limit - 1
   };
   Kind kind = Kind::places;
-  std::string arg;          ///< its dtype is i32 or i64; of borders and spans its rank is 1
-  Dim limit = 0;            ///< how many rows there are
-  std::string counts = {};  ///< of spans: the argument that has the numbers of rows
-  /// Rows of a list, of borders and spans.
+  std::string arg;          ///< name of an input of i32 or i64; rank 1 for borders and spans
+  Dim limit = 0;            ///< number of rows of the selected tensor
+  std::string counts = {};  ///< spans: name of the input with each list's number of rows; dtype and size as `arg`
+  /// Borders and spans: the fewest and the most rows of one list. Without `most` there is no upper limit.
   int64_t least = 0;
   std::optional<Dim> most = {};
-  bool is_disjoint = false;  ///< no row is in two spans: programs write them
+  bool is_disjoint = false;  ///< spans: no row is in two lists, because programs write the rows
 };
 
-/// constant * product over terms of ceil(symbol / divisor), plus `more`: one grid axis, or the elements of a workspace.
+/// constant * product over terms of ceil((symbol + plus) / divisor), plus `more`. It gives the programs of one grid
+/// axis, or the elements of a workspace.
 struct SizeExpr {
   struct Term {
     int symbol = 0;  ///< index into Schema::symbols
@@ -94,37 +97,38 @@ struct SizeExpr {
   }
 };
 
-/// Scratch memory of one call, zero when it is first handed out; the kernel leaves zero what it needs to be zero.
+/// Scratch memory of one call. The memory is zero in the first call that gets it, and later as the last call left it.
 struct Workspace {
   std::string name;
   DType dtype = DType::f32;
   SizeExpr elements;  ///< the kernel sees a view of rank 1
 };
 
-/// What a workload fixes about its calls.
+/// Symbols, tensors and scalars of every call of one workload.
 struct Schema {
-  std::vector<std::string> symbols{"length"};  ///< run-time sizes, bound by the tensors' dims in order of appearance
+  std::vector<std::string> symbols{"length"};  ///< run-time sizes; the first dim that names a symbol binds it
   std::vector<ArgSpec> args;
-  int64_t least_length = 1;          ///< 0: ranks that communicate take part in a call without rows too
-  std::vector<std::string> scalars;  ///< further run-time i64 values of a call; each is also a symbol
-  std::vector<IndexRule> indices;    ///< every input whose numbers select rows has its rule here
+  int64_t least_length = 1;          ///< 0: a rank without rows takes part in the call of its peers
+  std::vector<std::string> scalars;  ///< names of further i64 arguments; dims and SizeExprs use them as symbols
+  std::vector<IndexRule> indices;    ///< one rule for each input whose elements select rows
 };
 
-/// A concrete call for tuning and tests: run-time symbol values, tensors in schema order.
+/// A concrete call for tuning and tests.
 struct Problem {
   const Workload* workload = nullptr;
   const Schema* schema = nullptr;
-  std::vector<int64_t> symbols;  ///< in Schema::symbols order, scalars after them
+  std::vector<int64_t> symbols;  ///< values of Schema::symbols, then of Schema::scalars
   std::vector<Tensor> tensors;
 };
 
 struct Cost {
   double flops = 0;
-  double bytes_read = 0, bytes_written = 0;  ///< compulsory traffic
+  double bytes_read = 0, bytes_written = 0;  ///< compulsory traffic with memory
 };
 
-/// A small call whose counters say what one program of a large one does: of all that are given, the weighted sum. The
-/// programs of one call do the same work; its grid has few of them.
+/// A small call that the PTX machine executes to count the work of one program of a large call. The counts of the large
+/// call's program are the weighted sum over all samples, of the counts per program. The programs of a sample do equal
+/// work, and are few.
 struct GpuSample {
   Workload workload;
   int64_t length = 1;
@@ -136,22 +140,23 @@ struct GpuSample {
 struct RankCall {
   int world_size = 1;
   std::string fabric;            ///< Fabric::kind()
-  ChannelOptions channel;        ///< what it needs for this call
-  std::vector<int64_t> symbols;  ///< as of OpDef::symbols, of this rank
+  ChannelOptions channel;        ///< that this call needs
+  std::vector<int64_t> symbols;  ///< values for this rank, as OpDef::symbols returns them
 };
 
+/// The definition of an operation. All functions but `normalize` get a normalized workload.
 struct OpDef {
   std::string name;
-  int64_t version = 1;  ///< part of the source hash: bump it when the kernel's IR changes (a golden test says so)
+  int64_t version = 1;  ///< part of the source hash; raise it when the kernel's IR changes (a golden test fails then)
   std::string summary;  ///< one line for people
 
-  /// Fills in defaults and checks the static fields. Errors: invalid_argument (unknown field, missing field, bad
-  /// value).
+  /// Fills in defaults and checks the static fields.
+  /// Errors: invalid_argument (unknown field, missing field, bad value).
   std::function<Workload(const Workload&)> normalize;
   std::function<Schema(const Workload&)> schema;
-  /// The space for lengths near `length` (a bucket's hi).
+  /// The configurations for lengths near `length`, the hi of a bucket.
   std::function<ConfigSpace(const Workload&, int64_t length, const Target&)> config_space;
-  /// A good choice without any measurement; must be in the space.
+  /// A good configuration, chosen without measuring. Requires: it is in the space of `length`.
   std::function<Config(const Workload&, int64_t length, const Target&)> default_config;
   std::function<void(KernelBuilder&, const Workload&, const Config&, const Target&)> build;
   std::function<std::array<SizeExpr, 3>(const Workload&, const Config&)> grid;
@@ -160,20 +165,22 @@ struct OpDef {
   /// Predicted microseconds for ranking candidates; only the order matters.
   std::function<double(const Workload&, const Config&, int64_t length, const Target&)> predict_us;
 
-  /// What a program does on a GPU, for the model of gpu_model.h; absent: predict_us ranks there too.
+  /// The work of a launch on a GPU, for the model of gpu_model.h; absent: predict_us ranks on GPUs too.
   std::function<GpuWork(const Workload&, const Config&, int64_t length, const Target&)> gpu_work;
-  /// Calls that the PTX machine runs to refine gpu_work; absent or empty: it is not refined.
+  /// Calls that the PTX machine executes to refine gpu_work; absent or empty: the estimates stay.
   std::function<std::vector<GpuSample>(const Workload&, const Config&, int64_t length)> gpu_samples;
 
-  /// Run-time symbols (all but scalars included) of a representative call at `length`; absent: {length}.
+  /// Values of Schema::symbols in a representative call at `length`; values of Schema::scalars may follow, and are 0
+  /// otherwise. Absent: {length}.
   std::function<std::vector<int64_t>(const Workload&, int64_t length)> symbols;
-  /// The call of `rank` at `length`, for timing all ranks together; absent: nobody communicates.
+  /// The call of `rank` at `length`, for timing all ranks together; absent: the operation does not communicate.
   std::function<RankCall(const Workload&, int rank, int64_t length)> on_rank;
-  /// Fills input tensor `arg` of a problem; absent or returning false: normal random values (weights / sqrt(fan-in)).
+  /// Fills input `arg` of a problem and returns true. If it is absent or returns false, the input gets normal random
+  /// values, and a weight gets such values divided by sqrt(fan-in).
   std::function<bool(const Problem&, size_t arg, uint64_t seed)> fill;
-  /// High-precision result for some rows (dim 0) of every output: outputs[i][r * row_elements + e] for rows[r], outputs
-  /// in schema order. Plain loops in double over the tensors' exact stored values. Rows rise, up to the last one of the
-  /// longest output; an output that has fewer ends with its last: of it only those below its end follow.
+  /// Computes rows (dim 0) of every output in double, by plain loops over the stored values of the inputs.
+  /// Shapes:   outputs[i][r * row_elements + e] is element e of row rows[r] of output i, in schema order. `rows` is
+  ///           ascending and indexes the longest output. For a shorter output, append only the rows it has.
   std::function<void(const Problem&, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs)>
       reference;
   /// |got - want| <= absolute + relative * |want|.
@@ -198,15 +205,15 @@ class Registry {
   std::vector<std::unique_ptr<OpDef>> ops_;
 };
 
-/// Values of Schema::symbols, then of Schema::scalars, of the representative call at `length`.
-/// Errors: invalid_argument when the operation gives another number of them.
+/// Values of Schema::symbols, then of Schema::scalars, in the representative call at `length`.
+/// Errors: invalid_argument if OpDef::symbols returns another number of values.
 std::vector<int64_t> call_symbols(const OpDef& op, const Workload& workload, const Schema& schema, int64_t length);
 
-/// Predicted microseconds, by the model that the operation has for the target; only the order matters.
+/// Predicted microseconds by the operation's model for the target; only the order matters.
 double predicted_us(const OpDef& op, const Workload& workload, const Config& config, int64_t length,
                     const Target& target);
 
-/// Builds and verifies the kernel of one configuration; its name is the specialisation string.
+/// Builds and verifies the kernel of one configuration; its name is kernel_name(). Errors: compile_failed.
 std::unique_ptr<ir::Function> build_kernel(const OpDef& op, const Workload& workload, const Config& config,
                                            const Target& target);
 

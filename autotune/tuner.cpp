@@ -20,7 +20,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1, kRanksSeconds = 0.2;  // a bucket, for estimates
+constexpr double kCoverageSeconds = 0.03, kTuneSeconds = 0.1, kRanksSeconds = 0.2;  // per bucket, for estimates
 constexpr const char* kPolicies[] = {"cold", "warm", "cold-graph", "warm-graph"};
 
 void check_options(const TuneOptions& options, const Target& target) {
@@ -49,7 +49,8 @@ bool has_all_binaries(const std::vector<Item>& items) {
   return true;
 }
 
-/// Writes the rows anew that records refer to, where one of them is damaged: the records count again.
+/// Writes the rows that records refer to again for each key with a bad record. A record is valid again if only such a
+/// row was damaged.
 void mend_keys(const std::vector<Item>& items, cache::TuningStore& store) {
   for (const Item& item : items) {
     std::vector<cache::BadRecord> bad;
@@ -64,7 +65,8 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
-/// What one process at a time may do: measure on the device, or decide without it what goes into one store.
+/// Name of the lock. One process at a time measures on a device; one process at a time decides without the device for
+/// one store.
 std::string lock_name(const DeviceInfo& device, Evidence evidence, const cache::TuningStore& store) {
   const std::string name = device.kind + " " + device.name;
   std::error_code error;
@@ -72,7 +74,8 @@ std::string lock_name(const DeviceInfo& device, Evidence evidence, const cache::
   return name + " " + std::filesystem::weakly_canonical(store.path(), error).string();
 }
 
-/// Waits for other tuning processes: as long as the budget allows, and no longer than the user does.
+/// Waits for other tuning processes until the budget ends or the user interrupts. Returns nullopt if no folder takes a
+/// lock.
 std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence evidence, const TuneOptions& options,
                                              const cache::TuningStore& store) {
   const std::string name = lock_name(device, evidence, store);
@@ -81,14 +84,14 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
   const auto timeout = options.budget_s > 0 ? std::chrono::milliseconds(static_cast<int64_t>(options.budget_s * 1e3))
                                             : std::chrono::milliseconds(std::chrono::hours(24 * 365));
   const auto on_wait = [&](const std::string& holder, const std::string& folder) {
-    if (seconds() >= 1)  // the log says a line once
+    if (seconds() >= 1)  // the log writes equal lines once
       log_line(LogLevel::warning,
                fmt::format("waiting for {}, which tunes for {}; its lock is in {}", holder, name, folder));
     if (options.progress)
       options.progress({"waiting for " + holder + ", which tunes for this device", 0, 0, 0, seconds(), 0});
     return !(options.interrupt && options.interrupt->load());
   };
-  // Measurements disturb each other wherever their stores lie, decisions without them only in one store.
+  // Measurements of all stores disturb each other; decisions without the device conflict only within one store.
   std::vector folders = {cache::machine_lock_folder(), folder_of(cache::default_tuning_path()),
                          folder_of(store.path())};
   if (evidence != Evidence::measured) std::swap(folders[0], folders[2]);
@@ -112,7 +115,7 @@ std::optional<cache::DeviceLock> lock_device(const DeviceInfo& device, Evidence 
   return std::nullopt;
 }
 
-/// Binaries that the device loads: of a store whose rows may be sound and their code no kernel.
+/// An artifact store without the binaries that the device does not load: a row may be sound and its code no kernel.
 class LoadableArtifacts final : public ArtifactStore {
  public:
   LoadableArtifacts(Device& device, ArtifactStore& artifacts) : device_(device), artifacts_(artifacts) {}

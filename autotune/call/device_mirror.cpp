@@ -35,10 +35,10 @@ void DeviceMirror::upload(std::span<const std::byte> host) {
     translate(words, Side::device);
   }
   device_.memory().copy(at(host.data()), words.empty() ? host.data() : words.data(), host.size());
-  device_.streams().synchronize({});  // launches on other streams are not ordered after this one
+  device_.streams().synchronize({});  // launches on other streams are not ordered after the copy
 }
 
-/// Replaces the words that are addresses of the other side.
+/// Replaces each word that is an address of mirrored memory by the address on side `to`.
 void DeviceMirror::translate(std::span<std::byte> words, Side to) const {
   for (size_t i = 0; i + sizeof(uintptr_t) <= words.size(); i += sizeof(uintptr_t)) {
     uintptr_t word = 0;

@@ -1,8 +1,8 @@
-// autotune/call/device_mirror.h -- host memory doubled on a device whose kernels do not reach the host's.
+// autotune/call/device_mirror.h -- copies of host memory on a device whose kernels do not reach host memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls are made and checked in host memory; a launch needs its addresses on the device. Where kernels reach host
-// memory a mirror is the memory itself and copies nothing.
+// Calls are made and checked in host memory, and launches need addresses of the device. If kernels reach host memory,
+// the device address is the host address and nothing is copied.
 #pragma once
 #include <span>
 #include <string>
@@ -17,18 +17,19 @@ class DeviceMirror {
  public:
   explicit DeviceMirror(Device& device) : device_(device), is_host_(device.memory().is_host()) {}
 
-  /// Doubles `host`, which outlives the mirror, unless it is there already; addresses agree modulo 256. `name` is for
-  /// reports. `holds_addresses`: words that are addresses of doubled memory are those of the other side there, whatever
-  /// is copied in either direction.
-  /// Errors: out_of_resources.
+  /// Allocates a device copy of `host`, unless `host` begins an added range. Addresses of both agree modulo 256. `name`
+  /// is for reports. `holds_addresses`: every transfer translates the words that are addresses of mirrored memory.
+  /// Requires: `host` outlives the mirror. Errors: out_of_resources.
   void add(std::span<std::byte> host, const std::string& name, bool holds_addresses = false);
-  /// All of it, or the part that begins at `host`; upload() ends before it returns, download()
-  /// waits for the device.
+  /// Copies everything to the device, and waits for the copies.
   void upload();
+  /// Waits for the device, then copies everything to the host.
   void download();
+  /// Copies the range `host` to the device, and waits for the copy. Errors: internal if it was not added.
   void upload(std::span<const std::byte> host);
-  /// The address that stands for `host`; null for null. Errors: internal where it was not added.
+  /// The device address of `host`; null for null. Errors: internal if `host` was not added.
   void* at(const void* host) const;
+  /// The tensors with device addresses. Errors: internal if the data of a tensor was not added.
   std::vector<Tensor> at(std::span<const Tensor> tensors) const;
 
  private:

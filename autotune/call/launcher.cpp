@@ -23,7 +23,7 @@ void sample_region(const Region& r, double fraction, int64_t turn, int64_t least
   const int64_t runs = std::clamp<int64_t>((wanted + count - 1) / count, 1, kMostRuns);
   for (int64_t s = 0; s < runs; ++s) {
     const int64_t at0 = r.from0 + (w0 - count) * (2 * s + 1) / (2 * runs);
-    const int64_t at1 = r.from1 + (s * 7 + 3) % 16 * w1 / 16;  // 7 and 16 have no common divisor: all lines in turn
+    const int64_t at1 = r.from1 + (s * 7 + 3) % 16 * w1 / 16;  // 7 and 16 are coprime: 16 runs are spread evenly
     samples.push_back({at1 * r.width + at0, count, static_cast<double>(size) / static_cast<double>(runs)});
   }
 }
@@ -33,7 +33,7 @@ void sample_region(const Region& r, double fraction, int64_t turn, int64_t least
 std::vector<GridSample> sample_grid(const Grid& grid, double fraction, int threads) {
   int64_t width = grid[0], lines = grid[1] * grid[2], turn = threads;
   const int64_t total = width * lines;
-  if (width < 2 * threads + 1) {  // lines too narrow to keep all threads busy: several at a time, edges included
+  if (width < 2 * threads + 1) {  // a line is too short for all threads: sample whole lines, edges included
     turn = (threads + width - 1) / std::max<int64_t>(width, 1) * width;
     width = total, lines = 1;
   }

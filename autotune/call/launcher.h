@@ -10,7 +10,7 @@
 
 namespace seqtile::autotune {
 
-/// A loaded candidate with what its launches need.
+/// A loaded candidate with its grid and workspaces.
 struct LoadedCandidate {
   Config config;
   std::unique_ptr<LoadedKernel> kernel;
@@ -18,19 +18,19 @@ struct LoadedCandidate {
   std::vector<Workspace> workspaces;
 };
 
-/// Neighbouring programs that are run, and how many programs of the grid they stand for.
+/// A run of adjacent programs in a slice of the grid.
 struct GridSample {
   int64_t first, count;
-  double stands_for;
+  double stands_for;  ///< number of programs of the whole grid that the run represents
 };
 
-/// A sample of about `fraction` of the grid; empty when the grid should run whole (few programs, or `fraction` near 1).
-/// Programs on the grid's upper edges often have less to do: inside, upper edge of the first dimension, upper edge of
-/// the others and the corner are sampled each for itself. Inside, programs are spread over both directions, so that
-/// those of a causal operation, whose work grows along the grid, are met in their proportion.
+/// A slice with about `fraction` of the grid's programs; empty if the grid should run whole (few programs, or
+/// `fraction` near 1). Programs on the grid's upper edges often have less work, so that four regions are sampled
+/// separately: the inside, the upper edge of the first dimension, the upper edge of the others, and the corner.
+/// Programs of the inside are spread over both directions, because the work of a causal operation grows along the grid.
 std::vector<GridSample> sample_grid(const Grid& grid, double fraction, int threads);
 
-/// The sample that fits the candidate: a kernel with a workspace counts on all of its programs.
+/// sample_grid() for a candidate without workspaces, else empty: programs that share a workspace must all run.
 std::vector<GridSample> sample_for(const LoadedCandidate& candidate, const Grid& grid, double fraction, int threads);
 
 }  // namespace seqtile::autotune

@@ -23,7 +23,7 @@ OperandRegions::OperandRegions(Device& device, bool cold, int num_sharing) : dev
   const int64_t cache = target.is_gpu() ? target.gpu.l2_bytes : target.l3_bytes;
   size_ =
       std::clamp(static_cast<size_t>(4 * cache), kSmallestRegion, kLargestRegion) / static_cast<size_t>(num_sharing);
-  // Nothing of a simulated launch depends on where its operands lie, and every byte of them is tracked.
+  // The addresses of its operands do not change a simulated launch, and the PTX machine tracks every byte of them.
   if (!cold || device.info().kind == "sim") size_ = 0;
 }
 
@@ -32,14 +32,14 @@ void OperandRegions::grow(Region& region, std::optional<DType> dtype, size_t byt
   region.bytes = std::max(size_, bytes);
   region.next = 0;
   Pages pages(region.bytes);
-  // Outputs are touched as well: a launch must not be charged for the system's first visit to a page.
+  // Outputs are written too, so that no launch is charged for the page faults of a first access.
   if (dtype) fill_normal(pages.data(), *dtype, region.bytes / dtype_bytes(*dtype), 1.0, 0);
   else std::memset(pages.data(), 1, region.bytes);
   if (memory.is_host()) {
     region.pages = std::move(pages);
     return;
   }
-  region.buffer = DeviceBuffer();  // first, so that both never exist at once
+  region.buffer = DeviceBuffer();  // frees the old buffer first: both together may not fit the memory
   region.buffer = DeviceBuffer(memory, region.bytes);
   memory.copy(region.buffer.data(), pages.data(), region.bytes);
   device_.streams().synchronize({});
@@ -47,7 +47,7 @@ void OperandRegions::grow(Region& region, std::optional<DType> dtype, size_t byt
 
 void OperandRegions::reserve(std::optional<DType> dtype, size_t bytes) {
   Region& region = regions_[dtype];
-  const size_t room = cold_ ? 2 * bytes : bytes;  // a cold call goes on where the last one ended, around the end
+  const size_t room = cold_ ? 2 * bytes : bytes;  // a cold call begins anywhere, and wraps around before a tensor
   if (region.bytes < std::max(size_, room)) grow(region, dtype, room);
 }
 
@@ -96,7 +96,7 @@ void Operands::bind(int64_t length, const RankCall& rank, std::span<const Tensor
   length_ = length;
 }
 
-/// The last arguments are `of_channel`, where there are such.
+/// The last arguments are `of_channel`, which may be empty.
 void Operands::place(std::span<const Tensor> of_channel) {
   const size_t num_own = schema_.args.size() - of_channel.size();
   problem_.tensors.clear();
@@ -126,7 +126,7 @@ void Operands::place(std::span<const Tensor> of_channel) {
   for (const auto& [region, bytes] : taken) regions_.reserve(region, bytes);
   for (size_t i = 0; i < num_own; ++i)
     if (!is_fixed_[i]) problem_.tensors[i].data = regions_.take(region_of(schema_.args[i]), bytes_[i]);
-  // Floats keep the region's values: an operation's own content matters for its result, not for its time.
+  // Floats keep the region's values, because values of floats do not change the time of a launch.
   for (size_t i = 0; i < num_own; ++i)
     if (is_fixed_[i] && op_.fill) op_.fill(problem_, i, 1);
   send_filled();

@@ -1,9 +1,9 @@
-// autotune/call/measured_call.h -- the memory of measured launches, and how it changes from one to the next.
+// autotune/call/measured_call.h -- the memory of measured launches, and how it changes from launch to launch.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Policy "cold": every launch gets other memory, taken in turn from regions larger than four last-level caches (up to
-// 256 MiB), as weights of other layers evict ours in a server; on GPUs the L2 is flushed before each sample as well.
-// Policy "warm": the same memory each time.
+// Policy "cold": every launch gets other memory, taken in turn from regions of four last-level caches (32 to 256 MiB),
+// because in a server other layers evict a layer's weights. On GPUs each sample also begins with a flush of the L2.
+// Policy "warm": every launch gets the same memory.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,19 +15,20 @@
 
 namespace seqtile::autotune {
 
-/// Memory that all workloads of a worker share: one region per input dtype with normal random values, one for outputs.
+/// Memory that all workloads of a worker share: one region per input dtype with normal random values (zeros for
+/// integers), and one region for outputs.
 class OperandRegions {
  public:
-  /// `num_sharing`: ranks that share the last-level cache, each with regions of its own.
+  /// `num_sharing`: number of ranks that share the last-level cache, each with regions of its own.
   OperandRegions(Device& device, bool cold, int num_sharing = 1);
-  /// Room for a call that takes `bytes` of the dtype's region in all, or of the outputs' (no dtype): what it takes does
-  /// not overlap. What was taken of a region before is lost where the region grows.
+  /// Grows the region of `dtype`, or of outputs (no dtype), if the tensors of one call, `bytes` bytes together, could
+  /// overlap in it. Addresses taken from a region before it grows become invalid. Errors: out_of_resources.
   void reserve(std::optional<DType> dtype, size_t bytes);
-  /// The next `bytes` of the region; it starts over at the end.
+  /// The next `bytes` bytes of the region; the begin of the region follows its end. Requires: reserve().
   void* take(std::optional<DType> dtype, size_t bytes);
-  /// The next call of take() for each region starts at its beginning.
+  /// Warm: the next take() from each region starts at the region's begin. Cold: no effect.
   void restart();
-  /// Cold: evicts everything from the L2 of a GPU, in stream order.
+  /// Cold: evicts all lines from the L2 of a GPU, in stream order. Warm: no effect.
   void flush(Stream stream);
 
  private:
@@ -54,20 +55,20 @@ struct MeasuredCall {
   KernelCall call;
 };
 
-/// The tensors of one workload's calls. What an operation fills by itself and is no float, as indices, stays where it
-/// is; all else changes with rotate().
+/// The tensors of one workload's calls. Integer inputs, such as indices, keep their memory and get the operation's own
+/// content; rotate() changes the memory of all other tensors.
 class Operands {
  public:
   Operands(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions);
-  /// The representative call at `length`.
+  /// Binds the representative call at `length`.
   void bind(int64_t length);
-  /// A rank's call at `length`, on its channel.
+  /// Binds a rank's call at `length`; the last arguments are the channel's tensors `of_channel`.
   void bind(int64_t length, const RankCall& rank, std::span<const Tensor> of_channel);
   int64_t length() const { return length_; }
   const std::vector<int64_t>& symbols() const { return problem_.symbols; }
-  /// The bound call, with zeroed workspaces of its own.
+  /// The bound call of `candidate`, with zeroed workspaces of its own.
   MeasuredCall make_call(const LoadedCandidate& candidate) const;
-  /// Gives the call other memory.
+  /// Gives the call the next memory of the regions.
   void rotate(MeasuredCall& call);
 
  private:
@@ -81,10 +82,10 @@ class Operands {
   Schema schema_;
   CallLayout layout_;
   Problem problem_;
-  std::vector<bool> is_fixed_;        ///< by argument
-  std::vector<Pages> filled_;         ///< content of the operation's own: one copy an argument
-  std::optional<DeviceMirror> sent_;  ///< the same for kernels of a GPU
-  std::vector<size_t> bytes_;
+  std::vector<bool> is_fixed_;        ///< by argument: rotate() keeps its memory
+  std::vector<Pages> filled_;         ///< by argument: memory of an integer input, else empty
+  std::optional<DeviceMirror> sent_;  ///< of filled_, for kernels of a GPU
+  std::vector<size_t> bytes_;         ///< by argument
   int64_t length_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace seqtile::autotune {
 namespace {
 
 constexpr std::byte kGuard{0xA5}, kPoison{0xFF};
-constexpr size_t kPatternElements = 65537;  // prime: no row length of a model repeats the pattern row by row
+constexpr size_t kPatternElements = 65537;  // prime, so that rows of a model's lengths differ from each other
 
 size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -74,7 +74,7 @@ bool is_static(const ArgSpec& arg) {
 
 }  // namespace
 
-/// The kernel promises more than there is, and takes it back from a process that has begun to use it.
+/// The check comes first: the operating system maps more memory than the machine has, and kills processes that use it.
 Pages::Pages(size_t bytes) : size_(std::max<size_t>(bytes, 1)) {
   void* memory = MAP_FAILED;
   if (static_cast<double>(size_) <= machine_bytes())
@@ -155,7 +155,7 @@ CheckBuffers::CheckBuffers(const OpDef& op, const Workload& workload, int64_t ma
   for (const ArgSpec& arg : schema_.args) {
     const Tensor tensor = describe_arg(arg, schema_, symbols);
     const size_t bytes = tensor_bytes(tensor);
-    // A write that misses by one or two rows must still land in the band.
+    // A write that misses by one or two rows must land in the guard band.
     const size_t row = tensor.rank ? static_cast<size_t>(tensor.strides[0] * dtype_bytes(arg.dtype)) : 0;
     Buffer buffer;
     buffer.guard = round_up(std::clamp<size_t>(2 * row, 4096, 256 << 10), 4096);

@@ -1,4 +1,4 @@
-// autotune/call/problem.h -- the memory of a concrete call: for verifying, with guard bands and poisoned outputs.
+// autotune/call/problem.h -- the memory of a call that is verified, with guard bands and poisoned outputs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace seqtile::autotune {
 
-/// Zeroed pages, aligned to at least 64 bytes; untouched ones cost nothing.
+/// Zeroed pages. A page takes memory when it is first touched.
 class Pages {
  public:
   Pages() = default;
@@ -37,16 +37,17 @@ class Pages {
   size_t size_ = 0;
 };
 
-/// Dtype, sizes and strides of an argument; rows are padded where its alignment asks for it. The data pointer is null.
+/// Dtype, sizes and strides of an argument, with a null data pointer. Rows are padded to ArgSpec::alignment.
+/// Errors: invalid_argument on a dimension that is no symbol of the schema.
 Tensor describe_arg(const ArgSpec& arg, const Schema& schema, std::span<const int64_t> symbols);
-/// Bytes from the first to one past the last row.
+/// Bytes of all rows, with their padding.
 size_t tensor_bytes(const Tensor& tensor);
-/// Errors: out_of_resources when the tensors of one call at `length` are larger than this machine's memory together.
+/// Errors: out_of_resources if the tensors of one call at `length` exceed this machine's memory.
 void check_memory(const OpDef& op, const Workload& workload, int64_t length);
-/// Bytes of the tensors of one call at `length`, as a floating-point number: by mistake more than 2^64 are asked for.
+/// Bytes of the tensors of one call at `length`. A double, because a wrong request may exceed 2^64 bytes.
 double call_bytes(const OpDef& op, const Workload& workload, int64_t length);
 
-/// `count` elements of normal random values times `scale` (zeros for integers), the same for the same phase.
+/// Writes `count` normal random values times `scale` (zeros for integers). Equal phases give equal values.
 void fill_normal(void* data, DType dtype, size_t count, double scale, size_t phase);
 
 /// Scratch memory of a configuration at one length.
@@ -55,34 +56,37 @@ struct WorkspaceView {
   int64_t elements = 0;
 };
 
-/// The tensors of one workload with guard bands around outputs and NaN around inputs.
+/// The tensors of one workload, with guard bands around outputs and NaN around inputs.
 class CheckBuffers {
  public:
+  /// Errors: out_of_resources.
   CheckBuffers(const OpDef& op, const Workload& workload, int64_t max_length);
 
-  /// Inputs of set `set` at `length`; unchanged when they are bound already. Weights are the same in every set.
+  /// The call at `length` with input set `set`; inputs are filled unless they are bound already. Static weights are the
+  /// same in every set. Requires: length <= max_length.
   const Problem& bind(int64_t length, int set);
   /// Fills outputs with 0xFF (NaN in every float format) and renews the guard bands.
   void poison_outputs();
-  /// Scratch memory of a configuration, zeroed, with guard bands.
+  /// Allocates the workspaces of a configuration at the bound length, zeroed, with guard bands.
   std::vector<WorkspaceView> make_workspaces(const std::vector<Workspace>& workspaces);
-  /// Names the first output or workspace that was written outside of its bounds, and where.
+  /// Names the first output or workspace with a damaged guard band, and the place; nullopt if there is none.
   std::optional<std::string> guard_damage() const;
   const Schema& schema() const { return schema_; }
-  /// What a launch may reach: arguments, then workspaces, each between its guard bands.
+  /// Memory of an argument or a workspace with both guard bands.
   struct Range {
     std::string name;
     std::span<std::byte> bytes;
-    size_t guard;  ///< bytes of it before and after
+    size_t guard;  ///< bytes of each band, at the begin and at the end of `bytes`
     bool is_output, holds_addresses;
   };
+  /// All arguments, then all workspaces.
   std::vector<Range> memory() const;
 
  private:
   struct Buffer {
     Pages pages;
-    size_t guard = 0;  ///< bytes before and after
-    size_t bytes = 0;  ///< in use between them
+    size_t guard = 0;  ///< bytes of each guard band
+    size_t bytes = 0;  ///< bytes in use between the guard bands
     std::string name;
     std::byte* data() const { return pages.data() + guard; }
   };

@@ -17,10 +17,10 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kFlopsPerByte = 5;            // what moving a byte costs in flops, roughly
-constexpr double kReferenceFlops = 8e6;        // spent on reference rows for one probe,
-constexpr double kExpensiveRowFlops = 2e7;     // or one row that costs more than this, or else three rows
-constexpr double kReferenceElementFlops = 20;  // a reference element costs at least this much
+constexpr double kFlopsPerByte = 5;            // rough cost of moving a byte, in flops
+constexpr double kReferenceFlops = 8e6;        // for the reference rows of one probe, but at least three rows
+constexpr double kExpensiveRowFlops = 2e7;     // one row is enough if a row costs more than this
+constexpr double kReferenceElementFlops = 20;  // least cost of a reference element
 
 double value_at(const std::byte* from, DType dtype) {
   const auto get = [&](auto v) {
@@ -57,14 +57,14 @@ bool for_each_in_row(const Tensor& tensor, int64_t row, Visit visit) {
   return true;
 }
 
-/// The poison is one NaN of many; no kernel computes this one.
+/// The poison is one of many NaNs, and no kernel computes this NaN.
 bool is_poison(const std::byte* element, int64_t size) {
   for (int64_t i = 0; i < size; ++i)
     if (element[i] != std::byte{0xFF}) return false;
   return true;
 }
 
-/// Elements of a row that lie side by side; nothing where they do not.
+/// Bytes of a row whose elements are adjacent in memory; nullopt if they are not.
 std::optional<std::span<const std::byte>> dense_row(const Tensor& tensor, int64_t row) {
   int64_t count = 1;
   for (int d = tensor.rank - 1; d >= 1; --d) {
@@ -76,7 +76,8 @@ std::optional<std::span<const std::byte>> dense_row(const Tensor& tensor, int64_
                    static_cast<size_t>(count * size));
 }
 
-/// The first poisoned element, or -1. Blocks are looked at whole: outputs have hundreds of millions of elements.
+/// Index of the first poisoned element, or -1. The loop over a block has no exit and is vectorized, because outputs
+/// have hundreds of millions of elements.
 template <class T>
 int64_t find_poison(std::span<const std::byte> bytes) {
   constexpr int64_t kBlock = 256;
@@ -107,7 +108,7 @@ bool has_unwritten(const Tensor& tensor, int64_t row, int64_t* where) {
 
 bool has_written(const Tensor& tensor, int64_t row) {
   const int64_t size = dtype_bytes(tensor.dtype);
-  if (const auto dense = dense_row(tensor, row); dense && !dense->empty())  // every byte is the one before it, 0xFF
+  if (const auto dense = dense_row(tensor, row); dense && !dense->empty())  // unwritten: all bytes are 0xFF
     return (*dense)[0] != std::byte{0xFF} || std::memcmp(dense->data(), dense->data() + 1, dense->size() - 1) != 0;
   return !for_each_in_row(tensor, row, [&](int64_t, const std::byte* at) { return is_poison(at, size); });
 }
@@ -157,7 +158,7 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
     const auto* data = static_cast<const std::byte*>(problem.tensors[i].data);
     first.emplace_back(data, data + tensor_bytes(problem.tensors[i]));
   }
-  run(candidate, problem, workspaces);  // a kernel leaves its workspace as it wants to find it
+  run(candidate, problem, workspaces);  // with used workspaces: a kernel must leave them fit for its next launch
   for (size_t o = 0; o < outputs_.size(); ++o)
     if (std::memcmp(first[o].data(), problem.tensors[outputs_[o]].data, first[o].size()) != 0)
       return {"nondeterministic",
@@ -165,7 +166,7 @@ Verdict Checker::check_probe(const LoadedCandidate& candidate, const Probe& prob
   return verdict;
 }
 
-/// All that a launch may reach, on the device as it is here; guards and outputs count as never written there.
+/// Copies all memory that a launch may reach to the device, where guard bands and outputs count as never written.
 DeviceMirror Checker::mirror_memory() {
   DeviceMirror mirror(device_);
   const std::vector<CheckBuffers::Range> ranges = buffers_.memory();
@@ -179,7 +180,7 @@ DeviceMirror Checker::mirror_memory() {
   return mirror;
 }
 
-/// One launch on poisoned outputs. Returns whether the whole grid ran.
+/// Launches the candidate once on poisoned outputs. Returns true if the whole grid ran.
 bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
                   const std::vector<WorkspaceView>& workspaces) {
   buffers_.poison_outputs();
@@ -192,7 +193,7 @@ bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
   layout_.finish(scalars, nullptr, call);
   const Cost cost = op_.cost(workload_, problem.symbols);
   const double work = std::max(cost.flops, kFlopsPerByte * (cost.bytes_read + cost.bytes_written));
-  // A GPU's launch has no parts.
+  // A GPU launches whole grids only.
   const double fraction = work > max_work_ && !device_.target().is_gpu() ? 0.1 * max_work_ / work : 1.0;
   const Grid grid = grid_of(candidate.grid, problem.symbols);
   const auto samples = sample_for(candidate, grid, fraction, workload_.threads);
@@ -203,8 +204,8 @@ bool Checker::run(const LoadedCandidate& candidate, const Problem& problem,
   return samples.empty();
 }
 
-/// All rows when the reference is cheap enough for that, else the first, the last, the rows on both sides of the last
-/// full tile of every usual size, and pseudo-random ones. After a partial run: of the rows that were written.
+/// The rows to compare: all rows if the reference is cheap, else the first, the last, the rows on both sides of the end
+/// of the last full tile of usual sizes, and pseudo-random rows. After a run on a slice: some of the written rows.
 std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool whole) const {
   int64_t rows = 0;
   double elements = 0;
@@ -230,11 +231,11 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
     while (static_cast<int64_t>(candidates.size()) < 2 * budget)
       candidates.push_back(
           static_cast<int64_t>((state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33) % rows);
-    // Other lengths and sets look at other rows first, where there is time for a few only.
+    // Different lengths and sets begin with different rows, because the budget may be a few rows.
     std::rotate(candidates.begin(), candidates.begin() + (rows + set) % static_cast<int64_t>(candidates.size()),
                 candidates.end());
   } else {
-    // A part of the grid may have reached only one of several outputs.
+    // A slice of the grid may have written only one of several outputs.
     const auto any_written = [&](int64_t row) {
       return std::any_of(outputs_.begin(), outputs_.end(), [&](size_t i) {
         return row < problem.tensors[i].sizes[0] && has_written(problem.tensors[i], row);
@@ -247,7 +248,7 @@ std::vector<int64_t> Checker::pick_rows(const Problem& problem, int set, bool wh
     candidates = {written.back(), written.front(), written[written.size() / 2], written[written.size() / 3]};
   }
   std::set<int64_t> chosen;
-  // An output of few rows, a sum over the length, is looked at every time.
+  // Row 0 is always compared if an output has fewer rows than another, such as a sum over the length.
   const auto has_fewer = [&](size_t i) { return problem.tensors[i].sizes[0] < rows; };
   if (whole && std::ranges::any_of(outputs_, has_fewer)) chosen.insert(0);
   for (const int64_t row : candidates)

@@ -1,9 +1,9 @@
-// autotune/call/verify.h -- is a candidate's result right? On poisoned outputs, against the plain reference.
+// autotune/call/verify.h -- verifies a candidate's results against the reference, on poisoned outputs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checked for every input set: nothing written outside of the outputs, no element left unwritten, values within the
-// operation's tolerance (all rows at short lengths; first, last, tile edges and some others at long ones), and the
-// same bits from a second run. Reference rows are computed once and serve every candidate. docs/tuning.md has the
+// A candidate must write only to its outputs, write every element, keep to the operation's tolerance, and give the same
+// bits in a second run. Short lengths are compared in all rows, long lengths in the first row, the last row, rows at
+// edges of tiles and some others. Reference rows are computed once and serve every candidate. docs/tuning.md has the
 // rules.
 #pragma once
 #include <map>
@@ -21,17 +21,17 @@ struct Probe {
   int set = 0;
 };
 
-/// Reference rows of one workload: (length, set) -> row -> its elements in every output. Inputs follow from length and
-/// set, so rows stay valid while a worker turns to other workloads and back.
+/// Reference rows of one workload: (length, set) -> row -> elements of that row in every output. Length and set
+/// determine the inputs, so that the rows stay valid while a worker handles other workloads.
 using ReferenceRows = std::map<int64_t, std::vector<std::vector<double>>>;
 using ReferenceCache = std::map<std::pair<int64_t, int>, ReferenceRows>;
 
 class Checker {
  public:
-  /// `reference` belongs to this workload and must outlive the checker.
+  /// Requires: `reference` belongs to this workload and outlives the checker. Errors: out_of_resources.
   Checker(const OpDef& op, const Workload& workload, Device& device, int64_t max_length, ReferenceCache& reference);
-  /// Every probe in turn, up to the first failure. `repeat`: the first probe runs twice and must give the same bits.
-  /// Launches of more than `max_work` flops (or bytes moved, at five flops a byte) run on a slice of their grid.
+  /// Checks the probes in order, up to the first failure. `repeat`: the first probe runs twice and must give the same
+  /// bits. On CPUs a launch of more than `max_work` flops (a byte moved counts as five) runs on a slice of its grid.
   Verdict check(const LoadedCandidate& candidate, std::span<const Probe> probes, bool repeat, double max_work);
 
  private:

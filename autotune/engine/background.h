@@ -1,7 +1,7 @@
-// autotune/engine/background.h -- the one thread that tunes what calls have missed (policy background).
+// autotune/engine/background.h -- the one thread that tunes the buckets that calls have missed (policy background).
 // SPDX-License-Identifier: Apache-2.0
 //
-// Callers only set a flag; the thread looks for flags ten times a second, so that no call ever wakes or waits for it.
+// A call only sets a flag. The thread looks for flags ten times a second, so that no call wakes it or waits for it.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -18,9 +18,9 @@ namespace seqtile::autotune {
 class BackgroundTuner {
  public:
   using States = std::vector<std::shared_ptr<Handle::State>>;
-  /// `states` returns the handles to look after, on any thread.
+  /// `states` returns the states of all prepared operations; the tuning thread calls it.
   explicit BackgroundTuner(std::function<States()> states);
-  /// Interrupts a tuning under way and waits for the end of its round.
+  /// Interrupts a running tuning and waits for the end of its round.
   ~BackgroundTuner();
 
  private:

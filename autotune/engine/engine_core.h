@@ -1,4 +1,4 @@
-// autotune/engine/engine_core.h -- what all handles of an engine share: device, stores, kernels, counters.
+// autotune/engine/engine_core.h -- the state that all handles of an engine share: device, stores, kernels, counters.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
@@ -33,11 +33,11 @@ struct EngineCore {
   EngineCore(const EngineOptions& engine_options, std::shared_ptr<const Registry> ops, EngineParts engine_parts);
   EngineCounters counters() const;
   std::shared_ptr<const Snapshot> snapshot() const;
-  /// Reads the stores again.
+  /// Reads the stores and swaps the snapshot.
   void read_stores();
 
   const EngineOptions options;
-  const std::shared_ptr<const Registry> registry;  ///< not owned where it has an owner
+  const std::shared_ptr<const Registry> registry;  ///< without ownership if it was passed to open() by reference
   const EngineParts parts;
   StoreLayers layers;
   std::unique_ptr<cache::ArtifactDb> artifacts;

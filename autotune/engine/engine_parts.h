@@ -1,4 +1,4 @@
-// autotune/engine/engine_parts.h -- what an engine stands on; tests put fakes in.
+// autotune/engine/engine_parts.h -- the device, compiler and tuner of an engine, which tests replace by fakes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
@@ -13,8 +13,8 @@
 namespace seqtile::autotune {
 
 struct EngineParts {
-  std::shared_ptr<Device> device;  ///< a fabric's is not owned
-  int threads = 1;                 ///< that work on one launch
+  std::shared_ptr<Device> device;  ///< without ownership if it belongs to a fabric
+  int threads = 1;                 ///< of one launch; 1 for a GPU
   KernelLoader::Compile compile;
   std::function<TuneReport(const Registry&, const std::vector<TuneRequest>&, const std::string& device,
                            cache::TuningStore&, ArtifactStore&, const TuneOptions&)>
@@ -23,12 +23,13 @@ struct EngineParts {
 
 /// The device that the options name, the compiler and the tuner. Errors: unsupported, invalid_argument.
 EngineParts make_engine_parts(const EngineOptions& options);
+/// The device of `fabric`'s rank, the compiler and the tuner.
 EngineParts make_engine_parts(const EngineOptions& options, Fabric& fabric);
 
 /// Engine::open with given parts.
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, std::shared_ptr<const Registry> registry,
                                     EngineParts parts);
-/// The same with a registry that outlives the engine.
+/// Engine::open with given parts. Requires: `registry` outlives the engine and its handles.
 std::unique_ptr<Engine> open_engine(const EngineOptions& options, const Registry& registry, EngineParts parts);
 
 }  // namespace seqtile::autotune

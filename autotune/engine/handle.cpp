@@ -1,4 +1,4 @@
-// autotune/engine/handle.cpp -- the hot path: a call of a prepared operation; and what a handle says about itself.
+// autotune/engine/handle.cpp -- the hot path (a call of a prepared operation), and explanations of a handle.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -25,7 +25,7 @@ std::string bucket_text(Bucket bucket) {
   return bucket.lo == bucket.hi ? fmt::format("{}", bucket.lo) : fmt::format("{}..{}", bucket.lo, bucket.hi);
 }
 
-/// The command that tunes what is missing.
+/// The command that tunes the workload at `length`.
 std::string tune_command(const autotune::Workload& workload, int64_t length, const EngineOptions& options,
                          bool is_gpu) {
   std::vector<std::pair<std::string, std::string>> flags{{"", workload.operation}};
@@ -58,7 +58,7 @@ std::shared_ptr<const void> Handle::capture(std::span<const Tensor> tensors, int
                                             const int64_t* device_length, std::span<const int64_t> scalars,
                                             Stream stream) const {
   struct Captured {
-    std::shared_ptr<State> state;  // first: its device outlives the workspaces
+    std::shared_ptr<State> state;  // first member: its device outlives the workspaces
     autotune::WorkspaceSet workspaces;
   };
   return std::make_shared<Captured>(
@@ -147,7 +147,7 @@ void Handle::State::count_miss(const PlanEntry& missed) const {
 const autotune::LaunchPlan& Handle::State::plan_after_miss(int64_t length, const PlanEntry* missed) {
   count_miss(*missed);
   const int index = static_cast<int>(autotune::bucket_index(length));
-  // A flag, not a queue: the caller does no more than this for the thread that tunes.
+  // A flag, not a queue, because a call must spend no more than this on the tuning thread.
   if (core_->options.policy == MissPolicy::background) wanted_[index].store(true, std::memory_order_relaxed);
   if (!missed->plan && core_->options.policy == MissPolicy::tune && !base_) {
     tune_bucket(index, nullptr);
@@ -227,7 +227,7 @@ Explanation Handle::State::explain(int64_t length) {
         fmt::format("{}{} {}: {} in {}", is_nearest ? "; bucket " : "bucket ", bucket_text({record.lo, record.hi}),
                     cache::origin_name(record.origin), times, found.record->source);
   }
-  // On a GPU that could do more, why its own instructions are not used.
+  // On a GPU with wgmma, the reason why the kernel does not use it.
   if (found.plan && core_->parts.device->target().has_wgmma) {
     const std::string& loop = found.plan->kernel->binary().gpu.loop;
     if (loop.starts_with("portable")) result.reason += "; the loop of products is " + loop;

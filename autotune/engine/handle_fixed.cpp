@@ -1,4 +1,4 @@
-// autotune/engine/handle_fixed.cpp -- handles whose plans nothing changes: ranks must keep to the same ones.
+// autotune/engine/handle_fixed.cpp -- handles whose plans never change, so that all ranks keep the same plans.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -27,7 +27,7 @@ Handle::State::State(std::shared_ptr<State> base, const Choices& choices)
       op_(base_->op_),
       layout_(base_->layout_),
       key_(base_->key_),
-      max_length_(autotune::kMaxLength),  // the choices say where it ends
+      max_length_(autotune::kMaxLength),  // a length without a choice is a miss
       usable_(op_, workload, core_->parts.device->target()) {
   const size_t count = std::min(choices.size(), static_cast<size_t>(autotune::kNumBuckets));
   std::vector<autotune::Config> configs;

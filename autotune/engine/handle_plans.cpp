@@ -48,7 +48,7 @@ void Handle::State::reload() {
 
 void Handle::State::reject(const StoredRecord& stored, const std::string& reason) {
   const cache::Record& record = stored.record;
-  if (record.bucket_version == autotune::kBucketVersion) {  // else it is another release's, and not bad
+  if (record.bucket_version == autotune::kBucketVersion) {  // a record of another release's version is not bad
     autotune::count(core_->bad_records);
     log_line(LogLevel::warning, fmt::format("{}: the record of {} for bucket {}..{} is not used: {}", stored.source,
                                             op_.name, record.lo, record.hi, reason));
@@ -68,7 +68,7 @@ const BucketRecord* Handle::State::accept(const StoredRecord& stored, const Conf
   return accepted_.back().get();
 }
 
-/// Of a bucket's records the first that may serve is taken: one that may not hides none behind it.
+/// Chooses the first usable record of each bucket. An unusable record does not hide records of later layers.
 void Handle::State::take_over(const std::vector<StoredRecord>& stored, std::atomic<int64_t>& compiles) {
   std::map<int, std::deque<std::pair<const StoredRecord*, Config>>> waiting;  // by bucket
   for (const StoredRecord& one : stored) {
@@ -119,7 +119,7 @@ std::string Handle::State::add_plan(const Config& config, const autotune::Kernel
   try {
     plan->grid = op_.grid(workload, config);
     if (op_.workspaces) plan->workspaces = op_.workspaces(workload, config);
-  } catch (const std::exception& error) {  // the operation's own code
+  } catch (const std::exception& error) {  // OpDef::grid may throw anything
     return error.what();
   }
   const KernelBinary& binary = loaded.kernel->binary();
@@ -142,7 +142,7 @@ int Handle::State::top_recorded() const {
 
 const BucketRecord* Handle::State::nearest_record(int index) const {
   for (int distance = 0; distance < kNumBuckets; ++distance) {
-    // The longer neighbour first: a kernel tuned for more rows wastes less than one tuned for fewer.
+    // The longer neighbour comes first: a kernel tuned for more rows loses less than a kernel tuned for fewer.
     for (const int candidate : {index + distance, index - distance}) {
       if (candidate >= 0 && candidate < kNumBuckets && records_[candidate]) return records_[candidate];
     }
@@ -168,7 +168,7 @@ void Handle::State::publish(std::atomic<int64_t>& compiles) {
     if (entry.record || is_open(i)) continue;
     if (takes_nearest) entry.record = nearest_record(i);
     if (entry.record) continue;
-    // A server that has no records at all shares one default an octave, so that it does not compile one a bucket.
+    // Without any record, the buckets of an octave share one default, so that a server compiles few binaries.
     const int64_t hi = autotune::bucket_at(i).hi;
     const int64_t length = takes_nearest ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(hi))) : hi;
     defaults[i] = op_.default_config(workload, length, core_->parts.device->target());

@@ -17,13 +17,13 @@ namespace {
 
 using Kind = IndexRule::Kind;
 
-constexpr int64_t kNone = -1;  ///< no element is wrong
+constexpr int64_t kNone = -1;  ///< position if no element is wrong
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
 using Bounds = IndexBounds;
 
-/// The numbers of one argument of rank 1.
+/// The elements of a tensor of rank 1.
 template <class T>
 std::span<const T> list_of(const Tensor& tensor) {
   return {static_cast<const T*>(tensor.data), static_cast<size_t>(tensor.sizes[0])};
@@ -32,9 +32,9 @@ std::span<const T> list_of(const Tensor& tensor) {
 template <class T>
 int64_t first_wrong_place(std::span<const T> numbers, int64_t limit) {
   using U = std::make_unsigned_t<T>;
-  constexpr U kAboveAll = static_cast<U>(std::numeric_limits<T>::max()) + 1;  // where negative numbers begin
+  constexpr U kAboveAll = static_cast<U>(std::numeric_limits<T>::max()) + 1;  // the least negative number, as U
   const U end = limit > std::numeric_limits<T>::max() ? kAboveAll : static_cast<U>(std::max<int64_t>(limit, 0));
-  bool is_any = false;  // without a branch for each number
+  bool is_any = false;  // an OR in place of branches lets the compiler vectorize the loop
   for (const T number : numbers) is_any |= static_cast<U>(number) >= end;
   if (!is_any) return kNone;
   const auto wrong = [&](T number) { return static_cast<U>(number) >= end; };
@@ -61,7 +61,7 @@ int64_t first_wrong_span(std::span<const T> starts, std::span<const T> counts, c
   return kNone;
 }
 
-/// Two spans that share a row, the lower start first. Spans in order, as they usually are, need no memory.
+/// Two spans that share a row, the lower start first. Spans are usually in order and then need no sorting.
 template <class T>
 std::optional<std::pair<size_t, size_t>> shared_rows(std::span<const T> starts, std::span<const T> counts) {
   int64_t end = 0;
@@ -81,13 +81,13 @@ std::optional<std::pair<size_t, size_t>> shared_rows(std::span<const T> starts, 
   return std::nullopt;
 }
 
-/// Calls `body` with a value of the tensor's type of integer.
+/// Calls `body` with a value of the tensor's integer type.
 template <class Body>
 auto with_type(const Tensor& tensor, const Body& body) {
   return tensor.dtype == DType::i32 ? body(int32_t{}) : body(int64_t{});
 }
 
-/// Calls `body` with the numbers of each innermost row and its indices, until it returns false.
+/// Calls `body` with the elements of each innermost row and the row's indices, until `body` returns false.
 template <class T, class Body>
 bool for_each_row(const Tensor& tensor, const Body& body) {
   std::array<int64_t, kMaxRank> at{};
@@ -164,9 +164,9 @@ bool IndexCheck::is_kept(const Rule& rule, std::span<const Tensor> tensors, std:
 
 namespace {
 
-/// An argument and what is wrong with it; no text where nothing is.
+/// A broken rule; the text is empty if the rule is kept.
 struct Complaint {
-  bool is_of_counts = false;
+  bool is_of_counts = false;  ///< the wrong element is in `counts`, not in `arg`
   std::string text;
 };
 

@@ -1,8 +1,8 @@
-// autotune/engine/index_check.h -- the numbers of a call's index tensors against the rules of its schema.
+// autotune/engine/index_check.h -- checks the elements of a call's index tensors against the rules of its schema.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels use these numbers as they are: a row that is not there would be read, or written. So the host looks at every
-// one of them before a CPU launches anything; that is a few instructions a number, less than the launch costs.
+// A kernel uses an index without checking it, and a wrong index reads or writes outside of a tensor. The host therefore
+// checks every element before a launch on a CPU. The check takes a few instructions an element, less than the launch.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace seqtile::autotune {
 
-/// What the numbers of a rule must keep to in one call.
+/// Values of a rule's limit, least and most in one call.
 struct IndexBounds {
   int64_t limit, least, most;
 };
@@ -24,10 +24,11 @@ class IndexCheck {
  public:
   IndexCheck() = default;
   /// `symbols`: the names of the schema's symbols, then those of its scalars.
-  /// Errors: invalid_argument on a rule of an argument that is not there or is no list of integers.
+  /// Errors: invalid_argument on a rule of an unknown argument or symbol, or of an argument that is an output, is not
+  /// of i32 or i64, or is not of rank 1 under a rule for lists.
   IndexCheck(const Schema& schema, const std::vector<std::string>& symbols);
 
-  /// Errors: invalid_argument naming argument, element, value and limit. Requires: tensors that fit the schema.
+  /// Requires: the tensors fit the schema. Errors: invalid_argument naming argument, element, value and limit.
   void check(std::span<const Tensor> tensors, std::span<const int64_t> symbols) const {
     for (const Rule& rule : rules_)
       if (!is_kept(rule, tensors, symbols)) [[unlikely]]
@@ -37,7 +38,7 @@ class IndexCheck {
  private:
   struct Limit {
     int64_t size = 0;
-    int symbol = -1;  ///< its value is added
+    int symbol = -1;  ///< the symbol whose value is added to `size`; -1: none
     std::string name;
     int64_t value(std::span<const int64_t> symbols) const { return size + (symbol < 0 ? 0 : symbols[symbol]); }
   };

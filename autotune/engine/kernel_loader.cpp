@@ -23,7 +23,7 @@ KernelLoader::Result KernelLoader::map(KernelBinary binary) {
 
 KernelLoader::Result KernelLoader::compile_one(const OpDef& op, const Workload& workload, const Config& config,
                                                const ArtifactKey& key) {
-  // Runs on helper threads, which nothing may leave by an exception.
+  // Helper threads call this function, and an exception must not leave a thread.
   try {
     KernelBinary binary = compile_(op, workload, config, device_.target());
     artifacts_.store(key, binary);

@@ -1,7 +1,7 @@
 // autotune/engine/kernel_loader.h -- binaries from the artifact store, or from the compiler where the store has none.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One artifact is mapped once, however many handles use it. Missing binaries are compiled in parallel and stored back.
+// An artifact is loaded once for all handles that use it. Missing binaries are compiled in parallel and stored.
 #pragma once
 #include <functional>
 #include <map>
@@ -29,8 +29,9 @@ class KernelLoader {
   KernelLoader(Device& device, ArtifactStore& artifacts, Compile compile)
       : device_(device), artifacts_(artifacts), compile_(std::move(compile)) {}
 
-  /// One result a configuration, in order. `usable`: of this workload; a stored binary that it calls a misfit is
-  /// compiled anew. Adds the number of compilations to `compiles`. Thread-safe.
+  /// Returns one result a configuration, in order. `usable` belongs to this workload; a stored binary that
+  /// usable.misfit() refuses, or that the device does not load, is compiled anew. Adds the number of compilations to
+  /// `compiles`. Thread-safe.
   std::vector<Result> load(const OpDef& op, const Workload& workload, std::span<const Config> configs,
                            Usability& usable, int64_t& compiles);
 

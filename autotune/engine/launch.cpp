@@ -27,7 +27,7 @@ int64_t alignment_of(const ArgSpec& spec, bool for_gpu) {
   return std::max<int64_t>(spec.alignment, row_alignment(spec.dtype, dims, for_gpu ? kGpuAlignment : 1));
 }
 
-/// A bit for each argument that an output may be.
+/// A bit for each input that may be the same tensor as the output `spec`.
 uint64_t in_place_of(const ArgSpec& spec, const Schema& schema) {
   uint64_t bits = 0;
   for (const std::string& name : spec.in_place) {
@@ -91,7 +91,7 @@ CallLayout::CallLayout(const Schema& schema, bool for_gpu)
     if (!bound[i]) fail(fmt::format("no argument has a dimension that binds symbol '{}'", symbol_names_[i]));
   }
   indices_ = IndexCheck(schema, symbol_names_);
-  // Workspaces are not known here; a quarter of the block is kept for them.
+  // A quarter of the block is reserved for workspaces, which depend on the configuration.
   if (tensor_slots_ + num_scalars_ > kMaxSlots * 3 / 4) {
     fail(fmt::format("the arguments take {} slots, the limit is {}; use fewer tensors or lower ranks",
                      tensor_slots_ + num_scalars_, kMaxSlots * 3 / 4));
@@ -109,7 +109,7 @@ void CallLayout::bind(std::span<const Tensor> tensors, int64_t length, std::span
   call.num_symbols = num_bound_ + num_scalars_;
   call.symbols[0] = length;
   std::copy(scalars.begin(), scalars.end(), call.symbols.begin() + num_bound_);
-  std::array<Extent, kMaxArgs> extents;  // NOLINT: the first are set
+  std::array<Extent, kMaxArgs> extents;  // NOLINT: set up to args_.size()
   for (size_t i = 0; i < args_.size(); ++i) extents[i] = bind_arg(i, tensors[i], call);
   check_overlaps(tensors, {extents.data(), args_.size()});
   if (!for_gpu_) indices_.check(tensors, call.symbol_values());
@@ -123,7 +123,7 @@ void CallLayout::check_overlaps(std::span<const Tensor> tensors, std::span<const
     if (extents[output].end == 0) continue;
     all_outputs = {std::min(all_outputs.begin, extents[output].begin), std::max(all_outputs.end, extents[output].end)};
   }
-  // Most inputs lie elsewhere; only those among the outputs are compared with each.
+  // Most inputs lie outside of the extent of all outputs and need no further comparison.
   for (size_t i = 0; i < extents.size(); ++i)
     if (all_outputs.meets(extents[i]) && !(size_only_ >> i & 1))
       for (const size_t output : outputs_)
@@ -157,12 +157,12 @@ Extent CallLayout::bind_arg(size_t index, const Tensor& tensor, KernelCall& call
   for (int d = 0; d < rule.rank; ++d) *slot++ = static_cast<uint64_t>(tensor.sizes[d]);
   const int64_t element = dtype_bytes(rule.dtype);
   bool is_empty = false;
-  int64_t before = 0, behind = element;  // bytes; as extent_of(), which would read the strides again for every call
+  int64_t before = 0, behind = element;  // bytes; computed here as in extent_of(), to read the strides only once
   for (int d = 0; d < rule.rank; ++d) {
     int64_t stride = tensor.strides[d];
     const bool innermost = d == rule.rank - 1;
     if (tensor.sizes[d] <= 1) {
-      stride = innermost ? 1 : stride;  // never multiplied by anything but 0
+      stride = innermost ? 1 : stride;  // any stride is right, because the index is always 0
     } else if (innermost && stride != 1) {
       refuse(index, fmt::format("innermost stride is {}, 1 expected; make the tensor contiguous", stride));
     } else if (!innermost && ((stride * element) & (rule.alignment - 1))) {

@@ -1,12 +1,12 @@
 // autotune/engine/launch.h -- from a call's tensors to the argument block and grid of a launch.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A CallLayout is a schema flattened for the hot path. bind() checks a call against it and fills a KernelCall that
-// lives on the caller's stack; the workspaces of the chosen configuration, then the scalars, are appended to it.
+// A CallLayout is a schema flattened for the hot path. bind() checks a call and fills a KernelCall on the caller's
+// stack; the caller appends the workspaces of the chosen configuration, and finish() the scalars.
 // Argument block: per tensor base, sizes, strides (in elements); per workspace base, size, stride 1; per scalar its
 // value; for GPUs the address of the length in device memory, 0 where the sizes hold it (jit/ir/length_sizes.h).
-// On CPUs bind() reads the index tensors too, so that no program ever meets a number that leads out of its tensors.
-// Nothing here allocates unless it throws. Immutable after construction, so any thread may use it.
+// On CPUs bind() also checks index tensors, so that no program uses an index outside of a tensor.
+// The functions allocate only when they throw. A CallLayout is immutable after construction, so any thread may use it.
 //
 //   KernelCall call;
 //   layout.bind(tensors, length, scalars, call);
@@ -40,29 +40,30 @@ struct KernelCall {
   int num_symbols = 0, num_slots = 0;
 
   KernelCall() {}  // NOLINT: the arrays stay unset on purpose; clearing 2 KiB a call would cost more than filling it
-  /// Values of Schema::symbols, then of Schema::scalars: what a SizeExpr is evaluated with.
+  /// Values of Schema::symbols, then of Schema::scalars, to evaluate a SizeExpr with.
   std::span<const int64_t> symbol_values() const { return {symbols.data(), static_cast<size_t>(num_symbols)}; }
   std::span<const uint64_t> block() const { return {slots.data(), static_cast<size_t>(num_slots)}; }
 };
 
 class CallLayout {
  public:
+  /// `for_gpu`: tensors must be aligned as build_kernel() promises for GPUs: 16 bytes where static sizes allow it.
   /// Errors: invalid_argument on a schema that cannot be called: too many arguments or symbols, a dimension of an
-  /// unknown symbol, a symbol that no dimension binds, a name used twice, an alignment that is not a power of two, a
-  /// rule or an `in_place` of an argument that is not there.
-  /// `for_gpu`: tensors must be aligned as build_kernel() promises it for GPUs: 16 bytes where static sizes allow.
+  /// unknown symbol, a symbol that no dimension binds, a symbol named twice, an alignment that is not a power of two, a
+  /// rule or an `in_place` that names an unknown or unfit argument.
   explicit CallLayout(const Schema& schema, bool for_gpu = false);
 
   /// Checks the tensors and scalars, binds the symbols and fills the tensors' slots.
-  /// Errors: invalid_argument naming the argument: count, null data, dtype, rank, size, stride, alignment, an output
-  /// that overlaps itself or another tensor; on CPUs also the element of an index tensor; length < 1.
+  /// Errors: invalid_argument: number of tensors or scalars, length below Schema::least_length; or, naming the
+  /// argument, null data, dtype, rank, size, stride, alignment, an output that overlaps itself or another tensor, on
+  /// CPUs an element of an index tensor.
   void bind(std::span<const Tensor> tensors, int64_t length, std::span<const int64_t> scalars, KernelCall& call) const;
 
-  /// Slots of a whole argument block: KernelBinary::num_slots of a kernel that fits this schema.
+  /// Number of slots of a whole argument block; equals KernelBinary::num_slots of a kernel that fits the schema.
   int num_slots(int num_workspaces) const {
     return tensor_slots_ + 3 * num_workspaces + num_scalars_ + (for_gpu_ ? 1 : 0);
   }
-  /// Completes the block of a bound call whose workspaces are appended.
+  /// Appends the scalars, and for GPUs `device_length`. Requires: bind() was called and all workspaces are appended.
   void finish(std::span<const int64_t> scalars, const int64_t* device_length, KernelCall& call) const {
     for (const int64_t value : scalars) call.slots[call.num_slots++] = static_cast<uint64_t>(value);
     if (for_gpu_) call.slots[call.num_slots++] = reinterpret_cast<uintptr_t>(device_length);
@@ -71,9 +72,9 @@ class CallLayout {
  private:
   static constexpr int16_t kStatic = -1;
   struct DimRule {
-    int64_t size = 0;  ///< the static size, or what is added to the symbol
+    int64_t size = 0;  ///< the static size, or a constant that is added to the symbol
     int16_t symbol = kStatic;
-    bool binds = false;  ///< this is where the symbol gets its value
+    bool binds = false;  ///< the symbol gets its value from this dimension
   };
   struct ArgRule {
     DType dtype;
@@ -94,7 +95,7 @@ class CallLayout {
 
   std::vector<ArgRule> args_;
   std::vector<uint8_t> outputs_;  ///< indices of args_
-  uint64_t size_only_ = 0;        ///< a bit for each argument whose elements nothing reads
+  uint64_t size_only_ = 0;        ///< a bit for each argument whose elements no kernel reads
   IndexCheck indices_;
   std::vector<std::string> arg_names_, symbol_names_;  ///< for messages; scalars follow the symbols
   int64_t least_length_ = 1;
@@ -102,7 +103,8 @@ class CallLayout {
   bool for_gpu_ = false;
 };
 
-/// A view of rank 1 over `data`, zeroed by whoever owns it. Requires: kWorkspaceAlignment.
+/// Appends a workspace: a view of rank 1 over `data`. Requires: `data` is aligned to kWorkspaceAlignment and is zeroed
+/// by its owner.
 inline void append_workspace(KernelCall& call, void* data, int64_t elements) {
   uint64_t* slot = &call.slots[call.num_slots];
   slot[0] = reinterpret_cast<uintptr_t>(data);

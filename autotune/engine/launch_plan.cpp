@@ -7,7 +7,7 @@
 namespace seqtile::autotune {
 namespace {
 
-/// Takes a set out of the pool and puts it back, also when a call fails.
+/// Takes a set out of the pool and gives it back, also if the call throws.
 class WorkspaceLease {
  public:
   WorkspaceLease(const LaunchPlan& plan, Stream stream)
@@ -25,7 +25,7 @@ class WorkspaceLease {
 bool is_empty(const Grid& grid) { return grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0; }
 
 void append_workspaces(Device& device, const LaunchPlan& plan, WorkspaceSet& set, KernelCall& call) {
-  // Capacity for the whole bucket: growing once a bucket keeps steady traffic free of allocations.
+  // Buffers grow to the size for the whole bucket, so that steady traffic allocates nothing.
   std::array<int64_t, kMaxSymbols> top;
   std::copy_n(call.symbols.begin(), call.num_symbols, top.begin());
   top[0] = bucket(std::max<int64_t>(call.symbols[0], 1)).hi;
@@ -49,7 +49,7 @@ unsigned thread_number() {
 void* WorkspaceSet::reserve(size_t index, int64_t bytes, int64_t capacity, Device& device) {
   DeviceBuffer& buffer = buffers_[index];
   if (static_cast<size_t>(bytes) <= buffer.bytes()) return buffer.data();
-  buffer = {};  // the old one goes first: both together may be more than there is
+  buffer = {};  // frees the old buffer first, because both together may not fit the memory
   const int64_t rounded = (capacity + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
   buffer = DeviceBuffer(device.memory(), static_cast<size_t>(rounded));
   device.memory().fill(buffer.data(), 0, buffer.bytes(), stream_);
@@ -103,7 +103,7 @@ void launch(Device& device, const LaunchPlan& plan, const CallLayout& layout, st
 WorkspaceSet launch_captured(Device& device, const LaunchPlan& plan, const CallLayout& layout,
                              std::span<const int64_t> scalars, KernelCall& call, const int64_t* device_length,
                              Stream stream) {
-  // Zeroed once, by a stream that does not capture: it is no part of the graph.
+  // A stream of its own zeroes the workspaces once, so that zeroing is no part of the graph.
   const OwnedStream zeroing(device.streams());
   WorkspaceSet set(plan.workspaces.size(), zeroing);
   append_workspaces(device, plan, set, call);

@@ -1,11 +1,11 @@
-// autotune/engine/launch_plan.h -- what answers a bucket: a kernel with grid and workspaces; and their table.
+// autotune/engine/launch_plan.h -- launch plans (kernel, grid, workspaces), and the table that has one a bucket.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A LaunchPlan is one configuration made ready; the lengths of a bucket share it and so may many buckets. PlanTable
-// maps every bucket of the ladder (293 up to 2^40) to a plan by one array access. Both are immutable once a handle
-// shows them; a change makes a new table and swaps one atomic pointer. A handle keeps the tables that it has shown
-// until it dies, so that readers need no lock and no epoch; equal tables are not kept twice, so that changes bound
-// their number.
+// A LaunchPlan is one loaded configuration; the lengths of a bucket share it, and so may many buckets. A PlanTable maps
+// every bucket of the ladder (293 up to 2^40) to a plan by one array access. Plans and tables are immutable once calls
+// can read them; a change makes a new table and swaps one atomic pointer. A handle keeps its old tables until it is
+// destroyed, so that readers need no lock and no epoch. A table equal to the current one is dropped, so that only
+// changes add tables.
 #pragma once
 #include <array>
 #include <atomic>
@@ -21,16 +21,16 @@ namespace seqtile::autotune {
 
 constexpr int kNumBuckets = static_cast<int>(bucket_index(kMaxLength)) + 1;
 
-/// A small number of the calling thread, the same for its whole life; spreads threads over cache lines.
+/// A small number that the calling thread keeps for its whole life; spreads threads over cache lines.
 unsigned thread_number();
 
-/// Scratch buffers of one call, one per workspace of a plan. A buffer is zero when it is first handed out. The calls of
-/// one stream use it one after the other.
+/// Scratch buffers of one call, one per workspace of a plan. A new buffer is zero. Calls of one stream use a set one
+/// after the other.
 class WorkspaceSet {
  public:
   WorkspaceSet(size_t count, Stream stream) : buffers_(count), stream_(stream) {}
-  /// At least `bytes` of buffer `index`, aligned; grown to `capacity` bytes when it is too small.
-  /// Errors: out_of_resources.
+  /// Buffer `index`, with at least `bytes` bytes, aligned to kWorkspaceAlignment. A smaller buffer is replaced by a
+  /// zeroed one of `capacity` bytes. Requires: capacity >= bytes. Errors: out_of_resources.
   void* reserve(size_t index, int64_t bytes, int64_t capacity, Device& device);
   Stream stream() const { return stream_; }
 
@@ -39,12 +39,12 @@ class WorkspaceSet {
   Stream stream_;
 };
 
-/// Workspace sets of one plan, as many as calls ran at once. A thread finds the set that it used last, without a lock.
+/// Workspace sets of one plan, as many as calls ran at once. A thread finds its previous set without a lock.
 class WorkspacePool {
  public:
   WorkspacePool() = default;
   ~WorkspacePool();
-  /// A set whose launches so far are on `stream`, or a new one.
+  /// A set whose earlier launches are on `stream`, or a new set of `count` empty buffers.
   std::unique_ptr<WorkspaceSet> take(size_t count, Stream stream);
   void give_back(std::unique_ptr<WorkspaceSet> set);
 
@@ -61,16 +61,17 @@ struct LaunchPlan {
   mutable WorkspacePool pool;
 };
 
-/// Completes the argument block of a bound call and launches it; a grid without programs is no launch.
+/// Completes the argument block of a bound call and launches it. A grid without programs is not launched.
+/// Errors: out_of_resources, and those of Device::launch.
 void launch(Device& device, const LaunchPlan& plan, const CallLayout& layout, std::span<const int64_t> scalars,
             KernelCall& call, Stream stream);
-/// The same where `stream` captures: the call is bound to the capacity, the graph reads its length at `device_length`,
-/// and the set that is returned belongs to the graph.
+/// Launches on a stream that captures. `call` is bound at the capacity; the graph reads its length at `device_length`.
+/// The returned workspaces must live as long as the graph. Errors: as launch().
 WorkspaceSet launch_captured(Device& device, const LaunchPlan& plan, const CallLayout& layout,
                              std::span<const int64_t> scalars, KernelCall& call, const int64_t* device_length,
                              Stream stream);
 
-/// A stored decision with the place that it was read from.
+/// A stored decision with its file and its parsed configuration.
 struct BucketRecord {
   cache::Record record;
   std::string source;  ///< path of the file

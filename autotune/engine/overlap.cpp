@@ -9,15 +9,15 @@
 namespace seqtile::autotune {
 namespace {
 
-/// c * stride with lo <= c <= hi, in bytes.
+/// The values c * stride with lo <= c <= hi; the stride is positive and in bytes.
 struct Term {
   int64_t stride = 0, lo = 0, hi = 0;
 };
 
-/// Largest strides first, so that few factors of each can lead to a small sum.
+/// Terms in descending order of strides, so that reaches() has few values of each term to try.
 class Terms {
  public:
-  /// index * stride, `sign` times: +1 for the one tensor, -1 for the other.
+  /// Adds sign * stride * index for 0 <= index < size; `sign` is 1 or -1.
   void add(int64_t stride, int64_t size, int sign) {
     if (size <= 1 || stride == 0) return;
     const int64_t last = (size - 1) * (stride > 0 ? sign : -sign);
@@ -40,7 +40,7 @@ class Terms {
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-/// Whether `sum` plus some value of the terms lies in [lo, hi].
+/// True if `sum` plus one value of each term can lie in [lo, hi].
 bool reaches(std::span<const Term> terms, int64_t sum, int64_t lo, int64_t hi) {
   if (terms.empty()) return lo <= sum && sum <= hi;
   const Term& first = terms[0];
@@ -59,8 +59,7 @@ int64_t run_bytes(const Tensor& tensor) {
   return dtype_bytes(tensor.dtype) * (tensor.rank > 0 ? tensor.sizes[tensor.rank - 1] : 1);
 }
 
-/// Each dimension's stride is at least what the dimensions behind it span, as in every tensor that is cut out of a
-/// dense one.
+/// True if each dimension's stride is at least the span of the dimensions behind it, as in parts of a dense tensor.
 bool is_nested(const Tensor& tensor) {
   if (tensor.rank == 0) return true;
   int64_t span = tensor.sizes[tensor.rank - 1];
@@ -85,7 +84,7 @@ bool overlaps_itself(const Tensor& tensor) {
         return true;
     for (const int sign : {1, -1}) terms.add(tensor.strides[d] * bytes, tensor.sizes[d], sign);
   }
-  // Two different elements: their indices differ in some dimension, say by 1 or more in the first where they do.
+  // The indices of two different elements differ in a first dimension, without loss of generality by 1 or more.
   const std::span<Term> all = terms.all();
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].lo = 1;

@@ -1,10 +1,11 @@
-// autotune/engine/overlap.h -- whether tensors share memory, exactly, for whatever strides they have.
+// autotune/engine/overlap.h -- decides exactly, for any strides, if two tensors share memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A tensor is a run of bytes (its innermost dimension, without gaps) at base + sum of index * stride. Two tensors share
-// a byte where the difference of two such sums is smaller than a run. Column slices of one buffer, as q and k of a
-// packed projection are, lie between each other without sharing a byte: comparing first and last bytes is not enough.
-// Tensors here have an innermost stride of 1, as CallLayout asks for.
+// A tensor is a set of runs of bytes: one run (its innermost dimension, without gaps) at each base + sum of index *
+// stride. Two tensors share a byte if two of their runs do, which depends on the difference of two such sums. Column
+// slices of one buffer, such as q and k of a packed projection, alternate without sharing a byte, so that comparing
+// first and last bytes is not enough.
+// Requires: an innermost stride of 1 in every tensor, which CallLayout checks.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace seqtile::autotune {
 
-/// First byte and the one behind the last; of a tensor without elements both are 0, which meets nothing.
+/// First byte of a tensor, and the byte behind its last. Both are 0 for a tensor without elements, which meets no
+/// extent.
 struct Extent {
   uintptr_t begin, end;
   bool meets(const Extent& other) const { return (begin < other.end) & (other.begin < end); }
@@ -33,11 +35,11 @@ inline Extent extent_of(const Tensor& tensor) {
   return {base + static_cast<uintptr_t>(before * bytes), base + static_cast<uintptr_t>((behind + 1) * bytes)};
 }
 
-/// Whether two elements of the tensor share a byte.
+/// True if two elements of the tensor share a byte.
 bool overlaps_itself(const Tensor& tensor);
-/// Whether an element of one tensor shares a byte with an element of the other.
+/// True if an element of `a` shares a byte with an element of `b`.
 bool overlap(const Tensor& a, const Tensor& b);
-/// Whether `part` is `whole`, or rows of it: same strides, and of dimensions other than the first the same sizes.
+/// True if `part` is `whole` or consecutive rows of it. Strides are equal, and so are all sizes but the first.
 /// Requires: equal dtypes and ranks.
 bool is_rows_of(const Tensor& part, const Tensor& whole);
 

@@ -11,7 +11,7 @@
 namespace seqtile::autotune {
 
 std::string Snapshot::identity(const cache::TuningKey& key) {
-  // The texts hold no control characters, so that the separator cannot occur inside one.
+  // The texts contain no control characters, so that no text contains the separator.
   std::string text;
   text.reserve(key.env_json.size() + key.workload_json.size() + 128);
   for (auto part : {&key.device_kind, &key.operation, &key.source_hash, &key.workload_json, &key.env_json}) {
@@ -43,7 +43,7 @@ StoreLayers::StoreLayers(const EngineOptions& options) {
 
 void StoreLayers::add_layer(const std::string& path, cache::OpenMode mode, bool is_pinned, bool is_named) {
   layers_.push_back({cache::TuningStore::open(path, mode), is_pinned});
-  // A file that is there but cannot be used has been reported by the store itself.
+  // The store itself reports a file that exists and cannot be used.
   std::error_code ignored;
   const std::string status = layers_.back().store->status();
   if (!status.empty() && !std::filesystem::exists(path, ignored)) {

@@ -1,8 +1,8 @@
-// autotune/engine/snapshot.h -- the stores in layers, and everything they hold, read once.
+// autotune/engine/snapshot.h -- the tuning stores of an engine in layers, and a copy of their records in memory.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers, first wins: the pinned file, the user's file, the system files. A layer that cannot be read is a miss with
-// one warning. A Snapshot answers from memory; SQLite is not asked again until the next read().
+// The layers are, the first one winning: the pinned file, the user's file, the system files. A layer that cannot be
+// read is a miss with one warning. A Snapshot answers from memory, without SQLite.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace seqtile::autotune {
 
-/// A decision as stored, with the file it came from; its configuration is not parsed yet.
+/// A decision as stored, with its file; the configuration is not parsed yet.
 struct StoredRecord {
   cache::Record record;
   std::string source;
@@ -23,7 +23,7 @@ struct StoredRecord {
 
 class Snapshot {
  public:
-  /// The decisions for `key`, those of the first layer first. Some of them may not serve (usable.h).
+  /// The decisions for `key`, in the order of the layers. A decision may be unusable (usable.h).
   std::vector<StoredRecord> find(const cache::TuningKey& key) const;
 
  private:
@@ -36,17 +36,17 @@ class Snapshot {
 
 class StoreLayers {
  public:
-  /// Opens the files that the options name. The user's is written only by the policies that tune: a server creates no
-  /// files. A file that was named and is not there is warned about; the user's default file may be absent.
+  /// Opens the files that the options name. The user's file is writable only under the policies that tune, so that a
+  /// server creates no files. A named file that does not exist gets a warning; the user's default file may be absent.
   explicit StoreLayers(const EngineOptions& options);
 
   Snapshot read();
-  /// The file that tuning writes to.
+  /// The user's file, which tuning writes to.
   cache::TuningStore& user() { return *user_; }
-  /// Fields in which `key` differs from the nearest stored key of the first layer that holds any record.
+  /// Lines of key_difference.h for the first layer that has a record.
   std::vector<std::string> key_difference(const cache::TuningKey& key);
   cache::Counters counters() const;  ///< sums over the files
-  std::string paths() const;  ///< for messages
+  std::string paths() const;  ///< all files, for messages
 
  private:
   struct Layer {

@@ -17,8 +17,8 @@
 namespace seqtile::autotune {
 namespace {
 
-/// Buckets to either side in whose spaces a configuration may be: a merged record holds the winner of a neighbour,
-/// whose space may differ. Three octaves.
+/// Distance, in buckets, within which a bucket's space must have the configuration: three octaves. A merged record has
+/// a neighbour's winner, which may be absent from the space of the record's own bucket.
 constexpr int64_t kReach = 24;
 
 std::string refusal_of_bucket(const cache::Record& record) {
@@ -93,7 +93,7 @@ Judgement Usability::judge(const cache::Record& record, Device& device, Artifact
   return judgement;
 }
 
-/// What is the same at every length.
+/// Findings about the configuration that hold at every length.
 Usability::Known& Usability::known(const Config& config) {
   const auto [place, is_new] = known_.try_emplace(config.json());
   Known& about = place->second;
@@ -101,7 +101,7 @@ Usability::Known& Usability::known(const Config& config) {
   try {
     op_.grid(workload_, config);
     if (op_.workspaces) about.workspaces = op_.workspaces(workload_, config);
-  } catch (const std::exception& error) {  // the operation's own code, of a configuration that it may not know
+  } catch (const std::exception& error) {  // the operation may not know the configuration and throw anything
     about.refusal = fmt::format("its configuration does not fit the operation: {}", error.what());
     return about;
   }
@@ -111,14 +111,14 @@ Usability::Known& Usability::known(const Config& config) {
   return about;
 }
 
-/// The reason at the record's own bucket where no bucket within reach has the configuration either.
+/// Empty if the space of a bucket within reach has the configuration, else the refusal of the bucket's own space.
 std::string Usability::refusal_of_space(const Config& config, Known& known, int64_t index) const {
   const auto is_near = [&](int64_t other) { return std::abs(other - index) <= kReach; };
   if (std::ranges::any_of(known.legal_at, is_near)) return {};
   const auto refusal = [&](int64_t at) -> std::optional<std::string> {
     try {
       return op_.config_space(workload_, bucket_at(at).hi, target_).refusal(config);
-    } catch (const std::exception& error) {  // the operation's own constraints
+    } catch (const std::exception& error) {  // a constraint of the operation may throw anything
       return error.what();
     }
   };

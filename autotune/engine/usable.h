@@ -1,10 +1,10 @@
-// autotune/engine/usable.h -- whether a stored decision may serve: the one judgement of engine, tuner and commands.
+// autotune/engine/usable.h -- decides if a stored record may serve, for engine, tuner and commands alike.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A record is refused for what it says (ladder, bucket, times, configuration), and for what its configuration does not
-// fit (space, argument block, memory). A record that is not refused needs a binary: the stored one when it is that of
-// the configuration and loads, else one that is compiled. Cheap questions come first; nothing is compiled here unless
-// build() is asked for. docs/tuning.md#which-records-serve lists the reasons.
+// A record is refused for its own fields (ladder, bucket, times, configuration text), or because its configuration does
+// not fit the space, the argument block or the memory. A record that is not refused needs a binary: the stored binary
+// if it belongs to the configuration and loads, else a compiled one. Cheap checks come first. build() is the only
+// function that compiles. docs/tuning.md#which-records-serve lists the reasons.
 #pragma once
 #include <map>
 #include <optional>
@@ -20,38 +20,38 @@
 namespace seqtile::autotune {
 
 struct Judgement {
-  Config config;        ///< of the record; empty where its text is no configuration
+  Config config;        ///< of the record; empty if the record's fields are refused
   std::string refusal;  ///< why the record may not serve, in one line; empty: it may
-  std::string lack;     ///< why its binary must be compiled first; empty where that was not asked for, too
+  std::string lack;     ///< why its binary must be compiled first; empty if not, or if the binary was not judged
   bool is_usable() const { return refusal.empty(); }
   bool is_ready() const { return refusal.empty() && lack.empty(); }
 };
 
-/// Judges the records of one key. Remembers what it found out about a configuration. Not thread-safe.
+/// Judges the records of one key. Findings about a configuration are kept. Not thread-safe.
 class Usability {
  public:
-  /// `op` outlives it.
+  /// Requires: `op` outlives the object.
   Usability(const OpDef& op, Workload workload, const Target& target);
 
-  /// The record alone.
+  /// Judges the record without its binary.
   Judgement judge(const cache::Record& record);
-  /// Why the configuration may not serve the bucket of `length`; empty: it may.
+  /// Why the configuration may not serve the bucket of `length`, in one line; empty: it may.
   std::string refusal(const Config& config, int64_t length);
-  /// The record with its binary.
+  /// Judges the record and its stored binary, which is loaded on `device`.
   Judgement judge(const cache::Record& record, Device& device, ArtifactStore& artifacts);
-  /// Why a binary is not one of the configuration for this target, in one line; empty: it is.
+  /// Why `binary` is not the configuration's binary for this target, in one line; empty: it is.
   std::string misfit(const Config& config, const KernelBinary& binary);
-  /// Compiles the configuration. Errors: compile_failed, and invalid_argument for a misfit.
+  /// Compiles the configuration. Errors: compile_failed; invalid_argument if misfit() refuses the binary.
   KernelBinary build(const Config& config);
   ArtifactKey artifact_key(const Config& config) const;
-  /// Binaries of the records judged so far that serve, by what they are: blob, ptx, cubin.
+  /// Number of usable binaries judged so far, by stage: blob, ptx, cubin.
   const std::map<std::string, int64_t>& stages() const { return stages_; }
 
  private:
   struct Known {
-    std::string refusal;  ///< at every length
+    std::string refusal;  ///< that holds at every length
     std::vector<Workspace> workspaces;
-    std::vector<int64_t> legal_at;  ///< positions of buckets whose space has it, as far as they were looked at
+    std::vector<int64_t> legal_at;  ///< indices of buckets whose space is known to have the configuration
     std::optional<std::string> lack;
   };
   Known& known(const Config& config);
@@ -69,11 +69,11 @@ class Usability {
   std::map<std::string, int64_t> stages_;
 };
 
-/// The records of the key that may serve, with or without their binaries.
+/// The records of the key that may serve; binaries are not judged.
 std::vector<cache::Record> usable_records(const OpDef& op, const Workload& workload, const Target& target,
                                           cache::TuningStore& store, const cache::TuningKey& key);
 
-/// The configuration that a stored text says; nothing where it says none.
+/// The configuration in a stored text; nullopt if the text is no configuration.
 std::optional<Config> parse_config(const std::string& json);
 
 }  // namespace seqtile::autotune

@@ -1,8 +1,9 @@
-// autotune/strategies/evolutionary.cpp -- the best found so far, changed in one parameter or crossed with another.
+// autotune/strategies/evolutionary.cpp -- mutates and crosses the best configurations measured so far.
 // SPDX-License-Identifier: Apache-2.0
 //
-// For spaces too large to rank well: starts from the model's first choices and random ones and follows what was
-// measured. It ends when a generation brings nothing better, twice in a row.
+// The strategy suits spaces that are too large to rank well. The first generation has the configurations that the cost
+// model ranks first and random ones; later generations have neighbours of the fastest. The search ends after two
+// generations in a row without a better configuration, or after eight generations.
 #include <algorithm>
 
 #include "autotune/strategies/strategies.h"
@@ -48,7 +49,7 @@ class Evolutionary final : public RememberingStrategy {
     return best;
   }
 
-  /// Fields in which two configurations differ; a field that one of them lacks counts.
+  /// Number of fields in which two configurations differ; a field that one of them lacks counts.
   static size_t distance(const Config& a, const Config& b) {
     size_t differing = 0;
     for (const auto& [name, value] : a.values()) {
@@ -74,7 +75,7 @@ class Evolutionary final : public RememberingStrategy {
         nearest = std::min(nearest, d);
         total += d;
       }
-      // One step from a parent, or between two of them.
+      // A child differs from a parent in one field, or lies between the parents.
       if (nearest <= 1 || (parents.size() >= 2 && total <= 2 * parents.size())) children.push_back(i);
     }
     std::shuffle(children.begin(), children.end(), random_);

@@ -5,7 +5,7 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr size_t kBatch = 16;  // small enough that a killed run loses little
+constexpr size_t kBatch = 16;  // a killed run loses at most the results of one batch
 
 class Exhaustive final : public RememberingStrategy {
  public:

@@ -1,4 +1,4 @@
-// autotune/strategies/halving.cpp -- successive halving: many candidates briefly, the better half for longer.
+// autotune/strategies/halving.cpp -- successive halving: each batch measures the better half for twice as many rounds.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Source: K. Jamieson, A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS
@@ -24,7 +24,7 @@ class Halving final : public RememberingStrategy {
       Batch batch{{}, rounds_};
       for (const size_t i : alive_)
         if (!known_[i]) batch.candidates.push_back(i);
-      // With nothing new to measure the search was made before.
+      // An empty batch ends the search: an earlier run has measured all of these candidates.
       return batch;
     }
     if (alive_.size() <= kLast) return {};

@@ -1,4 +1,4 @@
-// autotune/strategies/strategies.h -- what the strategies share.
+// autotune/strategies/strategies.h -- the factories of all strategies, and their common base.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <random>
@@ -12,7 +12,7 @@ std::unique_ptr<Strategy> make_topk(const std::vector<Config>& ranked, int64_t s
 std::unique_ptr<Strategy> make_halving(const std::vector<Config>& ranked);
 std::unique_ptr<Strategy> make_evolutionary(const std::vector<Config>& ranked, int64_t seed);
 
-/// Remembers what was told.
+/// A strategy that stores the results it is told.
 class RememberingStrategy : public Strategy {
  public:
   void tell(size_t candidate, std::optional<double> relative_time) override {
@@ -26,8 +26,8 @@ class RememberingStrategy : public Strategy {
       : ranked_(ranked), known_(ranked.size()), times_(ranked.size()) {}
 
   const std::vector<Config>& ranked_;
-  std::vector<bool> known_;
-  std::vector<std::optional<double>> times_;  ///< nothing: failed, or not known
+  std::vector<bool> known_;                   ///< by candidate: a result was told
+  std::vector<std::optional<double>> times_;  ///< by candidate; nullopt if it failed or is not known
 };
 
 }  // namespace seqtile::autotune

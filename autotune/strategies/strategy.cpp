@@ -1,4 +1,4 @@
-// autotune/strategies/strategy.cpp -- strategies by name.
+// autotune/strategies/strategy.cpp -- makes a strategy by its name.
 // SPDX-License-Identifier: Apache-2.0
 #include "autotune/strategies/strategies.h"
 #include "jit/base/error.h"

@@ -1,10 +1,10 @@
-// autotune/strategies/strategy.h -- which candidates to measure next.
+// autotune/strategies/strategy.h -- the interface of a search algorithm, which picks the candidates to measure next.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A strategy sees ranked configurations and measured times, never a clock or a process, so every strategy runs on
-// recorded trials as well. The caller asks for a batch, measures it and tells the results, until a batch is empty. The
-// default configuration is measured beside every batch by the caller and needs not be asked for. Deterministic: equal
-// input and seed give equal batches. Not thread-safe.
+// A strategy sees ranked configurations and measured times, but no clock and no process, so that it also runs on
+// recorded trials. The caller asks for a batch, measures it and tells the results, until a batch is empty. The caller
+// measures the baseline beside every batch; a strategy need not ask for it. Strategies are deterministic: equal input
+// and seed give equal batches. Not thread-safe.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,9 +17,9 @@
 
 namespace seqtile::autotune {
 
-/// Some candidates, by position in the ranked list, and for how many rounds.
+/// Candidates to measure, and the number of rounds.
 struct Batch {
-  std::vector<size_t> candidates;
+  std::vector<size_t> candidates;  ///< positions in the ranked list
   int rounds = 7;
 };
 
@@ -28,13 +28,13 @@ class Strategy {
   virtual ~Strategy() = default;
   /// The next batch; empty when the search is over.
   virtual Batch ask() = 0;
-  /// The candidate's time relative to the default's in the same rounds; nothing when it failed. Results that were known
-  /// before the search may be told before the first ask().
+  /// Tells a result: the candidate's time relative to the baseline's in the same rounds, or nullopt if the candidate
+  /// failed. Results of earlier searches may be told before the first ask().
   virtual void tell(size_t candidate, std::optional<double> relative_time) = 0;
 };
 
-/// "exhaustive" "topk" "halving" "evolutionary". `ranked`: legal configurations, best predicted first; must outlive
-/// the strategy. Errors: invalid_argument listing the names.
+/// Makes the strategy "exhaustive", "topk", "halving" or "evolutionary". `ranked`: legal configurations, best predicted
+/// first. Requires: `ranked` outlives the strategy. Errors: invalid_argument on another name; it lists the four.
 std::unique_ptr<Strategy> make_strategy(std::string_view name, const std::vector<Config>& ranked, int64_t seed);
 
 }  // namespace seqtile::autotune

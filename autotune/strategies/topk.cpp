@@ -1,10 +1,9 @@
-// autotune/strategies/topk.cpp -- the configurations that the model ranks first, and one from the rest.
+// autotune/strategies/topk.cpp -- the eight configurations that the cost model ranks first, and a random one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models compare sizes of one form of a kernel better than forms with each other, so that the first two of every form
-// are among them.
-// The one from the rest is drawn at random by the seed, so that a wrong model cannot hide a good form for ever: over
-// the buckets of an operation the draws cover the space.
+// A cost model compares configurations of one form better than it compares forms, so that the eight include the first
+// two of every form. The random configuration is drawn from the rest by the seed. The draws of an operation's buckets
+// cover the space, so that a wrong model cannot hide a good form for ever.
 #include <map>
 #include <set>
 #include <utility>
@@ -41,7 +40,7 @@ class TopK final : public RememberingStrategy {
  private:
   std::set<size_t> pick_top() const {
     std::set<size_t> top;
-    std::map<std::string, size_t> taken;  // of each form
+    std::map<std::string, size_t> taken;  // number of configurations by form
     for (size_t i = 0; i < ranked_.size() && top.size() < kTop; ++i)
       if (taken[form_of(ranked_[i])]++ < kOfEachForm) top.insert(i);
     for (size_t i = 0; i < ranked_.size() && top.size() < kTop; ++i) top.insert(i);

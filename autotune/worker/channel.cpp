@@ -37,7 +37,7 @@ bool Channel::send(const std::string& line, std::span<const std::byte> payload) 
          send_all(fd_, reinterpret_cast<const char*>(payload.data()), payload.size());
 }
 
-/// Appends at least one byte to the buffer.
+/// Waits until it has appended at least one byte to the buffer; the deadline is a time of now_s().
 Channel::Status Channel::fill(double deadline_s) {
   while (true) {
     const double left = deadline_s - now_s();

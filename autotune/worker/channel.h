@@ -1,4 +1,4 @@
-// autotune/worker/channel.h -- messages between tuner and worker: one line of JSON and, where it says so, raw bytes.
+// autotune/worker/channel.h -- messages between tuner and worker: one line of JSON, and raw bytes if the line says so.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
@@ -21,10 +21,10 @@ class Channel {
   Channel() = default;
   explicit Channel(int fd) : fd_(fd) {}
   int fd() const { return fd_; }
-  /// False when the other end is gone. `payload` goes out after the line, which must announce it.
+  /// Sends the line, then `payload`, whose length the line must announce. Returns false if the other end is closed.
   bool send(const std::string& line, std::span<const std::byte> payload = {});
   enum class Status { ok, closed, timeout };
-  /// Waits at most `limit_s` seconds (negative: for ever).
+  /// Waits for a whole message, at most `limit_s` seconds (negative: for ever).
   Status receive(Message& message, double limit_s);
 
  private:

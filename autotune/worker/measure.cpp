@@ -14,12 +14,12 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kProbeFlops = 2e8;     // a first launch is kept to about this much work
-constexpr double kSliceAboveUs = 2500;  // longer launches are sliced to
-constexpr double kSliceUs = 1500;       // this long
-constexpr double kSampleUs = 150;       // short launches are repeated up to this time
-constexpr double kEnoughUs = 5000;      // measured time after which a candidate needs no round beyond the least
-constexpr double kSlowFactor = 25;      // times the yardstick: not worth a second launch
+constexpr double kProbeFlops = 2e8;     // work of a first launch, about
+constexpr double kSliceAboveUs = 2500;  // longer launches run on a slice,
+constexpr double kSliceUs = 1500;       // which takes about this time
+constexpr double kSampleUs = 150;       // a sample repeats short launches up to this time
+constexpr double kEnoughUs = 5000;      // measured time of the baseline after which min_rounds are enough
+constexpr double kSlowFactor = 25;      // a candidate slower than this many baselines gets no second launch
 
 double now_us() {
   using namespace std::chrono;
@@ -28,14 +28,14 @@ double now_us() {
 
 }  // namespace
 
-/// One candidate in a race.
+/// One candidate of an interleaved measurement.
 struct Meter::Lane : MeasuredCall {
   Series series;
   int reps = 1;
-  std::unique_ptr<Graph> graph;  ///< of graph_reps launches
+  std::unique_ptr<Graph> graph;  ///< graph_reps launches
   int graph_reps = 0;
-  std::optional<double> simulated_us;
-  double estimate_us = 0;  ///< of a whole launch
+  std::optional<double> simulated_us;  ///< time of the cost model, computed once
+  double estimate_us = 0;              ///< time of a whole launch
   double spent_us = 0;
   bool running = true;
 };
@@ -55,13 +55,13 @@ Meter::Meter(const OpDef& op, const Workload& workload, Device& device, OperandR
   ended_ = device.streams().create_event();
 }
 
-/// Mean microseconds of a whole launch over `reps` launches; CPUs may run a fraction of the grid.
+/// Mean microseconds of a whole launch over `reps` launches. CPUs may run a slice of the grid.
 double Meter::sample_us(Lane& lane, int reps, double fraction) {
   if (is_simulated_) return simulate_us(lane);
   return stream_ ? sample_gpu_us(lane, reps) : sample_host_us(lane, reps, fraction);
 }
 
-/// What the model makes of the counters of one launch.
+/// Microseconds that the cost model predicts from the counts of one launch.
 double Meter::simulate_us(Lane& lane) {
   if (lane.simulated_us) return *lane.simulated_us;
   operands_.rotate(lane);
@@ -105,7 +105,7 @@ double Meter::sample_gpu_us(Lane& lane, int reps) {
   if (uses_graphs_) lane.graph->launch(*stream_);
   else launch_all();
   ended_->record(*stream_);
-  device_.streams().synchronize(*stream_);  // what a launch did wrong comes out here
+  device_.streams().synchronize(*stream_);  // throws the errors of the launches
   const double us = ended_->us_since(*begun_);
   lane.spent_us += us;
   return us / reps;
@@ -121,7 +121,8 @@ double Meter::sample_host_us(Lane& lane, int reps, double fraction) {
   };
   const int64_t total = lane.grid[0] * lane.grid[1] * lane.grid[2], threads = workload_.threads;
   const auto samples = sample_for(*lane.candidate, lane.grid, fraction, workload_.threads);
-  // Threads take turns of `threads` programs; a run that does not fill its last turn leaves room for others.
+  // Threads execute `threads` programs at a time. Times are per full group of programs, because threads without a
+  // program in the last group wait.
   const auto whole_turns = [&](int64_t count) { return (count + threads - 1) / threads * threads; };
   double sum = 0;
   for (int i = 0; i < reps; ++i) {
@@ -143,7 +144,7 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
   for (const LoadedCandidate* candidate : candidates) lanes.push_back({operands_.make_call(*candidate)});
   device_.streams().synchronize({});
 
-  // First launches: they warm the code up and say how long a launch takes.
+  // First launches warm the code up and estimate the time of a launch.
   const double start = now_us();
   const double flops = op_.cost(workload_, operands_.symbols()).flops;
   for (size_t i = 0; i < lanes.size(); ++i) {
@@ -161,7 +162,7 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
       lane.running = false;
     }
   }
-  // One fraction for all, so that every candidate does the same share of the work.
+  // One fraction for all candidates, so that each runs the same share of the work.
   const double fraction = lanes[0].estimate_us > kSliceAboveUs ? kSliceUs / lanes[0].estimate_us : 1;
 
   for (Lane& lane : lanes) lane.spent_us = 0;
@@ -178,13 +179,13 @@ std::vector<Series> Meter::measure(std::span<const LoadedCandidate* const> candi
       if (best == 0 || so_far < best) best = so_far;
     }
     if (!plan.stop_losers || round < 1) continue;
-    // Drift hits all candidates alike, so a loser shows early.
+    // Drift changes the times of all candidates alike, so that few rounds show a loser.
     const double allowed = round < 3 ? 1.3 : 1.12;
     for (size_t i = 1; i < lanes.size(); ++i)
       if (lanes[i].running && median(lanes[i].series.us) > allowed * best) lanes[i].running = false;
   }
   *current = -1;
-  const std::string condition = device_.condition();  // before the device cools down
+  const std::string condition = device_.condition();  // read before the device cools down
   std::vector<Series> result;
   for (Lane& lane : lanes) {
     if (lane.series.verdict.ok()) lane.series.verdict.detail = condition;

@@ -1,9 +1,9 @@
 // autotune/worker/measure.h -- interleaved rounds on rotated operands.
 // SPDX-License-Identifier: Apache-2.0
 //
-// GPUs have the policies "cold" and "warm" (measured_call.h) also as "cold-graph" and "warm-graph", where the launches
-// of a sample are one captured graph. CPUs are timed by the host's clock, GPUs by events of a stream, and the PTX
-// machine not at all: what its launches counted goes through the cost model.
+// GPUs have the policies "cold" and "warm" (measured_call.h), and also "cold-graph" and "warm-graph", under which the
+// launches of a sample are one captured graph. CPUs are timed by the host's clock, GPUs by events of a stream. The PTX
+// machine is not timed: the cost model turns the counts of its launches into times.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,8 +15,10 @@ namespace seqtile::autotune {
 
 class Meter {
  public:
+  /// Requires: all references outlive the meter.
   Meter(const OpDef& op, const Workload& workload, Device& device, OperandRegions& regions, bool uses_graphs = false);
-  /// `current`: set to a candidate's position before each of its launches, so that a crash can be attributed.
+  /// Returns one series a candidate, in order. `current` is set to a candidate's position before each of its launches,
+  /// so that a crash can be attributed; it is -1 at the end.
   std::vector<Series> measure(std::span<const LoadedCandidate* const> candidates, const MeasurePlan& plan,
                               volatile int64_t* current);
 

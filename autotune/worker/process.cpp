@@ -31,16 +31,16 @@ constexpr double kGreetingLimit = 20;
   throw Error(ErrorCode::out_of_resources, "cannot start the tuning worker " + program + ": " + why);
 }
 
-/// Starts `program` with the two descriptors open in it and no other of ours.
+/// Starts `program`, which inherits only the descriptors `socket` and `shared`. Returns an errno value, 0 on success.
 int spawn(const std::string& program, int socket, int shared, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // A descriptor duplicated onto itself loses its close-on-exec flag in the child only.
+  // Duplicating a descriptor onto itself clears its close-on-exec flag in the child only.
   posix_spawn_file_actions_adddup2(&actions, socket, socket);
   posix_spawn_file_actions_adddup2(&actions, shared, shared);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // what the worker starts is killed with it
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // processes of the worker are killed with it
   posix_spawnattr_setpgroup(&attributes, 0);
   std::string flag = kWorkerFlag, socket_text = std::to_string(socket), shared_text = std::to_string(shared);
   std::string name = program;
@@ -68,7 +68,7 @@ std::string worker_program() {
     throw Error(ErrorCode::unsupported,
                 "this program was started as a tuning worker but does not serve as one; call "
                 "seqtile::autotune::run_worker() first thing in main(), or set SEQTILE_WORKER to a program that does");
-  char path[4096];  // the real name reads better in a process list, if it is still there
+  char path[4096];  // the real name, if it still exists, reads better in a process list
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   const std::string name(path, length > 0 ? static_cast<size_t>(length) : 0);
   return access(name.c_str(), X_OK) == 0 ? name : "/proc/self/exe";
@@ -120,8 +120,8 @@ WorkerProcess::Status WorkerProcess::ask(const std::string& request, std::span<c
 
 int64_t WorkerProcess::current() const { return shared_ ? *shared_ : -1; }
 
-/// Reaps the process and notes how it ended. One that crashed has closed the connection already and gets a moment to
-/// die of its own cause; any other is killed.
+/// Reaps the process and notes how it ended. A crashed process has closed the connection and gets 50 ms to end with its
+/// own signal or exit status; after that, and if it did not crash, it is killed.
 void WorkerProcess::end(bool crashed) {
   if (pid_ > 0) {
     int state = 0;

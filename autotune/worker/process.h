@@ -1,4 +1,4 @@
-// autotune/worker/process.h -- one worker process as the tuner sees it: started, asked with a time limit, killed.
+// autotune/worker/process.h -- the tuner's end of one worker process: start, request with a time limit, kill.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <sys/types.h>
@@ -13,19 +13,20 @@ namespace seqtile::autotune {
 class WorkerProcess {
  public:
   /// Starts `program` by exec and waits for its greeting.
-  /// Errors: unsupported when it is no program that calls run_worker(); out_of_resources.
+  /// Errors: unsupported if the program does not call run_worker(); out_of_resources if it cannot be started.
   explicit WorkerProcess(const std::string& program);
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
-  ~WorkerProcess();  ///< kills it
+  ~WorkerProcess();  ///< kills the process
 
   enum class Status { ok, crashed, hung };
-  /// Sends the request and waits for the reply. After anything but `ok` the process is gone and cause() says why.
+  /// Sends the request and waits for the reply, at most `limit_s` seconds. Unless the status is `ok`, the process has
+  /// ended and cause() gives the reason.
   Status ask(const std::string& request, std::span<const std::byte> payload, Message& reply, double limit_s);
-  void stop() { end(false); }
+  void stop() { end(false); }  ///< kills the process
   bool is_alive() const { return pid_ > 0; }
   const std::string& cause() const { return cause_; }  ///< "signal 11 (Segmentation fault)"
-  int64_t current() const;                             ///< the candidate that ran last in measure, or -1
+  int64_t current() const;                             ///< position of the candidate launched last by measure, or -1
 
  private:
   void end(bool crashed);
@@ -37,8 +38,8 @@ class WorkerProcess {
   std::string cause_;
 };
 
-/// This executable, or SEQTILE_WORKER. Errors: unsupported where that is no program, and in a process that was itself
-/// started as a worker but does not call run_worker(): starting another would go on for ever.
+/// Path of this executable, or SEQTILE_WORKER. Errors: unsupported if SEQTILE_WORKER is no executable file, or if this
+/// process was started as a worker and does not call run_worker(): each process would start another without end.
 std::string worker_program();
 
 }  // namespace seqtile::autotune

@@ -22,9 +22,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kCheckWork = 2e8;     // flops of one launch of check(); longer lengths are not looked at
-constexpr double kBucketWork = 1.5e9;  // flops of one launch of check_bucket(); above, on a slice of the grid
-constexpr double kCheapFlops = 5e7;    // a bucket is checked on three input sets up to this, else on one
+constexpr double kCheckWork = 2e8;     // most flops of a launch of check(), which shortens its lengths to that
+constexpr double kBucketWork = 1.5e9;  // flops above which a launch of check_bucket() runs on a slice of the grid
+constexpr double kCheapFlops = 5e7;    // flops up to which a bucket is checked on three input sets, else on one
 constexpr int64_t kCheckLengths[] = {197, 65, 7};
 
 std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -98,7 +98,7 @@ Verdict ProcessRunner::failure(WorkerProcess::Status status, const WorkerProcess
 
 namespace {
 
-/// A worker that has lost its device answers nothing any more: another one takes over when it is next asked for.
+/// The worker's reply. A worker that has lost its device is stopped, and the next request starts another one.
 Json answer_of(WorkerProcess& worker, const Message& reply) {
   Json answer = Json::parse(reply.line);
   if (answer.value("lost", false)) worker.stop();
@@ -256,7 +256,7 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   WorkerProcess& worker = measurer();
   const Json request{
       {"do", "check"}, {"id", entry.id}, {"probes", Json::parse(probes)}, {"repeat", repeat}, {"max_work", max_work}};
-  // What short calls took says nothing of longer ones: these also fill and read more memory.
+  // Times of short calls give no limit for longer calls, which fill and read more memory.
   int64_t longest = 0;
   for (const Json& probe : request["probes"]) longest = std::max(longest, probe[0].get<int64_t>());
   const bool is_known = longest <= checked_length_;
@@ -267,12 +267,12 @@ Verdict ProcessRunner::run_check(Entry& entry, const std::string& probes, bool r
   const auto status = worker.ask(text(request), {}, reply, limit);
   if (status != WorkerProcess::Status::ok) return failure(status, worker, false);
   Verdict verdict = verdict_of(answer_of(worker, reply));
-  if (verdict.outcome == "oob_write") worker.stop();  // it may have written elsewhere too: the next one starts clean
+  if (verdict.outcome == "oob_write") worker.stop();  // the candidate may have damaged other memory of the worker
   if (verdict.ok()) {
     longest_check_s_ = std::max(longest_check_s_, now_s() - start);
     checked_length_ = std::max(checked_length_, longest);
   }
-  if (verdict.outcome == "error")  // the operation's own functions failed, not the candidate
+  if (verdict.outcome == "error")  // a function of the operation failed, not the candidate
     throw Error(ErrorCode::invalid_argument, "operation " + workload_.operation + ": " + verdict.detail);
   return verdict;
 }
@@ -281,7 +281,7 @@ double ProcessRunner::flops(int64_t length) const {
   return op_->cost(workload_, call_symbols(*op_, workload_, op_->schema(workload_), length)).flops;
 }
 
-/// What a busy machine may take to fill the tensors of a call, and to read them for the reference.
+/// Seconds that a busy machine may take to fill the tensors of a call and to read them for the reference.
 double ProcessRunner::fill_seconds(int64_t length) const {
   constexpr double kBytesPerSecond = 1e8;
   const Schema schema = op_->schema(workload_);
@@ -319,7 +319,7 @@ Verdict ProcessRunner::check_bucket(const Config& candidate, const Bucket& bucke
 
 std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, const MeasurePlan& plan) {
   std::vector<Series> result(candidates.size());
-  // A candidate that ends the worker is taken out and the others are measured anew.
+  // A candidate that ends the worker is left out, and the others are measured again.
   while (true) {
     std::vector<int64_t> ids;
     std::vector<size_t> positions;
@@ -332,7 +332,7 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
     }
     if (ids.empty() || !result[0].verdict.ok()) return result;
     WorkerProcess& worker = measurer();
-    if (loaded_.empty()) continue;  // it was restarted while candidates were being loaded
+    if (loaded_.empty()) continue;  // the worker was restarted while candidates were being loaded
     const Json request{{"do", "measure"},
                        {"ids", ids},
                        {"length", plan.length},
@@ -359,7 +359,7 @@ std::vector<Series> ProcessRunner::measure(std::span<const Config> candidates, c
       continue;
     }
     if (json.at("outcome") == "oom" &&
-        (target_.is_gpu() || plan.on_all_ranks)) {  // operands and workspaces do not fit: not for ever
+        (target_.is_gpu() || plan.on_all_ranks)) {  // operands and workspaces do not fit now, but may later
       for (const size_t position : positions) result[position] = {verdict_of(json), {}};
       return result;
     }

@@ -1,9 +1,9 @@
-// autotune/worker/process_runner.h -- the real Runner: candidates in worker processes.
+// autotune/worker/process_runner.h -- the Runner that compiles and measures candidates in worker processes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// One worker per core compiles, one more loads, verifies and measures; the two kinds never work at the same time. The
-// process that measures keeps the operands of the current workload, so the buckets of one workload share them. After a
-// crash or a hang a new process takes over and gets the problem again, and candidates when they are next asked for.
+// One worker a core compiles, and one further worker loads, verifies and measures. Compiling and measuring never happen
+// at the same time. The measuring worker keeps the operands of the current workload for all buckets. After a crash or a
+// hang a new worker is started and gets the workload again; candidates are loaded again when they are next needed.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,14 +19,15 @@
 namespace seqtile::autotune {
 
 struct RunnerLimits {
-  // Until a worker counts as hung. Once a candidate has been verified, 20 times the longest verification (at least two
-  // seconds) is enough. What is counted is bounded by its instructions, long before that time.
+  // Seconds after which a worker counts as hung. verify_s holds until a candidate has been verified; then the limit is
+  // 20 times the longest verification, at least two seconds and at most verify_s. The PTX machine limits the number of
+  // counted instructions, which ends a count long before count_s.
   double compile_s = 30, verify_s = 10, measure_s = 20, count_s = 60;
 };
 
 class ProcessRunner final : public Runner {
  public:
-  /// `target`: of the device, which the workers open by name.
+  /// `target`: the target of `device`, which the workers open by name.
   ProcessRunner(std::string device, const Target& target, std::string policy, ArtifactStore& artifacts,
                 RunnerLimits limits = {});
   ~ProcessRunner() override;
@@ -44,14 +45,14 @@ class ProcessRunner final : public Runner {
   struct Entry {
     int64_t id = 0;
     Config config;
-    Verdict verdict;  ///< of compiling, then of check()
+    Verdict verdict;  ///< result of compiling, then of check()
     bool compiled = false, checked = false, stored = false;
     KernelBinary binary;
   };
   using Slot = std::unique_ptr<WorkerProcess>;
 
   Entry& entry(const Config& config);
-  /// Calls work(compiler, item) for every item, on all compilers at once.
+  /// Calls work(compiler, item) for every item, on one thread a compiler. Rethrows an exception of `work`.
   void share_among_compilers(size_t count, const std::function<void(size_t compiler, size_t item)>& work);
   Verdict ready_compiler(size_t compiler);
   void compile_entry(size_t compiler, Entry& entry);
@@ -74,18 +75,19 @@ class ProcessRunner final : public Runner {
   const OpDef* op_ = nullptr;
   Workload workload_;
   int64_t max_length_ = 1;
-  /// By workload, then by configuration, both as text. Kept over changes of workload: a binary is compiled once a run.
+  /// Entries by workload, then by configuration, both as text. Entries outlive a change of the workload, so that a
+  /// binary is compiled once a run.
   std::map<std::string, std::map<std::string, Entry>> entries_;
   std::map<std::string, Entry>* current_ = nullptr;
-  std::optional<Usability> usable_;  ///< of the current workload
+  std::optional<Usability> usable_;  ///< for the current workload
   int64_t next_id_ = 1;
   std::vector<Slot> compilers_;
-  std::vector<char> compiler_needs_problem_;  ///< flags; each is written by one thread
+  std::vector<char> compiler_needs_problem_;  ///< flags by compiler; char, because threads write adjacent ones
   Slot measurer_;
   bool measurer_needs_problem_ = true;
-  double longest_check_s_ = 0;  ///< of those that were right
-  int64_t checked_length_ = 0;  ///< the longest call among them
-  std::set<int64_t> loaded_;    ///< ids that the measuring process holds
+  double longest_check_s_ = 0;  ///< longest time of a check that passed
+  int64_t checked_length_ = 0;  ///< longest length of a check that passed
+  std::set<int64_t> loaded_;    ///< ids of the candidates that the measuring worker has loaded
 };
 
 }  // namespace seqtile::autotune

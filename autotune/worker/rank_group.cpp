@@ -37,7 +37,7 @@ void* map_shared(size_t bytes) {
   return pages;
 }
 
-/// A rank that a peer waits for in vain has more to say than the peer.
+/// Throws the first error that is not `aborted`, else the first one: a rank that failed knows more than its peers.
 void throw_first(const Problems& problems) {
   const std::optional<Error>* first = nullptr;
   for (const auto& problem : problems)
@@ -53,13 +53,13 @@ Problems run_threads(int world_size, int threads, const std::function<void(Fabri
   for (size_t rank = 0; rank < problems.size(); ++rank)
     ranks.emplace_back([&, rank, fabric = std::move(fabrics[rank])]() mutable {
       problems[rank] = fabric::problem_in([&] { work(*fabric); });
-      fabric.reset();  // nobody waits for it any more
+      fabric.reset();  // ends the wait of peers for this rank
     });
   ranks.clear();
   return problems;
 }
 
-/// What a forked rank leaves behind.
+/// The result of a forked rank, in memory that it shares with the worker.
 struct Report {
   bool is_done;
   ErrorCode code;
@@ -68,7 +68,7 @@ struct Report {
 
 [[noreturn]] void run_child(int world, int rank, int threads, const std::function<void(Fabric&)>& work,
                             Report& report) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // ranks do not outlive the worker
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank must not outlive the worker
   const auto problem =
       fabric::problem_in([&] { work(*join_process_fabric(world, rank, threads, std::chrono::seconds(kJoinLimit))); });
   if (problem) {
@@ -79,7 +79,7 @@ struct Report {
   _exit(0);
 }
 
-/// Waits until the child has ended.
+/// Waits until the child has ended; nullopt if it succeeded.
 std::optional<Error> outcome_of(pid_t child, size_t rank, const Report& report) {
   int state = 0;
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
@@ -109,7 +109,7 @@ Problems run_processes(int world_size, int threads, const std::function<void(Fab
   const bool is_whole = children.size() == count;
   Problems problems(count);
   for (size_t rank = 0; rank < children.size(); ++rank) {
-    if (!is_whole) kill(children[rank], SIGKILL);  // it would wait for those that have not been started
+    if (!is_whole) kill(children[rank], SIGKILL);  // it would wait for ranks that were not started
     problems[rank] = outcome_of(children[rank], rank, reports[rank]);
   }
   munmap(reports, count * sizeof(Report));

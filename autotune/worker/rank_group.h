@@ -1,8 +1,8 @@
 // autotune/worker/rank_group.h -- the ranks of a fabric inside a worker process.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ranks that are processes are forked from the worker and end with it. The worker leads a process group of its own, so
-// that whoever kills the group ends all ranks.
+// Ranks of the fabric "processes" are forked from the worker and end with it. The worker leads a process group of its
+// own, so that killing the group ends all ranks.
 #pragma once
 #include <functional>
 #include <span>
@@ -12,15 +12,16 @@
 
 namespace seqtile::autotune {
 
-/// Whether run_rank_group() knows the kind.
+/// True if run_rank_group() supports this kind of fabric.
 bool has_rank_group(const std::string& fabric);
 
-/// Runs `work` on every rank of a fabric "threads" or "processes", each with `threads` for its kernels, and waits for
-/// all of them. Memory that `work` writes for the caller must be a SharedNumbers.
-/// Errors: the first that is no rank's complaint about another one; driver where a rank has died.
+/// Runs `work` on every rank of a fabric "threads" or "processes", and waits for all ranks. Kernels of a rank run on
+/// `threads` threads. Memory that `work` writes for the caller must be a SharedNumbers.
+/// Errors: the error of the lowest rank that failed by itself, else an `aborted`, with which a rank reports the failure
+/// of a peer; driver if a process has died; out_of_resources if a process cannot be started.
 void run_rank_group(const std::string& fabric, int world_size, int threads, const std::function<void(Fabric&)>& work);
 
-/// Numbers that forked ranks write and the worker reads. Zero at first.
+/// Numbers that forked ranks write and the worker reads; initially zero.
 class SharedNumbers {
  public:
   /// Errors: out_of_resources.

@@ -15,9 +15,9 @@
 namespace seqtile::autotune {
 namespace {
 
-constexpr double kSampleUs = 150;  // short launches are repeated up to this time
+constexpr double kSampleUs = 150;  // a sample repeats short launches up to this time
 constexpr int kMostReps = 64;
-constexpr double kAlignUs = 10000;  // nobody is waited for any longer who has been at the meeting
+constexpr double kAlignUs = 10000;  // longest wait for ranks between the gather and the start
 
 double now_us() {
   using namespace std::chrono;
@@ -30,7 +30,7 @@ RankCall call_of(const RankRace& race, int rank) {
   return call;
 }
 
-/// One rank's part. `arrivals`: by rank how often it has come to a start.
+/// One rank's part of the race. `arrivals[r]`: number of starts that rank r has reached.
 class RankRunner {
  public:
   RankRunner(const RankRace& race, Fabric& fabric, std::span<double> arrivals, volatile int64_t* current)
@@ -46,7 +46,7 @@ class RankRunner {
     for (const LoadedCandidate* candidate : race.candidates) calls_.push_back(operands_.make_call(*candidate));
   }
 
-  /// `us`: by candidate and round, 0 where a round is not made.
+  /// `us`: mean microseconds by candidate and round; 0 for rounds that are not made.
   void run(std::span<double> us) {
     for (size_t i = 0; i < calls_.size(); ++i) reps_.push_back(count_reps(i));
     const double start = now_us();
@@ -56,11 +56,11 @@ class RankRunner {
       if (first_of_all(is_over ? 1 : 0) > 0) break;
       for (size_t i = 0; i < calls_.size(); ++i) us[i * rounds + round] = sample(i, reps_[i]);
     }
-    fabric_.all_gather("");  // nobody leaves before all have what they need of it
+    fabric_.all_gather("");  // no rank frees its memory before all peers have finished
   }
 
  private:
-  /// Mean time of a launch on this rank.
+  /// Mean microseconds of a launch on this rank.
   double sample(size_t i, int reps) {
     if (current_) *current_ = static_cast<int64_t>(i);
     align();
@@ -74,7 +74,8 @@ class RankRunner {
     return us / reps;
   }
 
-  /// Who was early at the meeting may sleep for some time yet; a call should start on all ranks at once.
+  /// Starts all ranks together. A rank that came early to the gather may still sleep when it ends, so that a second
+  /// wait follows, which spins.
   void align() {
     fabric_.all_gather("");
     const auto rank = static_cast<size_t>(fabric_.rank());
@@ -85,7 +86,7 @@ class RankRunner {
                        nullptr);
   }
 
-  /// The same on all ranks. The first launch warms the code up.
+  /// Launches a sample, equal on all ranks. The first launch warms the code up.
   int count_reps(size_t i) {
     sample(i, 1);
     const double slowest = slowest_of_all(sample(i, 1));

@@ -23,8 +23,8 @@ constexpr bool kLimitMemory = false;  // sanitizers reserve terabytes of address
 constexpr bool kLimitMemory = true;
 #endif
 constexpr rlim_t kCompileHeadroom = rlim_t{1} << 30, kRunHeadroom = rlim_t{6} << 30;
-/// Operands of the longest call that a worker holds at once: those that are checked, two sets that are measured in
-/// turn, and a set on its way to a device.
+/// Sets of operands of the longest call that a worker holds at once: one that is checked, two that are measured in
+/// turn, and one that is copied to a device.
 constexpr double kOperandCopies = 4;
 
 const char* outcome_of(ErrorCode code) {
@@ -65,7 +65,8 @@ uint64_t WorkerServer::run_headroom(const Current& state) {
   return bytes < 1e18 ? kRunHeadroom + static_cast<uint64_t>(bytes) : RLIM_INFINITY;
 }
 
-/// A candidate, or the compiler working on it, may take some gigabytes more than what is there, not the machine.
+/// Limits the address space to `headroom` bytes more than now, so that neither a candidate nor the compiler exhausts
+/// the machine's memory.
 void WorkerServer::limit_memory(uint64_t headroom) {
   if (!kLimitMemory) return;
   const rlimit limit{headroom == RLIM_INFINITY ? RLIM_INFINITY : address_space() + headroom, RLIM_INFINITY};
@@ -84,7 +85,7 @@ void WorkerServer::serve() {
   while (channel_.receive(request, -1) == Channel::Status::ok) {
     std::vector<std::byte> payload;
     Json reply;
-    bool is_lost = false;  // a context that a launch has broken, or that hangs, answers nothing any more
+    bool is_lost = false;  // true if a launch has broken the device's context or hangs in it
     try {
       reply = answer(request, payload);
     } catch (const Error& error) {
@@ -119,7 +120,7 @@ nlohmann::json WorkerServer::set_problem(const Json& request) {
   const OpDef& op = registry_.find(request.at("operation").get<std::string>());
   Workload workload = read_workload(request);
   const std::string device_name = request.at("device");
-  env::set_ptxas_program(request.at("ptxas"));  // as the tuner found it: one that hangs is met once
+  env::set_ptxas_program(request.at("ptxas"));  // the tuner has tested it, so that no worker meets one that hangs
   state_.reset();
   state_ = std::make_unique<Current>(Current{&op,
                                              std::move(workload),
@@ -161,7 +162,7 @@ nlohmann::json WorkerServer::count(const Json& request) {
 }
 
 nlohmann::json WorkerServer::load(const Json& request, std::vector<std::byte> code) {
-  // A driver reserves addresses for all memory of all GPUs.
+  // The CUDA driver reserves addresses for the memory of all GPUs, which no limit may prevent.
   const bool is_of_driver = state_->device_name.starts_with("cuda");
   if (state_->candidates.empty()) limit_memory(is_of_driver ? RLIM_INFINITY : run_headroom(*state_));
   KernelBinary binary{
@@ -200,7 +201,8 @@ nlohmann::json WorkerServer::measure(const Json& request) {
   return describe(state_->meter->measure(candidates, plan, current_));
 }
 
-/// A candidate that lets ranks wait in vain, or ends one of them, is to blame as one that ends the worker is.
+/// A failed race is reported as a lost worker: a candidate that makes ranks time out, or ends one, is treated as a
+/// candidate that ends the worker.
 nlohmann::json WorkerServer::race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan,
                                   double deadline_s) {
   const bool is_cold = state_->policy.starts_with("cold");

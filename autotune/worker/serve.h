@@ -1,8 +1,8 @@
-// autotune/worker/serve.h -- what a worker process does with the commands that it gets.
+// autotune/worker/serve.h -- the commands of a worker process.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands (field "do"): problem, compile, count, load, check, measure. Each is answered with one object whose field
-// "outcome" is "ok" or the reason of a failure. Tuning decisions are made on the other side.
+// Commands (field "do"): problem, compile, count, load, check, measure. The reply to each is one object whose field
+// "outcome" is "ok" or the kind of failure. The tuner, at the other end of the channel, makes all decisions.
 #pragma once
 #include <map>
 #include <memory>
@@ -16,10 +16,10 @@ namespace seqtile::autotune {
 
 class WorkerServer {
  public:
-  /// `current`: shared with the tuner; see Meter::measure.
+  /// `current` is shared with the tuner; Meter::measure sets it.
   WorkerServer(const Registry& registry, Channel& channel, volatile int64_t* current)
       : registry_(registry), channel_(channel), current_(current) {}
-  /// Serves until the other end closes.
+  /// Serves until the other end closes, or until a launch has made the device unusable.
   void serve();
 
  private:
@@ -45,10 +45,10 @@ class WorkerServer {
   Json check(const Json& request);
   Json measure(const Json& request);
   Json race(const std::vector<const LoadedCandidate*>& candidates, const MeasurePlan& plan, double deadline_s);
-  /// The current workload's; opened only where candidates are run, not where they are compiled.
+  /// The device of the current workload. A worker that only compiles never opens it.
   Device& device();
   void limit_memory(uint64_t headroom);
-  /// What the candidates of a workload may take: operands grow with its longest call.
+  /// Bytes that candidates of a workload may allocate; they grow with the operands of its longest call.
   static uint64_t run_headroom(const Current& state);
 
   const Registry& registry_;

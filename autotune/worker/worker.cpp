@@ -1,4 +1,4 @@
-// autotune/worker/worker.cpp -- a worker process: see runner.h.
+// autotune/worker/worker.cpp -- the main function of a worker process; see runner.h.
 // SPDX-License-Identifier: Apache-2.0
 #include <poll.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 namespace seqtile::autotune {
 namespace {
 
-/// Ends this process when the tuner's end of the connection closes, whatever the kernel under test is doing.
+/// Ends this process when the tuner closes the connection, even while a kernel under test runs.
 void watch(int fd) {
   pollfd waiting{fd, POLLRDHUP, 0};
   while (poll(&waiting, 1, -1) < 0) {
@@ -29,7 +29,7 @@ void watch(int fd) {
 bool run_worker(int argc, char** argv, const Registry& registry, int& exit_code) {
   if (argc != 4 || std::strcmp(argv[1], kWorkerFlag) != 0) return false;
   const int fd = std::atoi(argv[2]), shared = std::atoi(argv[3]);
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C goes to the whole group; the tuner decides when to stop
+  std::signal(SIGINT, SIG_IGN);  // the tuner alone reacts to Ctrl-C
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
