@@ -55,11 +55,12 @@ std::unique_ptr<Contestant> enter_ours_packed(OpArena& arena) {
   const Tensor &w = arena.tensor(0, "w"), &x = arena.tensor(0, "x");
   kernels::Linear linear{.n = w.sizes[0],
                          .k = w.sizes[1],
-                         .packed = true,
+                         .weight_layout = kernels::WeightLayout::packed,
                          .panel = kernels::default_panel(host_target()),
-                         .dtype = w.dtype,
-                         .threads = arena.workload().threads};
-  auto tuned = std::make_shared<TunedHandle>(arena.environment().prepare_tuned(linear.workload(), x.sizes[0]));
+                         .dtype = w.dtype};
+  autotune::Workload workload = linear.workload();
+  workload.threads = arena.workload().threads;
+  auto tuned = std::make_shared<TunedHandle>(arena.environment().prepare_tuned(workload, x.sizes[0]));
   auto weights = std::make_shared<std::vector<Operand>>();
   const int64_t panels = (linear.n + linear.panel - 1) / linear.panel;
   for (int copy = 0; copy < arena.copies(); ++copy) {

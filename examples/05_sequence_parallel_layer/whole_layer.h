@@ -16,7 +16,7 @@ class Projection {
   Projection(Engine& engine, int64_t n, int64_t k, bool residual = false, bool adds_dx = false)
       : adds_dx_(adds_dx),
         product_(engine.prepare(Linear{.n = n, .k = k, .residual = residual})),
-        dx_(prepare_transposed(engine, {.n = k, .k = n, .residual = adds_dx})),
+        dx_(engine.prepare(Linear{.n = k, .k = n, .residual = adds_dx, .weight_layout = WeightLayout::transposed})),
         dw_(engine.prepare(LinearWgrad{.n = n, .k = k})) {}
 
   void forward(Matrix& x, Matrix& w, Matrix& y, Tensor residual = {}) const {
@@ -28,11 +28,6 @@ class Projection {
   }
 
  private:
-  static TypedHandle<Linear> prepare_transposed(Engine& engine, const Linear& linear) {
-    autotune::Workload workload = linear.workload();
-    workload.fields.set("weight_layout", std::string("transposed"));
-    return {engine.prepare(workload), linear};
-  }
   const bool adds_dx_;
   TypedHandle<Linear> product_, dx_;
   TypedHandle<LinearWgrad> dw_;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/act/activation.h"
 
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -10,20 +9,15 @@
 #include "jit/ir/builder.h"
 
 namespace seqtile::kernels {
-namespace {
-
-constexpr std::array<std::string_view, 4> kNames = {"none", "silu", "gelu", "gelu_tanh"};
-
-}  // namespace
 
 Activation parse_activation(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == name) return static_cast<Activation>(i);
+  for (size_t i = 0; i < kActivationNames.size(); ++i)
+    if (kActivationNames[i] == name) return static_cast<Activation>(i);
   throw Error(ErrorCode::invalid_argument,
               "activation " + std::string(name) + " is unknown; use none, silu, gelu or gelu_tanh");
 }
 
-std::string_view activation_name(Activation activation) { return kNames[static_cast<size_t>(activation)]; }
+std::string_view activation_name(Activation activation) { return kActivationNames[static_cast<size_t>(activation)]; }
 
 Var activate(KernelBuilder& b, Activation activation, Var x) {
   switch (activation) {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <tuple>
 
 #include <fmt/format.h>
 
 #include "jit/base/cdiv.h"
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_config.h"
 
 namespace seqtile::kernels::linear_op {
 namespace {
@@ -16,16 +15,16 @@ namespace {
 constexpr int64_t kMatrixRegisters = 8, kMatrixRows = 16;  // as in jit/codegen/cpu/kernels/micro_kernel.h
 
 /// Form "matrix" reads plain weights as the transposed form does, others as the outer form.
-bool packs_weights(const Shape& s) { return s.packed || s.transposed; }
+bool packs_weights(const Linear& s) { return s.is_packed() || s.is_transposed(); }
 
 /// Matrix registers: sums and operands.
-int64_t matrix_registers(const Shape& s, const Tile& t) {
+int64_t matrix_registers(const Linear& s, const Tile& t) {
   const int64_t rows = cdiv(t.mr, kMatrixRows), weights = packs_weights(s) ? s.weights_per_loop() : 1;
   const int64_t columns = cdiv(t.nr, kMatrixRows) * weights;
   return rows * columns + rows + columns;
 }
 
-std::optional<std::string> matrix_refusal(const Shape& s, const Tile& t, const Target& target) {
+std::optional<std::string> matrix_refusal(const Linear& s, const Tile& t, const Target& target) {
   constexpr int64_t kMostSums = 2 << 20;  // y and y^T are then 16 MB of each thread's scratch memory
   if (!target.has_matrix_registers || s.dtype != DType::bf16 || s.k % (2 * kMatrixRows) != 0)
     return fmt::format("form = matrix is for bf16 with k a multiple of {} on CPUs with AMX", 2 * kMatrixRows);
@@ -38,7 +37,7 @@ std::optional<std::string> matrix_refusal(const Shape& s, const Tile& t, const T
 }
 
 /// Vector registers that the micro-kernel of `tile` needs: accumulators, operands, and a product where there is no FMA.
-int64_t registers(const Shape& s, const Tile& t, const Target& target) {
+int64_t registers(const Linear& s, const Tile& t, const Target& target) {
   const int64_t weights = s.weights_per_loop(), extra = target.has_fma ? 1 : 2;
   if (t.form == "outer") {
     const int64_t vectors = cdiv(t.nr, target.lanes_f32()) * weights;
@@ -52,7 +51,7 @@ int64_t registers(const Shape& s, const Tile& t, const Target& target) {
 }
 
 /// Packed x, one packed panel of w, the accumulators that wait between slices of k.
-int64_t scratch_bytes(const Shape& s, const Tile& t) {
+int64_t scratch_bytes(const Linear& s, const Tile& t) {
   const int64_t weights = s.weights_per_loop();
   const int64_t sums = s.k > t.kc ? t.block_m * t.block_n * weights : t.mr * t.nr * weights;
   int64_t panels = 0;
@@ -64,12 +63,12 @@ int64_t scratch_bytes(const Shape& s, const Tile& t) {
 }
 
 /// Elements of k in one multiply-add: a pair where the target has the bf16 dot product.
-int64_t elements_per_step(const Shape& s, const Target& target) {
+int64_t elements_per_step(const Linear& s, const Target& target) {
   return s.dtype == DType::bf16 && target.has_bf16_dot ? 2 : 1;
 }
 
 /// Without conversion, so that one element can go from memory into all lanes.
-bool reads_weights_as_they_are(const Shape& s, const Target& target) {
+bool reads_weights_as_they_are(const Linear& s, const Target& target) {
   return s.dtype == DType::f32 || (s.dtype == DType::bf16 && target.has_bf16_dot);
 }
 
@@ -91,26 +90,26 @@ int64_t balanced_rows(int64_t length, int64_t target, int64_t step) {
 /// Collects legal tiles once each.
 class Collector {
  public:
-  Collector(const Shape& s, int threads, const Target& target) : s_(s), threads_(threads), target_(target) {}
+  Collector(const Linear& s, int threads, const Target& target, std::optional<DType> result)
+      : s_(s), threads_(threads), target_(target), result_(result) {}
   void add(const Tile& t) {
-    if (refusal(s_, t, threads_, target_)) return;
-    if (seen_.insert({t.form, t.block_m, t.block_n, t.mr, t.nr, t.kc, t.num_warps, t.num_stages, t.cluster}).second)
-      tiles_.push_back(t);
+    if (!refusal(s_, t, threads_, target_, result_) && seen_.insert(t).second) tiles_.push_back(t);
   }
   bool empty() const { return tiles_.empty(); }
   std::vector<Tile> take() { return std::move(tiles_); }
 
  private:
-  const Shape& s_;
+  const Linear& s_;
   int threads_;
   const Target& target_;
-  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>> seen_;
+  const std::optional<DType> result_;
+  std::set<Tile> seen_;
   std::vector<Tile> tiles_;
 };
 
 /// Column blocks of about 64, 256 and 1024 columns, as many as the threads can share evenly.
-std::vector<int64_t> column_blocks(const Shape& s, int64_t nr, int threads, std::initializer_list<int64_t> targets) {
-  const int64_t widest = *std::max_element(s.n.begin(), s.n.end());
+std::vector<int64_t> column_blocks(const Linear& s, int64_t nr, int threads, std::initializer_list<int64_t> targets) {
+  const int64_t widest = std::max({s.n, s.n2, s.n3});
   std::vector<int64_t> result;
   for (const int64_t target : targets) {
     int64_t blocks = std::max<int64_t>(1, (widest + target / 2) / target);
@@ -121,11 +120,11 @@ std::vector<int64_t> column_blocks(const Shape& s, int64_t nr, int threads, std:
   return result;
 }
 
-void collect_outer(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+void collect_outer(const Linear& s, int threads, int64_t length, const Target& target, Collector& collector) {
   const int64_t lanes = target.lanes_f32(), weights = s.weights_per_loop(), per_step = elements_per_step(s, target);
   for (int64_t vectors = 1; vectors <= 4; ++vectors) {
     const int64_t nr = vectors * lanes;
-    if (s.packed && nr != s.panel) continue;
+    if (s.is_packed() && nr != s.panel) continue;
     const int64_t limit =
         (target.num_vector_registers - (target.has_fma ? 1 : 2)) / (vectors * weights) - 1;  // rows that fit
     if (limit < 1) continue;
@@ -143,10 +142,12 @@ void collect_outer(const Shape& s, int threads, int64_t length, const Target& ta
 }
 
 /// Vectors along rows of x: as many as the registers allow, or as the rows fill.
-void collect_transposed(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+void collect_transposed(const Linear& s, int threads, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostVectors = 4, kMostColumns = 8;  // more columns are more addresses than registers hold
   const int64_t lanes = target.lanes_f32(), per_step = elements_per_step(s, target);
-  if (s.packed || s.transposed || length < lanes / 2 || !reads_weights_as_they_are(s, target) || s.k % per_step) return;
+  if (s.is_packed() || s.is_transposed() || length < lanes / 2 || !reads_weights_as_they_are(s, target) ||
+      s.k % per_step)
+    return;
   const int64_t registers_left = target.num_vector_registers - (target.has_fma ? 1 : 2);
   for (int64_t vectors = 1; vectors <= kMostVectors; ++vectors) {
     const int64_t mr = vectors * lanes, nr = std::min(kMostColumns, registers_left / vectors - 1);
@@ -163,7 +164,7 @@ void collect_transposed(const Shape& s, int threads, int64_t length, const Targe
 }
 
 /// Blocks of 32 x 32, or what the rows fill of 16 x 48.
-void collect_matrix(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+void collect_matrix(const Linear& s, int threads, int64_t length, const Target& target, Collector& collector) {
   if (!target.has_matrix_registers || length < kMatrixRows / 2) return;
   using Block = std::pair<int64_t, int64_t>;
   for (const auto& [mr, nr] : {Block{32, 32}, Block{32, 16}, Block{48, 16}, Block{16, 48}}) {
@@ -177,9 +178,9 @@ void collect_matrix(const Shape& s, int threads, int64_t length, const Target& t
   }
 }
 
-void collect_dot(const Shape& s, int threads, int64_t length, const Target& target, Collector& collector) {
+void collect_dot(const Linear& s, int threads, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostLength = 256;
-  if (s.packed || s.transposed || length > kMostLength) return;
+  if (s.is_packed() || s.is_transposed() || length > kMostLength) return;
   // More columns are more streams than caches follow, or more sums than a vector has lanes for.
   const int64_t most_columns = std::min<int64_t>(8, target.lanes_f32());
   const int64_t weights = s.weights_per_loop(), per_step = elements_per_step(s, target);
@@ -202,7 +203,7 @@ void collect_dot(const Shape& s, int threads, int64_t length, const Target& targ
 }
 
 /// Vector cycles of one step of the micro-kernel over its multiply-adds at two a cycle: 1 is the machine's peak.
-double register_inefficiency(const Shape& s, const Tile& t, const Target& target) {
+double register_inefficiency(const Linear& s, const Tile& t, const Target& target) {
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
   const bool is_outer = t.form == "outer";
   if (t.form == "transposed") {
@@ -229,7 +230,7 @@ double register_inefficiency(const Shape& s, const Tile& t, const Target& target
 /// Products wait for operands, which come from L2 where a slice of the packed side fits in there beside what streams
 /// past it; sums go through memory for each slice. The packed side is packed for each block of the other one, the other
 /// one streams past each of its blocks.
-double matrix_cycles(const Shape& s, const Tile& t, double rows, double columns, const Target& target) {
+double matrix_cycles(const Linear& s, const Tile& t, double rows, double columns, const Target& target) {
   constexpr double kProduct = 28, kLoad = 8, kBeyondL2 = 1.4, kSum = 24, kPackedElement = 0.35, kStreamedElement = 0.5;
   constexpr double kRegister = kMatrixRows * kMatrixRows, kShareOfL2 = 0.75;
   const double a = static_cast<double>(t.nr / kMatrixRows), b = static_cast<double>(t.mr / kMatrixRows);
@@ -270,7 +271,7 @@ double busiest_thread(int64_t column_blocks, int64_t length, int64_t block_m, in
   return *std::max_element(ends.begin(), ends.end());
 }
 
-void collect_mma(const Shape& s, int64_t length, const Target& target, Collector& collector) {
+void collect_mma(const Linear& s, int64_t length, const Target& target, Collector& collector) {
   constexpr int64_t kMostValues = 128;  // of a thread
   const int64_t cover = round_up(length, 16);
   for (const int64_t num_warps : {4, 8})
@@ -292,38 +293,45 @@ void collect_mma(const Shape& s, int64_t length, const Target& target, Collector
 
 }  // namespace
 
+namespace {
+
+/// Gives `parameter` each parameter of a configuration, by name. The tile has its form and whether it has a cluster.
+void visit_parameters(auto& tile, const auto& parameter) {
+  parameter("block_m", tile.block_m);
+  parameter("block_n", tile.block_n);
+  if (tile.is_of_gpu()) {
+    parameter("block_k", tile.kc);
+    parameter("num_warps", tile.num_warps);
+    parameter("num_stages", tile.num_stages);
+    if (tile.cluster) parameter("cluster", tile.cluster);
+  } else {
+    parameter("mr", tile.mr);
+    parameter("nr", tile.nr);
+    parameter("kc", tile.kc);
+  }
+}
+
+}  // namespace
+
 Tile Tile::from(const autotune::Config& c) {
-  if (c.values().contains("block_k"))
-    return {"mma",
-            c.get_int("block_m"),
-            c.get_int("block_n"),
-            16,
-            8,
-            c.get_int("block_k"),
-            c.get_int("num_warps"),
-            c.get_int("num_stages"),
-            c.values().contains("cluster") ? c.get_int("cluster") : 0};
-  return {c.get_string("form"), c.get_int("block_m"), c.get_int("block_n"),
-          c.get_int("mr"),      c.get_int("nr"),      c.get_int("kc")};
+  Tile tile{"mma", 0, 0, 16, 8, 0};
+  tile.cluster = c.get_int("cluster", 0);
+  if (!c.contains("block_k")) tile.form = c.get_string("form");
+  visit_parameters(tile, [&](const char* name, int64_t& value) { value = c.get_int(name); });
+  return tile;
 }
 
 autotune::Config Tile::config() const {
-  if (form == "mma") {
-    autotune::Config config{{"block_m", block_m},
-                            {"block_n", block_n},
-                            {"block_k", kc},
-                            {"num_warps", num_warps},
-                            {"num_stages", num_stages}};
-    if (cluster) config.set("cluster", cluster);
-    return config;
-  }
-  return {{"form", form}, {"block_m", block_m}, {"block_n", block_n}, {"mr", mr}, {"nr", nr}, {"kc", kc}};
+  autotune::Config c;
+  if (!is_of_gpu()) c.set("form", form);
+  visit_parameters(*this, [&](const char* name, int64_t value) { c.set(name, value); });
+  return c;
 }
 
-SharedBytes::SharedBytes(const Shape& s, const Tile& t)
+SharedBytes::SharedBytes(const Linear& s, const Tile& t, std::optional<DType> result)
     : operands((t.block_m + t.block_n * s.weights_per_loop()) * t.kc * dtype_bytes(s.dtype) * t.num_stages) {
   constexpr int64_t kPadding = 112;
-  results = t.block_m * (t.block_n * dtype_bytes(s.result) + kPadding);
+  results = t.block_m * (t.block_n * dtype_bytes(result.value_or(s.dtype)) + kPadding);
 }
 
 int64_t SharedBytes::sum() const {
@@ -331,16 +339,17 @@ int64_t SharedBytes::sum() const {
   return operands + results + kBarriers;
 }
 
-int64_t values_of_block(const Shape& s, const Tile& t) {
+int64_t values_of_block(const Linear& s, const Tile& t) {
   const int64_t columns = t.block_n * s.weights_per_loop();
   const int64_t operands = s.dtype == DType::f32 ? (t.block_m + columns) * t.kc : 0;
   return t.block_m * columns + operands;
 }
 
-std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, const Target& target) {
+std::optional<std::string> refusal(const Linear& s, const Tile& t, int threads, const Target& target,
+                                   std::optional<DType> result) {
   if (t.form == "mma") {
-    if (s.packed) return "packed weights are for CPUs";
-    if (const int64_t needed = SharedBytes(s, t).sum(); needed > target.shared_bytes)
+    if (s.is_packed()) return "packed weights are for CPUs";
+    if (const int64_t needed = SharedBytes(s, t, result).sum(); needed > target.shared_bytes)
       return fmt::format("{} stages take {} B of shared memory, {} has {} B", t.num_stages, needed, target.name,
                          target.shared_bytes);
     return std::nullopt;
@@ -356,30 +365,39 @@ std::optional<std::string> refusal(const Shape& s, const Tile& t, int threads, c
   if (t.block_m % row_step) return fmt::format("block_m = {} is not a multiple of {}", t.block_m, row_step);
   if (packs_weights(s) && t.form != "outer" && !is_matrix)
     return "packed and transposed weights need form = outer or matrix";
-  if (s.packed && t.nr != s.panel) return fmt::format("nr = {} is not the weights' panel of {}", t.nr, s.panel);
+  if (s.is_packed() && t.nr != s.panel) return fmt::format("nr = {} is not the weights' panel of {}", t.nr, s.panel);
   const int64_t room = target.l2_bytes + target.l3_bytes / (2 * std::max(threads, 1));
   if (const int64_t needed = scratch_bytes(s, t); needed > room)
     return fmt::format("the tiles take {} B, the caches have room for {} B", needed, room);
   return std::nullopt;
 }
 
-std::vector<Tile> candidates(const Shape& s, int threads, int64_t length, const Target& target) {
-  Collector collector(s, threads, target);
+}  // namespace seqtile::kernels::linear_op
+
+namespace seqtile::kernels {
+
+using linear_op::Tile;
+
+std::vector<Tile> Linear::tiles(int threads, int64_t length, const Target& target, std::optional<DType> result) const {
+  using namespace linear_op;
+  Collector collector(*this, threads, target, result);
   if (target.is_gpu()) {
-    collect_mma(s, length, target, collector);
+    collect_mma(*this, length, target, collector);
     return collector.take();
   }
   constexpr int64_t kManyRows = 64;  // from here on no vectors come near matrix registers
-  collect_matrix(s, threads, length, target, collector);
+  collect_matrix(*this, threads, length, target, collector);
   if (length >= kManyRows && !collector.empty()) return collector.take();
-  collect_outer(s, threads, length, target, collector);
-  collect_transposed(s, threads, length, target, collector);
-  collect_dot(s, threads, length, target, collector);
+  collect_outer(*this, threads, length, target, collector);
+  collect_transposed(*this, threads, length, target, collector);
+  collect_dot(*this, threads, length, target, collector);
   return collector.take();
 }
 
-double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, const Target& target) {
-  if (target.is_gpu()) return autotune::predict_us(gpu_work(s, t.config(), length, target), target.gpu);
+double Linear::predict_us(const Tile& t, int threads, int64_t length, const Target& target) const {
+  using namespace linear_op;
+  const Linear& s = *this;
+  if (target.is_gpu()) return autotune::predict_us(gpu_work(t, length, target), target.gpu);
   constexpr double kClockPerUs = 2.4e3, kPackedRow = 18, kProgramUs = 1;
   const bool is_outer = t.form == "outer", is_matrix = t.form == "matrix";
   const double lanes = target.lanes_f32(), weights = s.weights_per_loop();
@@ -388,7 +406,7 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
   };
   double columns = 0, bytes = 0;
   int64_t column_blocks = 0;
-  for (const int64_t n : s.n) {
+  for (const int64_t n : s.columns()) {
     columns += padded(n, t.block_n, t.nr) * weights;
     column_blocks += cdiv(n, t.block_n);
     bytes += static_cast<double>(n) * (weights * static_cast<double>(s.k) + static_cast<double>(length));
@@ -404,7 +422,7 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
     cycles = matrix_cycles(s, t, rows, columns, target);
   } else if (is_outer) {
     const double packing =
-        kPackedRow / (s.packed ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
+        kPackedRow / (s.is_packed() ? 1e9 : block_rows) + kPackedRow / (static_cast<double>(t.block_n) * weights);
     const double spilled = s.k > t.kc ? 12 * per_step / static_cast<double>(t.kc) : 0;
     const double beyond_l2 = scratch_bytes(s, t) > target.l2_bytes ? 0.04 : 0;
     cycles *= 1 + packing + spilled + beyond_l2;
@@ -425,4 +443,4 @@ double predict_us(const Shape& s, const Tile& t, int threads, int64_t length, co
          kProgramUs * static_cast<double>(programs) / threads;
 }
 
-}  // namespace seqtile::kernels::linear_op
+}  // namespace seqtile::kernels

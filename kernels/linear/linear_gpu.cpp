@@ -3,19 +3,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program turns over k in steps of block_k: it reads block_m rows of x and block_n columns of the weights (twice as
-// many of a gated pair), stages them in shared memory and multiplies. Fields that a form of the kernel does not have
-// count as their simplest value: one stage, no cluster.
+// many of a gated pair), stages them in shared memory and multiplies.
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_tile.h"
 
-namespace seqtile::kernels::linear_op {
+namespace seqtile::kernels {
 
-using autotune::Config;
 using autotune::GpuSample;
 using autotune::GpuWork;
-using autotune::Workload;
+using linear_op::Tile;
 
 namespace {
 
@@ -28,26 +26,24 @@ std::pair<int64_t, int64_t> warp_grid(int64_t block_m, int64_t block_n, int64_t 
 
 }  // namespace
 
-GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& target) {
+GpuWork Linear::gpu_work(const Tile& t, int64_t length, const Target& target) const {
   constexpr double kInstructionsPerLoad = 4, kOtherPerTurn = 30, kFragments = 40;
   constexpr double kMeeting = 600;  // measured on an H200: the fences of a cluster's barriers
-  const int64_t block_m = c.get_int("block_m"), block_n = c.get_int("block_n"), block_k = c.get_int("block_k");
-  const int64_t num_warps = c.get_int("num_warps", 4), weights = s.weights_per_loop(), bytes = dtype_bytes(s.dtype);
-  const int64_t cluster = std::max<int64_t>(c.get_int("cluster", 1), 1);
-  int64_t columns = 0, column_blocks = 0;
-  for (const int64_t n : s.n) columns += n, column_blocks += cdiv(n, block_n);
+  const int64_t block_m = t.block_m, block_n = t.block_n, block_k = t.kc, num_warps = t.num_warps;
+  const int64_t weights = weights_per_loop(), bytes = dtype_bytes(dtype), cluster = std::max<int64_t>(t.cluster, 1);
+  const int64_t columns = n + n2 + n3, column_blocks = linear_op::column_blocks(*this, block_n);
   const int64_t row_blocks = cdiv(length, block_m), rows = std::min(block_m, length);
-  const double turns = static_cast<double>(cdiv(s.k, block_k)), warps = static_cast<double>(num_warps);
+  const double turns = static_cast<double>(cdiv(k, block_k)), warps = static_cast<double>(num_warps);
 
   GpuWork work;
   work.programs = static_cast<double>(row_blocks * column_blocks);
   work.threads = 32 * num_warps;
-  work.stages = c.get_int("num_stages", 1);
+  work.stages = t.num_stages;
   work.turns = turns;
   work.meeting_cycles = cluster > 1 ? kMeeting : 0;
-  work.uses_wgmma = autotune::may_use_wgmma(target, s.dtype, block_m, num_warps) && s.k % 16 == 0;
-  work.tensor_dtype = s.dtype;
-  work.tensor_flops = 2.0 * static_cast<double>(block_m * block_n * weights * block_k) * turns / (s.tf32 ? 3 : 1);
+  work.uses_wgmma = autotune::may_use_wgmma(target, dtype, block_m, num_warps) && k % 16 == 0;
+  work.tensor_dtype = dtype;
+  work.tensor_flops = 2.0 * static_cast<double>(block_m * block_n * weights * block_k) * turns / (tf32 ? 3 : 1);
   const int64_t staged = (block_m + block_n * weights) * block_k * bytes;
   work.shared_bytes = work.stages * staged;
   const double sums = static_cast<double>(block_m * block_n * weights) / static_cast<double>(work.threads);
@@ -58,14 +54,14 @@ GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& 
   const double fragment_bytes =
       static_cast<double>((block_m * warps_n + block_n * weights * warps_m) * block_k * bytes);
   work.shared_wavefronts = turns * (static_cast<double>(staged) + fragment_bytes) / 128;
-  const double products = work.tensor_flops / (2 * 16 * 8 * (s.dtype == DType::f32 ? 8.0 / 3 : 16));
+  const double products = work.tensor_flops / (2 * 16 * 8 * (dtype == DType::f32 ? 8.0 / 3 : 16));
   work.warp_instructions = products + turns * warps * kOtherPerTurn +
                            turns * kInstructionsPerLoad * (static_cast<double>(staged) + fragment_bytes) / 512;
 
-  const double row_bytes = static_cast<double>(s.k * bytes), results = static_cast<double>(rows * block_n * bytes);
+  const double row_bytes = static_cast<double>(k * bytes), results = static_cast<double>(rows * block_n * bytes);
   work.l2_bytes =
       row_bytes * (static_cast<double>(rows) + static_cast<double>(block_n * weights) / static_cast<double>(cluster)) +
-      results * (s.residual ? 2 : 1);
+      results * (residual ? 2 : 1);
   const double x_bytes = row_bytes * static_cast<double>(length);
   const double w_bytes = row_bytes * static_cast<double>(columns * weights);
   // What does not stay in the L2 from one block of columns to the next is read again.
@@ -74,29 +70,25 @@ GpuWork gpu_work(const Shape& s, const Config& c, int64_t length, const Target& 
   const double passes = std::max(1.0, work.programs / std::max(1.0, at_once));
   const bool stays = x_bytes < 0.6 * static_cast<double>(target.gpu.l2_bytes);
   work.memory_bytes = w_bytes + x_bytes * (stays ? 1 : std::min(passes, static_cast<double>(column_blocks))) +
-                      static_cast<double>(length * columns * bytes) * (s.residual ? 2 : 1);
+                      static_cast<double>(length * columns * bytes) * (residual ? 2 : 1);
   return work;
 }
 
-std::vector<GpuSample> gpu_samples(const Workload& w, const Config& c, int64_t length) {
-  const Shape s(w);
-  const int64_t block_k = c.get_int("block_k"), turns = cdiv(s.k, block_k);
-  const int64_t few = c.get_int("num_stages", 1) + 1, more = few + 2;
+std::vector<GpuSample> Linear::gpu_samples(const Tile& t, int64_t length) const {
+  const int64_t turns = cdiv(k, t.kc), few = t.num_stages + 1, more = few + 2;
   // A whole cluster, whose blocks share what they load.
-  const int64_t rows = std::min(length, c.get_int("block_m") * std::max<int64_t>(c.get_int("cluster", 1), 1));
-  Workload small = w;
-  small.fields.set("n", std::min(s.n[0], c.get_int("block_n")));
-  small.fields.set("n2", int64_t{0});
-  small.fields.set("n3", int64_t{0});
-  if (turns <= more) return {{small, rows, 1}};
+  const int64_t rows = std::min(length, t.block_m * std::max<int64_t>(t.cluster, 1));
+  Linear small = *this;
+  small.n = std::min(n, t.block_n), small.n2 = small.n3 = 0;
+  if (turns <= more) return {{small.workload(), rows, 1}};
   // The last turn is as full, and rows are aligned, as in the whole product.
   const auto with_turns = [&](int64_t count) {
-    Workload sample = small;
-    sample.fields.set("k", s.k - (turns - count) * block_k);
-    return sample;
+    Linear sample = small;
+    sample.k = k - (turns - count) * t.kc;
+    return sample.workload();
   };
   const double share = static_cast<double>(turns - few) / static_cast<double>(more - few);
   return {{with_turns(few), rows, 1 - share}, {with_turns(more), rows, share}};
 }
 
-}  // namespace seqtile::kernels::linear_op
+}  // namespace seqtile::kernels

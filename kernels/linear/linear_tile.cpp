@@ -9,9 +9,9 @@ namespace seqtile::kernels::linear_op {
 namespace {
 
 /// A [kc, block_n] tile of a weight's transpose; `first` is its first column, or its first panel where it is packed.
-Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var first, Var kk) {
-  if (s.transposed) return b.load(w, {kk, first}, {t.kc, t.block_n});
-  if (!s.packed) return b.trans(b.load(w, {first, kk}, {t.block_n, t.kc}));
+Var load_weight(KernelBuilder& b, const Linear& s, const Tile& t, Var w, Var first, Var kk) {
+  if (s.is_transposed()) return b.load(w, {kk, first}, {t.kc, t.block_n});
+  if (!s.is_packed()) return b.trans(b.load(w, {first, kk}, {t.block_n, t.kc}));
   Var panels = b.load(w, {first, kk, 0}, {t.block_n / s.panel, t.kc, s.panel});
   return b.reshape(b.trans(panels, {1, 0, 2}), {t.kc, t.block_n});
 }
@@ -20,27 +20,21 @@ Var load_weight(KernelBuilder& b, const Shape& s, const Tile& t, Var w, Var firs
 
 std::string numbered(const char* name, int i) { return i == 0 ? name : name + std::to_string(i + 1); }
 
-Operands::Operands(KernelBuilder& b, const Shape& s) : Operands(b, s, b.view("x", s.dtype, {kDynamic, s.k})) {}
-
-Operands::Operands(KernelBuilder& b, const Shape& s, Var x) : x(x) {
-  for (int i = 0; i < s.num_weights(); ++i) {
-    const int64_t n = s.weight_columns(i);
-    w.push_back(s.packed       ? b.view(numbered("w", i), s.dtype, {(n + s.panel - 1) / s.panel, s.k, s.panel})
-                : s.transposed ? b.view(numbered("w", i), s.dtype, {s.k, n})
-                               : b.view(numbered("w", i), s.dtype, {n, s.k}));
-  }
-  for (int i = 0; s.bias && i < s.num_weights(); ++i)
-    bias.push_back(b.view(numbered("bias", i), s.dtype, {s.weight_columns(i)}));
-  if (s.residual) residual = b.view("residual", s.dtype, {kDynamic, s.n[0]});
-  for (size_t i = 0; i < s.n.size(); ++i)
-    y.push_back(b.view(numbered("y", static_cast<int>(i)), s.dtype, {kDynamic, s.n[i]}));
+Operands::Operands(const Linear& s, const Linear::Tensors<Var>& views) : x(views.x), residual(views.residual) {
+  const auto first = [](const std::array<Var, 3>& of, int count) {
+    return std::vector<Var>(of.begin(), of.begin() + count);
+  };
+  w = first(views.weights(), s.num_weights());
+  bias = first(views.biases(), s.bias ? s.num_weights() : 0);
+  y = first(views.outputs(), s.num_outputs());
 }
 
-Var Operands::choose(KernelBuilder& b, const Shape& s, Var index, int64_t block_n) {
+Var Operands::choose(KernelBuilder& b, const Linear& s, Var index, int64_t block_n) {
   Var block = index;
   int64_t before = 0;  // blocks of the outputs 0 .. i - 1
-  for (size_t i = 1; i < s.n.size(); ++i) {
-    before += (s.n[i - 1] + block_n - 1) / block_n;
+  const std::vector<int64_t> columns = s.columns();
+  for (size_t i = 1; i < columns.size(); ++i) {
+    before += (columns[i - 1] + block_n - 1) / block_n;
     Var is_later = index >= before;
     block = b.select(is_later, index - before, block);
     for (std::vector<Var>* views : {&w, &bias, &y})
@@ -49,15 +43,15 @@ Var Operands::choose(KernelBuilder& b, const Shape& s, Var index, int64_t block_
   return block * block_n;
 }
 
-int64_t column_blocks(const Shape& s, int64_t block_n) {
+int64_t column_blocks(const Linear& s, int64_t block_n) {
   int64_t blocks = 0;
-  for (const int64_t n : s.n) blocks += (n + block_n - 1) / block_n;
+  for (const int64_t n : s.columns()) blocks += (n + block_n - 1) / block_n;
   return blocks;
 }
 
-std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column,
+std::vector<Var> multiply(KernelBuilder& b, const Linear& s, const Tile& t, const Operands& v, Var row, Var column,
                           std::vector<Var> sums) {
-  Var first = s.packed ? column / s.panel : column;
+  Var first = s.is_packed() ? column / s.panel : column;
   if (sums.empty()) sums.assign(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
   const ir::Attributes schedule = {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}};
   return b.for_loop(
@@ -71,7 +65,7 @@ std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const
       schedule);
 }
 
-Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
+Var result_of(KernelBuilder& b, const Linear& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
   const int64_t rows = sums[0].type().shape[0], columns = sums[0].type().shape[1];
   for (size_t i = 0; s.bias && i < sums.size(); ++i)
     sums[i] = sums[i] + down(b, to_f32(b, b.load(v.bias[i], {column}, {columns})), rows, columns);
@@ -83,7 +77,7 @@ Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var 
   return to_storage(b, result, s.dtype);
 }
 
-void store_result(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
+void store_result(KernelBuilder& b, const Linear& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {
   b.store(v.y[0], {row, column}, result_of(b, s, v, row, column, std::move(sums)));
 }
 

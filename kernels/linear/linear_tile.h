@@ -4,35 +4,33 @@
 #include <vector>
 
 #include "jit/ir/builder.h"
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_config.h"
 
 namespace seqtile::kernels::linear_op {
 
 /// "w", "w2", "w3".
 std::string numbered(const char* name, int i);
 
-/// The kernel's parameters, in schema order.
+/// The views of a kernel, by weight and output.
 struct Operands {
   Operands() = default;
-  Operands(KernelBuilder& b, const Shape& s);
-  /// The others, behind an x of the caller's.
-  Operands(KernelBuilder& b, const Shape& s, Var x);
+  Operands(const Linear& s, const Linear::Tensors<Var>& views);
   /// Column blocks are counted through all outputs: leaves the weight, bias and output of block `index` in first place
   /// and returns the block's first column there.
-  Var choose(KernelBuilder& b, const Shape& s, Var index, int64_t block_n);
+  Var choose(KernelBuilder& b, const Linear& s, Var index, int64_t block_n);
   Var x, residual;
   std::vector<Var> w, bias, y;
 };
 
 /// Blocks of block_n columns of all outputs.
-int64_t column_blocks(const Shape& s, int64_t block_n);
+int64_t column_blocks(const Linear& s, int64_t block_n);
 /// x w^T in f32 for rows [row, row + block_m) and block_n columns of the weight in first place from `column` on; of a
 /// gated pair two. Added to `sums`, where some are given.
-std::vector<Var> multiply(KernelBuilder& b, const Shape& s, const Tile& t, const Operands& v, Var row, Var column,
+std::vector<Var> multiply(KernelBuilder& b, const Linear& s, const Tile& t, const Operands& v, Var row, Var column,
                           std::vector<Var> sums = {});
 /// Bias, activation, gate and residual, in the output's format. `sums` are [rows, columns] each.
-Var result_of(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
+Var result_of(KernelBuilder& b, const Linear& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
 /// The same, then the store to the output in first place; what lies beyond it is left out.
-void store_result(KernelBuilder& b, const Shape& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
+void store_result(KernelBuilder& b, const Linear& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
 
 }  // namespace seqtile::kernels::linear_op

@@ -56,8 +56,6 @@ Schema schema(const Workload& w) {
   return schema;
 }
 
-linear_op::Shape product(const Workload& w, int64_t length) { return linear_wgrad_op::product(gradient_of(w), length); }
-
 Config default_config(const Workload& w, int64_t length, const Target& target) {
   const Gradient gradient = gradient_of(w);
   const std::vector<linear_op::Tile> tiles = linear_wgrad_op::candidates(gradient, w.threads, length, target);
@@ -100,7 +98,7 @@ autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
 
 GpuWork gpu_work(const Workload& w, const Config& config, int64_t length, const Target& target) {
   const Gradient s = gradient_of(w);
-  GpuWork work = linear_op::gpu_work(product(w, length), config, s.n, target);
+  GpuWork work = linear_wgrad_op::product(s, length).gpu_work(linear_op::Tile::from(config), s.n, target);
   // What has to be a multiple of 16 bytes are rows of dy and x, not the sum.
   work.uses_wgmma =
       autotune::may_use_wgmma(target, w.dtype, config.get_int("block_m"), config.get_int("num_warps", 4)) &&

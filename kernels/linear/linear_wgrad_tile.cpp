@@ -13,15 +13,13 @@ Target without_matrix_registers(Target target) {
 
 }  // namespace
 
-linear_op::Shape product(const Gradient& g, int64_t length) {
-  linear_op::Shape shape = linear_op::Shape::transposed_product(g.dtype, g.k, length, g.accumulate);
-  shape.result = g.dw_dtype;
-  return shape;
+Linear product(const Gradient& g, int64_t length) {
+  return {.n = g.k, .k = length, .residual = g.accumulate, .weight_layout = WeightLayout::transposed, .dtype = g.dtype};
 }
 
 std::vector<linear_op::Tile> candidates(const Gradient& g, int threads, int64_t length, const Target& target) {
   std::vector<linear_op::Tile> tiles =
-      linear_op::candidates(product(g, length), threads, g.n, without_matrix_registers(target));
+      product(g, length).tiles(threads, g.n, without_matrix_registers(target), g.dw_dtype);
   // Sums that start from what is there leave the portable loop no registers to load far ahead, nor for the addresses of
   // wide rows.
   constexpr int64_t kMostSums = 128, kMostStages = 3, kMostColumns = 128;  // sums: of a thread
@@ -34,7 +32,7 @@ std::vector<linear_op::Tile> candidates(const Gradient& g, int threads, int64_t 
 }
 
 double predict_us(const Gradient& g, const linear_op::Tile& tile, int threads, int64_t length, const Target& target) {
-  return linear_op::predict_us(product(g, length), tile, threads, g.n, target);
+  return product(g, length).predict_us(tile, threads, g.n, target);
 }
 
 Var add_products(KernelBuilder& b, const linear_op::Tile& t, Var dy, Var x, Var row, Var column, Var sum) {

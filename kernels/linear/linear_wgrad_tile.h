@@ -6,7 +6,7 @@
 #pragma once
 #include <vector>
 
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_config.h"
 
 namespace seqtile::kernels::linear_wgrad_op {
 
@@ -17,7 +17,7 @@ struct Gradient {
 };
 
 /// The linear layer whose product this is.
-linear_op::Shape product(const Gradient& gradient, int64_t length);
+Linear product(const Gradient& gradient, int64_t length);
 std::vector<linear_op::Tile> candidates(const Gradient& gradient, int threads, int64_t length, const Target& target);
 double predict_us(const Gradient& gradient, const linear_op::Tile& tile, int threads, int64_t length,
                   const Target& target);

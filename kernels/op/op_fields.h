@@ -33,15 +33,19 @@ class FieldVisitor {
   }
   /// A number of lo..hi.
   virtual void number(std::string_view name, double& value, double lo, double hi) = 0;
-  /// An enumerator, by its name in workloads.
+  /// An enumerator, or a bool, by its name in workloads.
   template <class Enum, size_t N>
   void choice(std::string_view name, Enum& value, const std::array<std::string_view, N>& names) {
     auto index = static_cast<size_t>(value);
     choose(name, index, names);
     value = static_cast<Enum>(index);
   }
+  /// The same for a field that came late: where it is `fallback` a workload does not name it, so that older keys stay.
+  virtual void late_number(std::string_view name, double& value, double fallback, double lo, double hi) = 0;
   /// Where `reason` says why this value of the field does not go with the others ("needs residual = 1: ...").
   virtual void refuse(std::string_view name, const std::string& reason) = 0;
+  /// Where the others say that there is no such field: a workload that names it is refused.
+  virtual void absent(std::string_view name, const std::string& reason) = 0;
 
  protected:
   ~FieldVisitor() = default;
@@ -54,7 +58,9 @@ class FieldWriter final : public FieldVisitor {
   explicit FieldWriter(autotune::Fields& fields) : fields_(fields) {}
   void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
   void number(std::string_view name, double& value, double lo, double hi) override;
+  void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
   void refuse(std::string_view, const std::string&) override {}
+  void absent(std::string_view, const std::string&) override {}
 
  private:
   void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
@@ -67,7 +73,9 @@ class FieldLoader final : public FieldVisitor {
   explicit FieldLoader(const autotune::Fields& fields) : fields_(fields) {}
   void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
   void number(std::string_view name, double& value, double lo, double hi) override;
+  void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
   void refuse(std::string_view, const std::string&) override {}
+  void absent(std::string_view, const std::string&) override {}
 
  private:
   void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;
@@ -82,7 +90,9 @@ class FieldReader final : public FieldVisitor {
   explicit FieldReader(WorkloadReader& reader) : reader_(reader) {}
   void integer(std::string_view name, int64_t& value, int64_t lo, int64_t hi) override;
   void number(std::string_view name, double& value, double lo, double hi) override;
+  void late_number(std::string_view name, double& value, double fallback, double lo, double hi) override;
   void refuse(std::string_view name, const std::string& reason) override;
+  void absent(std::string_view name, const std::string& reason) override;
 
  private:
   void choose(std::string_view name, size_t& index, std::span<const std::string_view> names) override;

@@ -37,7 +37,9 @@ using Extents = std::initializer_list<Extent>;
 struct TensorOptions {
   std::optional<DType> dtype = {};                        ///< absent: the operation's
   std::initializer_list<std::string_view> in_place = {};  ///< as ArgSpec::in_place; skips inputs that are not there
-  std::optional<double> mean = {};                        ///< generated weights are normal about it, with deviation 0.1
+  std::optional<double> mean = {};                        ///< generated weights are normal about it
+  double deviation = 0.1;                                 ///< of those weights
+  bool dense = false;                                     ///< as ArgSpec::dense
   std::optional<int64_t> rows_of = {};  ///< the elements are rows of a tensor that has so many: an IndexRule
 };
 
@@ -58,7 +60,11 @@ struct TensorVisitor {
   }
 };
 
-/// Makes the schema, and notes the means of generated weights.
+struct Normal {
+  double mean, deviation;
+};
+
+/// Makes the schema, and notes how generated weights are distributed.
 class SchemaMaker : public TensorVisitor<SchemaMaker> {
  public:
   explicit SchemaMaker(DType dtype) : dtype_(dtype) {}
@@ -67,14 +73,14 @@ class SchemaMaker : public TensorVisitor<SchemaMaker> {
     add(role, name, extents, options);
   }
   autotune::Schema schema;
-  std::vector<std::optional<double>> means;  ///< TensorOptions::mean by argument
+  std::vector<std::optional<Normal>> normals;  ///< by argument; absent: as OpDef::fill says
 
  private:
   void add(autotune::ArgRole role, std::string_view name, Extents extents, const TensorOptions& options);
   DType dtype_;
 };
 
-/// The views of a kernel, in order.
+/// Makes the views of a kernel, in order, but for those that are there already.
 class ViewMaker : public TensorVisitor<ViewMaker> {
  public:
   ViewMaker(KernelBuilder& b, DType dtype) : b_(b), dtype_(dtype) {}
@@ -129,9 +135,9 @@ SchemaMaker schema_of(const Op& op) {
   return maker;
 }
 
+/// `views`: those that the caller has made, in other shapes.
 template <class Op>
-auto views_of(const Op& op, KernelBuilder& b) {
-  typename Op::template Tensors<Var> views{};
+auto views_of(const Op& op, KernelBuilder& b, typename Op::template Tensors<Var> views = {}) {
   ViewMaker maker(b, op.dtype);
   op.tensors(maker, views);
   return views;
@@ -143,6 +149,17 @@ auto tensors_of(const Op& op, std::span<const Tensor> tensors) {
   TensorBinder binder(tensors);
   op.tensors(binder, bound);
   return bound;
+}
+
+/// Every tensor read or written once.
+autotune::Cost traffic_of(const autotune::Schema& schema, int64_t length);
+
+/// The cost of a call; Op has `double flops(int64_t length) const`.
+template <class Op>
+autotune::Cost cost_of(const Op& op, int64_t length) {
+  autotune::Cost cost = traffic_of(schema_of(op).schema, length);
+  cost.flops = op.flops(length);
+  return cost;
 }
 
 [[noreturn]] void refuse_tensors(std::string_view operation, const autotune::Schema& schema);

@@ -7,11 +7,10 @@
 namespace seqtile::kernels {
 
 bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed) {
-  constexpr double kDeviation = 0.1;
   const auto& rules = declared.schema.indices;
   const auto rule = std::ranges::find(rules, declared.schema.args[arg].name, &autotune::IndexRule::arg);
   if (rule != rules.end()) fill_uniform_int(tensor, 0, rule->limit.size - 1, seed);
-  else if (const auto mean = declared.means[arg]) fill_normal(tensor, *mean, kDeviation, seed);
+  else if (const auto& normal = declared.normals[arg]) fill_normal(tensor, normal->mean, normal->deviation, seed);
   else return false;
   return true;
 }

@@ -18,9 +18,10 @@ namespace seqtile::kernels {
 /// Fills weights and indices as the declaration of the tensor says; false for every other tensor.
 bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed);
 
-/// normalize, schema, fill, reference and tolerance of Op, which has
-///   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
-///   autotune::OpDef::Tolerance tolerance() const;  // absent: of one rounding
+/// normalize, schema, fill, reference, tolerance and cost of Op, which has
+///   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;  // or of all
+///   `rows` autotune::OpDef::Tolerance tolerance() const;  // absent: of one rounding double flops(int64_t length)
+///   const;            // absent: the cost is given elsewhere
 template <class Op>
 autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   using autotune::Problem;
@@ -32,7 +33,9 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   op.normalize = [](const Workload& given) {
     WorkloadReader reader(given);
     FieldReader fields(reader);
-    Op().fields(fields);
+    Op op;
+    op.dtype = given.dtype;
+    op.fields(fields);
     return reader.finish();
   };
   op.schema = [](const Workload& w) { return schema_of(op_of<Op>(w)).schema; };
@@ -43,7 +46,9 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
     const Op self = op_of<Op>(*p.workload);
     const auto tensors = tensors_of(self, p.tensors);
     typename Op::template Tensors<std::vector<double>> out;
-    for (const int64_t row : rows) self.reference(tensors, row, out);
+    if constexpr (requires { self.reference(tensors, rows, out); }) self.reference(tensors, rows, out);
+    else
+      for (const int64_t row : rows) self.reference(tensors, row, out);
     outputs.clear();
     OutputCollector collector(outputs);
     self.tensors(collector, out);
@@ -52,6 +57,8 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
     if constexpr (requires(const Op& self) { self.tolerance(); }) return op_of<Op>(w).tolerance();
     else return tolerance(w.dtype, 1);
   };
+  if constexpr (requires(const Op& self) { self.flops(int64_t{}); })
+    op.cost = [](const Workload& w, std::span<const int64_t> symbols) { return cost_of(op_of<Op>(w), symbols[0]); };
   return op;
 }
 

@@ -34,6 +34,10 @@ void WorkloadReader::refuse(std::string_view name, const std::string& reason) co
               fmt::format("{}: field {} is {}, {}", given_.operation, name, value, reason));
 }
 
+void WorkloadReader::absent(std::string_view name, const std::string& reason) const {
+  if (given_.fields.contains(name)) refuse(name, reason);
+}
+
 int64_t WorkloadReader::required(std::string_view name, int64_t lo, int64_t hi) {
   if (!given_.fields.contains(name))
     refuse(name, fmt::format("give a number of {}..{}, as in --set {}={}", lo, hi, name, lo));

@@ -19,7 +19,6 @@ class WorkloadReader {
   /// Errors (here and below): invalid_argument. The element type must be f32, bf16 or f16, threads at least 1.
   explicit WorkloadReader(const autotune::Workload& given);
 
-  const autotune::Workload& given() const { return given_; }  ///< what is read, as it was given
   int64_t required(std::string_view name, int64_t lo, int64_t hi);
   int64_t integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi);
   bool flag(std::string_view name) { return integer(name, 0, 0, 1) != 0; }
@@ -31,6 +30,8 @@ class WorkloadReader {
     return choice(name, std::span(choices.begin(), choices.size()), 0);
   }
   std::string choice(std::string_view name, std::span<const std::string_view> choices, size_t fallback);
+  /// Refuses the field where it is given.
+  void absent(std::string_view name, const std::string& reason) const;
   [[noreturn]] void refuse(std::string_view name, const std::string& reason) const;
 
   /// The complete workload. Errors: a field that no call above asked for.

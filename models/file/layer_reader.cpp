@@ -53,7 +53,7 @@ class LayerReader {
 
   void read_rope_of_layers() {
     if (type_.windows != Windows::with_rope) return;
-    const int64_t interval = config_.contains("no_rope_layers") && !config_.has("no_rope_layer_interval")
+    const int64_t interval = config_.has("no_rope_layers") && !config_.has("no_rope_layer_interval")
                                  ? 0
                                  : config_.size("no_rope_layer_interval", kMostLayers, 4);
     const auto by_interval = [&](size_t layer) { return (static_cast<int64_t>(layer) + 1) % interval != 0; };

@@ -7,7 +7,7 @@
 
 #include "jit/base/error.h"
 #include "kernels/linear/linear.h"
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_config.h"
 #include "kernels/op/tensor_values.h"
 #include "tests/support/kernels/kernel_table.h"
 
@@ -106,8 +106,8 @@ TEST_CASE("linear: the default is in the space, dot for few rows and another for
 
 TEST_CASE("linear: form matrix is for bf16 in whole registers, on CPUs with AMX", "[kernels]") {
   const auto reason = [](const char* target, DType dtype, int64_t k, int64_t mr, int64_t nr) {
-    const kernels::linear_op::Shape shape(normalized(linear(192, k), dtype));
-    return kernels::linear_op::refusal(shape, {"matrix", 96, 96, mr, nr, 96}, 1, cpu_target(target)).value_or("");
+    const kernels::Linear op{.n = 192, .k = k, .dtype = dtype};
+    return kernels::linear_op::refusal(op, {"matrix", 96, 96, mr, nr, 96}, 1, cpu_target(target)).value_or("");
   };
   CHECK(reason("amx", DType::bf16, 96, 32, 32).empty());
   CHECK_THAT(reason("avx512bf16", DType::bf16, 96, 32, 32), Catch::Contains("on CPUs with AMX"));

@@ -123,7 +123,7 @@ TEST_CASE("workloads: normalizing fills in every default and is idempotent", "[k
 TEST_CASE("workloads: every operation struct gives a workload that its operation accepts", "[kernels]") {
   const std::vector<Workload> workloads = {
       kernels::Linear{.n = 64, .n2 = 32, .k = 16, .bias = true}.workload(),
-      kernels::Linear{.n = 64, .k = 16, .packed = true}.workload(),
+      kernels::Linear{.n = 64, .k = 16, .weight_layout = kernels::WeightLayout::packed}.workload(),
       kernels::AttentionForward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
       kernels::Linear{.n = 64, .k = 16, .scale = 0.5, .soft_cap = 30}.workload(),
       kernels::RmsNorm{.n = 64, .residual = true}.workload(),
@@ -150,7 +150,7 @@ TEST_CASE("calls: absent tensors take no place, the length comes from the first 
   const autotune::Schema schema = library_op("linear").schema(
       normalized({"linear", {{"n", int64_t{3}}, {"k", int64_t{4}}, {"bias", one}}}, DType::f32));
   kernels::Linear::Args args{.x = tensor({5, 4}), .w = tensor({3, 4}), .bias = tensor({3}), .y = tensor({5, 3})};
-  const kernels::Call call = kernels::Linear::pack(args, schema);
+  const kernels::Call call = pack(kernels::Linear{.n = 3, .k = 4, .bias = true}, args);
   REQUIRE(call.tensors().size() == schema.args.size());
   CHECK(call.length == 5);
   CHECK(call.tensors()[2].rank == 1);

@@ -160,6 +160,7 @@ TEST_CASE("model files: what layers of each type compute", "[models]") {
   const Model exaone = model("exaone", {{"activation_function", "gelu_new"}, {"layer_norm_epsilon", 1e-4}});
   CHECK((exaone.activation == "gelu_tanh" && exaone.norm_eps == 1e-4));
   CHECK(model("smollm3").kinds.at(1).name == "full_no_rope");
+  CHECK(model("smollm3", {{"no_rope_layers", nullptr}}).kinds.at(1).name == "full_no_rope");
 }
 
 TEST_CASE("model files: what is left out is noted, null is a value of its own", "[models]") {

@@ -5,13 +5,12 @@
 // which await the chunks of all ranks; one that awaits the rest.
 #include "kernels/seqpar/operations/alltoall_linear.h"
 
-#include "jit/base/forever.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "jit/base/error.h"
+#include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/op/row_kernel.h"
 #include "kernels/op/tensor_values.h"
@@ -28,25 +27,20 @@ using autotune::Config;
 using autotune::Problem;
 using autotune::Schema;
 using autotune::Workload;
-using linear_op::Shape;
 using linear_op::Tile;
 
 namespace {
 
 constexpr const char* kName = "fused_alltoall_and_linear";
 
-const autotune::OpDef& plain() {
-  static const autotune::OpDef& op = forever(linear());
-  return op;
-}
-
 /// The product of a rank's rows.
-Workload product_of(const Workload& w) {
-  Workload product{plain().name, w.dtype, w.threads, {{"k", Heads(w).all_columns()}}};
-  for (const char* name : {"n", "bias", "activation", "residual"})
-    if (const auto found = w.fields.values().find(name); found != w.fields.values().end())
-      product.fields.set(name, found->second);
-  return plain().normalize(product);
+Linear product_of(const Workload& w) {
+  return {.n = w.fields.get_int("n"),
+          .k = Heads(w).all_columns(),
+          .bias = w.fields.get_int("bias") != 0,
+          .activation = parse_activation(w.fields.get_string("activation")),
+          .residual = w.fields.get_int("residual") != 0,
+          .dtype = w.dtype};
 }
 
 Workload normalize(const Workload& given) {
@@ -63,7 +57,7 @@ Workload normalize(const Workload& given) {
 /// The schema of linear, with this rank's columns of x and its rows of everything else.
 Schema schema_of(const Workload& w) {
   const Heads heads(w);
-  Schema schema = plain().schema(product_of(w));
+  Schema schema = kernels::schema_of(product_of(w)).schema;
   for (autotune::ArgSpec& arg : schema.args)
     if (arg.name == "x") arg.dims[1] = heads.own_columns();
     else if (arg.role != ArgRole::weight) arg.dims[0] = "own_rows";
@@ -87,14 +81,12 @@ int64_t rows_of_rank(const Workload& w, int64_t length) {
 }
 
 std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
-  const Shape shape(product_of(w));
-  return with_room(linear_op::candidates(shape, w.threads, rows_of_rank(w, length), portable(target)), shape,
-                   shape.residual);
+  const Linear product = product_of(w);
+  return with_room(product.tiles(w.threads, rows_of_rank(w, length), portable(target)), product, product.residual);
 }
 
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  return linear_op::predict_us(Shape(product_of(w)), Tile::from(config), w.threads, rows_of_rank(w, length),
-                               portable(target));
+  return product_of(w).predict_us(Tile::from(config), w.threads, rows_of_rank(w, length), portable(target));
 }
 
 std::vector<Config> tile_configs(const Workload& w, int64_t length, const Target& target) {
@@ -127,7 +119,7 @@ class Builder {
         heads_(w),
         world_size_(world_size_of(w)),
         schedule_(TransferSchedule::from(c)),
-        v_(b, s_, b.view("x", w.dtype, {kDynamic, heads_.is_even() ? heads_.most_columns() : kDynamic})),
+        v_(s_, views_of(s_, b, {.x = own_columns(b, w)})),
         channel_(declare_channel(b)),
         ex_(b, reduce_scatter_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number,
             b.size(v_.x, 0)) {}
@@ -147,13 +139,17 @@ class Builder {
   }
 
  private:
+  Var own_columns(KernelBuilder& b, const Workload& w) const {
+    return b.view("x", w.dtype, {kDynamic, heads_.is_even() ? heads_.most_columns() : kDynamic});
+  }
+
   static ExchangeShape exchange(const Workload& w, const Config& c) {
     ExchangeShape shape = alltoall_linear_exchange(w, c.get_int("chunk_rows"));
     shape.identity = identity_of(w, c);
     return shape;
   }
 
-  Var own_rows_of(Var view) { return b_.slice(view, {0, 0}, {ex_.num_rows(ex_.rank()), s_.n[0]}); }
+  Var own_rows_of(Var view) { return b_.slice(view, {0, 0}, {ex_.num_rows(ex_.rank()), s_.n}); }
 
   void push(Var program) {
     push_rows(b_, ex_, world_size_, program, schedule_, [&](Var peer) {
@@ -183,7 +179,7 @@ class Builder {
   }
 
   KernelBuilder& b_;
-  const Shape s_;
+  const Linear s_;
   const Tile t_;
   const Heads heads_;
   const int world_size_;
@@ -207,10 +203,11 @@ std::vector<double> whole_row(const Problem& p, int64_t row) {
 }
 
 void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Shape s(product_of(*p.workload));
+  const Linear s = product_of(*p.workload);
+  const auto t = tensors_of(s, p.tensors);
   std::vector<std::vector<double>> x;
   for (const int64_t row : rows) x.push_back(whole_row(p, row));
-  linear_op::reference_epilogue(s, p, rows, linear_op::reference_products(s, p, x), outputs);
+  linear_op::reference_epilogue(s, t, rows, linear_op::reference_products(s, t, x), outputs);
 }
 
 }  // namespace
@@ -249,7 +246,7 @@ autotune::OpDef fused_alltoall_and_linear() {
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) { Builder(b, w, c).build(); };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     const Tile t = Tile::from(c);
-    return {autotune::SizeExpr{linear_op::column_blocks(Shape(product_of(w)), t.block_n),
+    return {autotune::SizeExpr{linear_op::column_blocks(product_of(w), t.block_n),
                                {{0, world_size_of(w) * t.block_m}},
                                TransferSchedule::from(c).push_programs + 1},
             {},
@@ -264,8 +261,7 @@ autotune::OpDef fused_alltoall_and_linear() {
   };
   op.reference = reference;
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    const int64_t rows = own_rows(w, symbols[0]);
-    return plain().cost(product_of(w), {&rows, 1});
+    return cost_of(product_of(w), own_rows(w, symbols[0]));
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, Heads(w).all_columns()); };
   return op;

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/seqpar/operations/fused_linear.h"
 
-#include "jit/base/forever.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -12,6 +10,7 @@
 
 #include "jit/base/cdiv.h"
 #include "jit/base/error.h"
+#include "kernels/linear/linear_reference.h"
 #include "kernels/op/row_kernel.h"
 #include "kernels/op/tensor_values.h"
 #include "kernels/op/tolerance.h"
@@ -30,7 +29,6 @@ using autotune::Config;
 using autotune::Problem;
 using autotune::Schema;
 using autotune::Workload;
-using linear_op::Shape;
 using linear_op::Tile;
 
 namespace {
@@ -38,16 +36,8 @@ namespace {
 constexpr const char *kGather = "fused_allgather_and_linear", *kScatter = "fused_linear_and_reducescatter",
                      *kAllReduce = "linear_and_allreduce";
 
-/// The fields of a fused operation that linear does not have.
-constexpr const char* kOwnFields[] = {"world_size", "fabric", "transport", "norm", "eps"};
-
 /// The product that every rank computes.
-Workload product_of(const Workload& w) {
-  Workload product{"linear", w.dtype, w.threads, {}};
-  for (const auto& [name, value] : w.fields.values())
-    if (std::ranges::find(kOwnFields, name) == std::end(kOwnFields)) product.fields.set(name, value);
-  return product;
-}
+Linear product_of(const Workload& w) { return op_of<Linear>(w); }
 
 bool is_gather(const Workload& w) { return w.operation == kGather; }
 bool is_all_reduce(const Workload& w) { return w.operation == kAllReduce; }
@@ -55,14 +45,16 @@ bool is_all_reduce(const Workload& w) { return w.operation == kAllReduce; }
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
   read_rank_fields(reader);
-  linear_op::read_fields(reader);
+  FieldReader fields(reader);
+  Linear product;
+  product.dtype = given.dtype;
+  product.fields(fields);
   if (is_gather(given)) return reader.finish();
   reader.choice("transport", {"f32", "bf16", "f16"});
   reader.flag("norm");
   reader.number("eps", 1e-5, 0, 1);
   Workload result = reader.finish();
-  if (result.fields.get_int("n2"))
-    reader.refuse("n2", "needs to be 0: sums over ranks have one weight, or a gated pair");
+  if (product.n2) reader.refuse("n2", "needs to be 0: sums over ranks have one weight, or a gated pair");
   return result;
 }
 
@@ -71,13 +63,12 @@ DType transport_of(const Workload& w) { return parse_dtype(w.fields.get_string("
 NormEpilogue norm_of(const Workload& w) { return {w.fields.get_int("norm") != 0, w.fields.get_double("eps", 0)}; }
 
 PartialShape partials_of(const Workload& w, const Config& c) {
-  return partial_products(Shape(product_of(w)), Tile::from(c), transport_of(w), norm_of(w));
+  return partial_products(product_of(w), Tile::from(c), transport_of(w), norm_of(w));
 }
 
 /// The schema of linear, its sequence dimension cut for some tensors, the norm's tensors, and the channel.
 Schema schema_of(const Workload& w) {
-  static const autotune::OpDef& plain = forever(linear());
-  Schema schema = plain.schema(product_of(w));
+  Schema schema = kernels::schema_of(product_of(w)).schema;
   const char* rows = is_all_reduce(w) ? "length" : "own_rows";
   for (autotune::ArgSpec& arg : schema.args)
     if (is_gather(w) ? arg.name == "x" : arg.name == "residual" || arg.name == "y") arg.dims[0] = rows;
@@ -95,10 +86,11 @@ int64_t most_rows_of_rank(const Workload& w, int64_t length) { return cdiv(lengt
 
 /// Tiles for so many rows of one rank, or of all.
 std::vector<Tile> tiles_for(const Workload& w, int64_t rows, const Target& target) {
-  Shape shape(product_of(w));
-  if (!is_gather(w) && dtype_bytes(transport_of(w)) > dtype_bytes(shape.result)) shape.result = transport_of(w);
-  const bool keeps_residual = !is_gather(w) && shape.residual && shape.dtype == DType::f32;
-  return with_room(linear_op::candidates(shape, w.threads, rows, portable(target)), shape, keeps_residual);
+  const Linear product = product_of(w);
+  const DType sent = is_gather(w) ? w.dtype : transport_of(w);
+  const DType widest = dtype_bytes(sent) > dtype_bytes(w.dtype) ? sent : w.dtype;
+  const bool keeps_residual = !is_gather(w) && product.residual && w.dtype == DType::f32;
+  return with_room(product.tiles(w.threads, rows, portable(target), widest), product, keeps_residual);
 }
 
 /// A GPU computes whole tiles, those of each rank; in one shot those of all rows.
@@ -106,7 +98,7 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
   const Tile tile = Tile::from(config);
   if (target.is_gpu() && reduce_form(config) != ReduceForm::one_shot)
     length = world_size_of(w) * round_up(most_rows_of_rank(w, length), tile.block_m);
-  return linear_op::predict_us(Shape(product_of(w)), tile, w.threads, length, portable(target));
+  return product_of(w).predict_us(tile, w.threads, length, portable(target));
 }
 
 /// One shot where the rows are few enough for it, first.
@@ -195,7 +187,7 @@ Config default_of(const Workload& w, int64_t length, const Target& target) {
 autotune::OpDef::Tolerance tolerance_of(const Workload& w) {
   const int64_t num_sums = is_gather(w) ? 1 : world_size_of(w);
   autotune::OpDef::Tolerance result = tolerance(w.dtype, w.fields.get_int("k") * num_sums);
-  const Shape s(product_of(w));
+  const Linear s = product_of(w);
   if (s.tf32) result.absolute += kTf32Error * std::sqrt(static_cast<double>(num_sums));
   // Each partial sum is rounded, as are a gated pair's factors. They are normal with deviation 1; half of the spacing
   // of numbers below 4 in magnitude is one epsilon.
@@ -236,10 +228,7 @@ autotune::OpDef base(const char* name, const char* summary) {
     return fill_channel_arg(p, arg, preset_exchange(w, p.symbols[0]), longest_rank(w), seed);
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance_of(w); };
-  op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    static const autotune::OpDef& plain = forever(linear());
-    return plain.cost(product_of(w), symbols.first(1));
-  };
+  op.cost = [](const Workload& w, std::span<const int64_t> symbols) { return cost_of(product_of(w), symbols[0]); };
   return op;
 }
 
@@ -248,8 +237,8 @@ autotune::OpDef reduce_base(const char* name, const char* summary) {
   autotune::OpDef op = base(name, summary);
   op.version = 9;
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_linear_reduce(b, Shape(product_of(w)), Tile::from(c), ReduceSchedule::from(c), reduce_form(c),
-                        world_size_of(w), transport_of(w), identity_of(w, c), norm_of(w));
+    build_linear_reduce(b, product_of(w), Tile::from(c), ReduceSchedule::from(c), reduce_form(c), world_size_of(w),
+                        transport_of(w), identity_of(w, c), norm_of(w));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     return {reduce_programs(partials_of(w, c), ReduceSchedule::from(c), reduce_form(c), world_size_of(w)), {}, {}};
@@ -262,10 +251,11 @@ autotune::OpDef reduce_base(const char* name, const char* summary) {
 
 void gather_reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
-  const Shape s(product_of(w));
+  const Linear s = product_of(w);
   std::vector<std::vector<double>> x;
   for (const int64_t row : rows) x.push_back(gathered_row(p, linear_exchange(w), p.tensors[0], row));
-  linear_op::reference_epilogue(s, p, rows, linear_op::reference_products(s, p, x), outputs);
+  const auto t = tensors_of(s, p.tensors);
+  linear_op::reference_epilogue(s, t, rows, linear_op::reference_products(s, t, x), outputs);
 }
 
 /// The norm of outputs[0], row by row.
@@ -287,36 +277,42 @@ std::vector<double> reference_norm(const Problem& p, const std::vector<double>& 
 void reduce_reference(const Problem& p, std::span<const int64_t> rows, int64_t first_of_y,
                       std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
-  const Shape s(product_of(w));
+  const Linear s = product_of(w);
   const ExchangeShape exchange = linear_exchange(w);
   const int64_t first_own = first_row(longest_rank(w), p.symbols[0], world_size_of(w));
   std::vector<std::vector<double>> x;
   for (const int64_t row : rows) x.push_back(read_row(p.tensors[0], first_of_y + row));
-  auto sums = linear_op::reference_products(s, p, x);
+  const auto t = tensors_of(s, p.tensors);
+  auto sums = linear_op::reference_products(s, t, x);
   for (size_t r = 0; r < rows.size(); ++r)
     for (int source = 0; source < longest_rank(w) && first_of_y + rows[r] >= first_own; ++source) {
       const std::vector<double> partial = staged_row(p, exchange, 0, source, first_of_y + rows[r] - first_own);
-      for (size_t e = 0; e < partial.size(); ++e) sums[e / s.n[0]][r * s.n[0] + e % s.n[0]] += partial[e];
+      for (size_t e = 0; e < partial.size(); ++e) sums[e / s.n][r * s.n + e % s.n] += partial[e];
     }
-  linear_op::reference_epilogue(s, p, rows, std::move(sums), outputs);
+  linear_op::reference_epilogue(s, t, rows, std::move(sums), outputs);
   if (norm_of(w).is_there) outputs.push_back(reference_norm(p, outputs[0]));
 }
 
 /// The result where all products are zero.
 std::vector<double> idle_row(const Problem& p, int64_t row) {
-  const Shape s(product_of(*p.workload));
+  const Linear s = product_of(*p.workload);
   std::vector<std::vector<double>> zeros(static_cast<size_t>(s.num_weights())), outputs;
-  for (auto& of_weight : zeros) of_weight.assign(static_cast<size_t>(s.n[0]), 0.0);
-  linear_op::reference_epilogue(s, p, {&row, 1}, std::move(zeros), outputs);
+  for (auto& of_weight : zeros) of_weight.assign(static_cast<size_t>(s.n), 0.0);
+  linear_op::reference_epilogue(s, tensors_of(s, p.tensors), {&row, 1}, std::move(zeros), outputs);
   return outputs[0];
 }
 
 /// The fields of an operation that sums up, from its argument struct.
 template <class Op>
 Workload reduce_workload(const char* name, const Op& op, const Ranks& ranks) {
-  Workload w =
-      Linear{op.n, 0, 0, op.k, op.bias, op.activation, false, op.residual, false, 0, op.dtype, 1, false, op.scale}
-          .workload();
+  Workload w = Linear{.n = op.n,
+                      .k = op.k,
+                      .bias = op.bias,
+                      .activation = op.activation,
+                      .residual = op.residual,
+                      .dtype = op.dtype,
+                      .scale = op.scale}
+                   .workload();
   w.operation = name;
   ranks.add_to(w.fields);
   w.fields.set("transport", std::string(dtype_name(op.transport)));
@@ -328,16 +324,25 @@ Workload reduce_workload(const char* name, const Op& op, const Ranks& ranks) {
 }  // namespace
 
 ExchangeShape linear_exchange(const Workload& w, int64_t chunk_rows) {
-  const Shape s(product_of(w));
+  const Linear s = product_of(w);
   if (is_gather(w)) return gather_shape(s, world_size_of(w), 0, chunk_rows);
-  const PartialShape partials{0, 0, s.n[0], s.weights_per_loop(), transport_of(w), s.dtype};
+  const PartialShape partials{0, 0, s.n, s.weights_per_loop(), transport_of(w), s.dtype};
   return reduce_shape(partials, is_all_reduce(w) ? ReduceForm::two_shot : ReduceForm::scatter, world_size_of(w), 0,
                       chunk_rows);
 }
 
 Workload FusedAllgatherAndLinear::workload(const Ranks& ranks) const {
-  Workload w =
-      Linear{n, n2, n3, k, bias, activation, gated, false, false, 0, dtype, 1, false, scale, soft_cap}.workload();
+  Workload w = Linear{.n = n,
+                      .n2 = n2,
+                      .n3 = n3,
+                      .k = k,
+                      .bias = bias,
+                      .activation = activation,
+                      .gated = gated,
+                      .dtype = dtype,
+                      .scale = scale,
+                      .soft_cap = soft_cap}
+                   .workload();
   w.operation = kGather;
   ranks.add_to(w.fields);
   return w;
@@ -352,11 +357,11 @@ Workload LinearAndAllreduce::workload(const Ranks& ranks) const { return reduce_
 autotune::OpDef fused_allgather_and_linear() {
   autotune::OpDef op = base(kGather, "gather(x) w^T with linear's epilogue, in one launch of each rank");
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target&) {
-    build_allgather_linear(b, Shape(product_of(w)), Tile::from(c), GatherSchedule::from(c), world_size_of(w),
+    build_allgather_linear(b, product_of(w), Tile::from(c), GatherSchedule::from(c), world_size_of(w),
                            identity_of(w, c));
   };
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
-    return {gather_programs(Shape(product_of(w)), Tile::from(c), GatherSchedule::from(c), world_size_of(w)), {}, {}};
+    return {gather_programs(product_of(w), Tile::from(c), GatherSchedule::from(c), world_size_of(w)), {}, {}};
   };
   op.workspaces = [](const Workload&, const Config&) -> std::vector<autotune::Workspace> {
     return {{"counters", DType::i32, {1}}};

@@ -6,13 +6,11 @@
 // staging a row of a source has the receiver's columns of queries, keys and values side by side.
 #include "kernels/seqpar/operations/linear_alltoall.h"
 
-#include "jit/base/forever.h"
-
 #include <algorithm>
 #include <array>
 
 #include "jit/base/cdiv.h"
-#include "kernels/linear/linear.h"
+#include "kernels/linear/linear_reference.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/op/row_kernel.h"
 #include "kernels/op/tensor_values.h"
@@ -31,7 +29,6 @@ using autotune::Config;
 using autotune::Problem;
 using autotune::Schema;
 using autotune::Workload;
-using linear_op::Shape;
 using linear_op::Tile;
 
 namespace {
@@ -39,27 +36,20 @@ namespace {
 constexpr const char* kName = "fused_linear_and_alltoall";
 constexpr int kNumWeights = 3;  ///< of queries, keys and values
 
-const autotune::OpDef& plain() {
-  static const autotune::OpDef& op = forever(linear());
-  return op;
-}
-
-Workload product(const Workload& w, int64_t columns, int64_t kv_columns) {
-  return plain().normalize({plain().name,
-                            w.dtype,
-                            w.threads,
-                            {{"n", columns},
-                             {"n2", kv_columns},
-                             {"n3", kv_columns},
-                             {"k", w.fields.get_int("k")},
-                             {"bias", w.fields.get_int("bias")}}});
+Linear product(const Workload& w, int64_t columns, int64_t kv_columns) {
+  return {.n = columns,
+          .n2 = kv_columns,
+          .n3 = kv_columns,
+          .k = w.fields.get_int("k"),
+          .bias = w.fields.get_int("bias") != 0,
+          .dtype = w.dtype};
 }
 /// Of all heads, and of those that one rank gets.
-Workload whole_product(const Workload& w) {
+Linear whole_product(const Workload& w) {
   const GroupedHeads heads(w);
   return product(w, heads.all_columns(false), heads.all_columns(true));
 }
-Workload product_of(const Workload& w) {
+Linear product_of(const Workload& w) {
   const GroupedHeads heads(w);
   return product(w, heads.most_columns(false), heads.most_columns(true));
 }
@@ -82,7 +72,7 @@ const char* columns_symbol(bool of_keys) { return of_keys ? "own_kv_columns" : "
 /// The schema of linear with this rank's rows of x and its heads of the outputs.
 Schema schema_of(const Workload& w) {
   const GroupedHeads heads(w);
-  Schema schema = plain().schema(whole_product(w));
+  Schema schema = kernels::schema_of(whole_product(w)).schema;
   for (autotune::ArgSpec& arg : schema.args) {
     if (arg.name == "x") arg.dims[0] = "own_rows";
     if (arg.role != ArgRole::output) continue;
@@ -122,19 +112,18 @@ std::vector<Config> schedules_of(const Tile& tile) {
 }
 
 double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
-  return plain().predict_us(product_of(w), config, rows_of_rank(w, length), target) * world_size_of(w);
+  return product_of(w).predict_us(Tile::from(config), w.threads, rows_of_rank(w, length), target) * world_size_of(w);
 }
 
 /// Where the heads of three outputs go takes registers as well.
 std::vector<Tile> tiles_for(const Workload& w, int64_t length, const Target& target) {
   constexpr int64_t kMostValues = 128, kMostColumns = 128, kMostValuesOfF32 = 48;  // values: of a thread
-  const Shape shape(product_of(w));
-  const bool is_f32 = shape.dtype == DType::f32;
-  std::vector<Tile> tiles =
-      with_room(linear_op::candidates(shape, w.threads, rows_of_rank(w, length), target), shape, is_f32);
+  const Linear product = product_of(w);
+  const bool is_f32 = product.dtype == DType::f32;
+  std::vector<Tile> tiles = with_room(product.tiles(w.threads, rows_of_rank(w, length), target), product, is_f32);
   std::erase_if(tiles, [&](const Tile& tile) {
     if (!tile.is_of_gpu()) return false;
-    const int64_t values = linear_op::values_of_block(shape, tile) / tile.threads();
+    const int64_t values = linear_op::values_of_block(product, tile) / tile.threads();
     return is_f32 ? values >= kMostValuesOfF32 : values >= kMostValues && tile.block_n > kMostColumns;
   });
   return tiles;
@@ -187,13 +176,13 @@ class Builder {
 
   /// As linear declares them, but for the outputs' columns.
   linear_op::Operands operands(KernelBuilder& b, const Workload& w) {
-    const Shape whole(whole_product(w));
+    const Linear whole = whole_product(w);
     linear_op::Operands v;
     v.x = b.view("x", w.dtype, {kDynamic, whole.k});
     for (int i = 0; i < kNumWeights; ++i)
-      v.w.push_back(b.view(linear_op::numbered("w", i), w.dtype, {whole.n[i], whole.k}));
+      v.w.push_back(b.view(linear_op::numbered("w", i), w.dtype, {whole.weight_columns(i), whole.k}));
     for (int i = 0; whole.bias && i < kNumWeights; ++i)
-      v.bias.push_back(b.view(linear_op::numbered("bias", i), w.dtype, {whole.n[i]}));
+      v.bias.push_back(b.view(linear_op::numbered("bias", i), w.dtype, {whole.weight_columns(i)}));
     for (int i = 0; i < kNumWeights; ++i)
       v.y.push_back(b.view(linear_op::numbered("y", i), w.dtype,
                            {kDynamic, heads_.is_even(of_keys(i)) ? heads_.most_columns(of_keys(i)) : kDynamic}));
@@ -211,7 +200,7 @@ class Builder {
   /// Columns of output `i` in a row of the staging, of which a receiver has the first ones.
   Var staged(Var segment, Var rows, int i, Var columns) {
     int64_t before = 0;
-    for (int j = 0; j < i; ++j) before += s_.n[static_cast<size_t>(j)];
+    for (int j = 0; j < i; ++j) before += s_.weight_columns(j);
     return b_.slice(segment, {0, before}, {rows, columns});
   }
 
@@ -290,7 +279,7 @@ class Builder {
   }
 
   KernelBuilder& b_;
-  const Shape s_;
+  const Linear s_;
   const Tile t_;
   const GroupedHeads heads_;
   const int world_size_;
@@ -307,7 +296,9 @@ class Builder {
 void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
   const GroupedHeads heads(w);
-  const Shape whole(whole_product(w)), mine(product_of(w));
+  const Linear whole = whole_product(w);
+  const auto t = tensors_of(whole, p.tensors);
+  const std::vector<int64_t> own_columns = product_of(w).columns();
   const int self = longest_rank(w);
   outputs.assign(kNumWeights, {});
   for (const int64_t row : rows) {
@@ -315,7 +306,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
     std::vector<std::vector<double>> all(kNumWeights);
     if (place.rank == self) {
       const std::vector<std::vector<double>> x{read_row(p.tensors[0], place.row)};
-      linear_op::reference_epilogue(whole, p, {&row, 1}, linear_op::reference_products(whole, p, x), all);
+      linear_op::reference_epilogue(whole, t, {&row, 1}, linear_op::reference_products(whole, t, x), all);
     }
     int64_t staged = 0;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -327,7 +318,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
       }
       const auto begin = all[i].begin() + first;
       outputs[i].insert(outputs[i].end(), begin, begin + heads.columns(self, of_keys));
-      staged += mine.n[i];
+      staged += own_columns[i];
     }
   }
 }
@@ -370,7 +361,7 @@ autotune::OpDef fused_linear_and_alltoall() {
   op.grid = [](const Workload& w, const Config& c) -> std::array<autotune::SizeExpr, 3> {
     const Tile t = Tile::from(c);
     const int64_t ranks = world_size_of(w);
-    const int64_t per_block = ranks * linear_op::column_blocks(Shape(product_of(w)), t.block_n) + ranks - 1;
+    const int64_t per_block = ranks * linear_op::column_blocks(product_of(w), t.block_n) + ranks - 1;
     return {autotune::SizeExpr{per_block, {{0, ranks * t.block_m}}, 1}, {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) -> std::vector<autotune::Workspace> {
@@ -383,8 +374,7 @@ autotune::OpDef fused_linear_and_alltoall() {
   };
   op.reference = reference;
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    const int64_t rows = own_rows(w, symbols[0]);
-    return plain().cost(whole_product(w), {&rows, 1});
+    return cost_of(whole_product(w), own_rows(w, symbols[0]));
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t>) { return tolerance(w.dtype, w.fields.get_int("k")); };
   return op;

@@ -31,9 +31,9 @@ int64_t groups_of_rows(const GatherSchedule& schedule, int world_size) {
 
 }  // namespace
 
-GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape,
-                                 const linear_op::Tile& tile, const GatherSchedule& schedule, int world_size,
-                                 linear_op::Operands operands, Var length)
+GatheredProduct::GatheredProduct(KernelBuilder& b, Exchange& ex, const Linear& shape, const linear_op::Tile& tile,
+                                 const GatherSchedule& schedule, int world_size, linear_op::Operands operands,
+                                 Var length)
     : b_(b),
       ex_(ex),
       s_(shape),
@@ -100,21 +100,21 @@ void GatheredProduct::compute_of_rank(Var tile) {
   });
 }
 
-ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows) {
+ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t identity, int64_t chunk_rows) {
   return {world_size, identity, {{PhaseShape::Rows::of_source, shape.dtype, shape.k, chunk_rows}}};
 }
 
-autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
-                                   const GatherSchedule& schedule, int world_size) {
+autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
+                                   int world_size) {
   const int64_t turns = groups_of_rows(schedule, world_size);
   return {turns * linear_op::column_blocks(shape, tile.block_n),
           {{0, turns * tile.block_m}},
           schedule.transfer.push_programs + 1};
 }
 
-void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
+void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
                             const GatherSchedule& schedule, int world_size, int64_t identity) {
-  const linear_op::Operands v(b, shape);
+  const linear_op::Operands v(shape, views_of(shape, b));
   const ChannelViews channel = declare_channel(b);
   const TransferSchedule& transfer = schedule.transfer;
   const ExchangeShape exchange =

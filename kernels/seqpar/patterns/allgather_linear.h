@@ -17,18 +17,18 @@ struct GatherSchedule {
 std::vector<autotune::Config> gather_schedules(const autotune::Config& tiles, const Target& target, int world_size,
                                                int threads);
 
-ExchangeShape gather_shape(const linear_op::Shape& shape, int world_size, int64_t identity, int64_t chunk_rows);
+ExchangeShape gather_shape(const Linear& shape, int world_size, int64_t identity, int64_t chunk_rows);
 
 /// Programs: those that push, the tiles of all ranks' rows, and one more.
-autotune::SizeExpr gather_programs(const linear_op::Shape& shape, const linear_op::Tile& tile,
-                                   const GatherSchedule& schedule, int world_size);
+autotune::SizeExpr gather_programs(const Linear& shape, const linear_op::Tile& tile, const GatherSchedule& schedule,
+                                   int world_size);
 
 /// What the programs of such a product do, in a kernel that may do other things beside it.
 class GatheredProduct {
  public:
   /// `operands`: x has this rank's rows, y and the residual those of all ranks, `length` of them. The exchange's phase
   /// 0 is that of gather_shape().
-  GatheredProduct(KernelBuilder& b, Exchange& ex, const linear_op::Shape& shape, const linear_op::Tile& tile,
+  GatheredProduct(KernelBuilder& b, Exchange& ex, const Linear& shape, const linear_op::Tile& tile,
                   const GatherSchedule& schedule, int world_size, linear_op::Operands operands, Var length);
   Var num_tiles();
   /// Program `program` of those that send x: the steps of the role "push".
@@ -43,7 +43,7 @@ class GatheredProduct {
 
   KernelBuilder& b_;
   Exchange& ex_;
-  const linear_op::Shape& s_;
+  const Linear& s_;
   const linear_op::Tile& t_;
   const GatherSchedule schedule_;
   const int world_size_;
@@ -52,7 +52,7 @@ class GatheredProduct {
 };
 
 /// Parameters: x [own rows, k], then those of linear, y [length, n]; then those of declare_channel(), one counter.
-void build_allgather_linear(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
+void build_allgather_linear(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
                             const GatherSchedule& schedule, int world_size, int64_t identity);
 
 }  // namespace seqtile::kernels::seqpar

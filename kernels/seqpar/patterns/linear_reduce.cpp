@@ -33,19 +33,18 @@ void normalize_rows(KernelBuilder& b, Var y, Var weight, Var normed, Var row, in
 
 }  // namespace
 
-PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport,
+PartialShape partial_products(const Linear& shape, const linear_op::Tile& tile, DType transport,
                               const NormEpilogue& norm) {
   return {tile.block_m,  linear_op::column_blocks(shape, tile.block_n),
-          shape.n[0],    shape.weights_per_loop(),
+          shape.n,       shape.weights_per_loop(),
           transport,     shape.dtype,
           norm.is_there, fills_registers(tile, shape.weights_per_loop())};
 }
 
-void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& s, const linear_op::Tile& t,
-                         const ReduceSchedule& schedule, ReduceForm form, int world_size, DType transport,
-                         int64_t identity, const NormEpilogue& norm) {
-  const int64_t n = s.n[0];
-  const linear_op::Operands v(b, s);
+void build_linear_reduce(KernelBuilder& b, const Linear& s, const linear_op::Tile& t, const ReduceSchedule& schedule,
+                         ReduceForm form, int world_size, DType transport, int64_t identity, const NormEpilogue& norm) {
+  const int64_t n = s.n;
+  const linear_op::Operands v(s, views_of(s, b));
   Var weight, normed;
   if (norm.is_there) {
     weight = b.view("norm_weight", s.dtype, {n});

@@ -1,7 +1,7 @@
 // kernels/seqpar/patterns/linear_reduce.h -- epilogue(sum over ranks of x w^T), in one launch of each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_config.h"
 #include "kernels/seqpar/exchange/reduction.h"
 
 namespace seqtile::kernels::seqpar {
@@ -13,12 +13,12 @@ struct NormEpilogue {
 };
 
 /// The partial results of a product; one weight, or a gated pair.
-PartialShape partial_products(const linear_op::Shape& shape, const linear_op::Tile& tile, DType transport,
+PartialShape partial_products(const Linear& shape, const linear_op::Tile& tile, DType transport,
                               const NormEpilogue& norm);
 
 /// Parameters: x [length, k], then those of linear, y and residual [own rows, n], or [length, n] where every rank gets
 /// all rows; with a norm its weight [n] and normed, like y; then those of declare_channel().
-void build_linear_reduce(KernelBuilder& b, const linear_op::Shape& shape, const linear_op::Tile& tile,
+void build_linear_reduce(KernelBuilder& b, const Linear& shape, const linear_op::Tile& tile,
                          const ReduceSchedule& schedule, ReduceForm form, int world_size, DType transport,
                          int64_t identity, const NormEpilogue& norm = {});
 

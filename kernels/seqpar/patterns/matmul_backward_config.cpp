@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kPrefix = "wgrad_";
 
 double dgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
-  return linear_op::predict_us(Shape(w).dgrad(), tile, w.threads, length, portable(target));
+  return Shape(w).dgrad().predict_us(tile, w.threads, length, portable(target));
 }
 
 double wgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
@@ -50,18 +50,17 @@ std::vector<Ranked> ranked(const std::vector<Tile>& tiles, const std::function<d
   return result;
 }
 
-linear_op::Shape dgrad_product(const Shape& s) {
-  linear_op::Shape product = s.dgrad();
-  if (!s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(product.result)) product.result = s.transport;
-  return product;
+/// The widest values that tiles of dx have in shared memory.
+DType dgrad_result(const Shape& s) {
+  return !s.is_trailing && dtype_bytes(s.transport) > dtype_bytes(s.dtype) ? s.transport : s.dtype;
 }
 
 /// Tiles are for the rows of one rank.
 std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
   const Shape s(w);
-  const linear_op::Shape product = dgrad_product(s);
+  const Linear product = s.dgrad();
   std::vector<Tile> tiles =
-      with_room(linear_op::candidates(product, w.threads, rows, portable(target)), product, s.n.size() > 1);
+      with_room(product.tiles(w.threads, rows, portable(target), dgrad_result(s)), product, s.n.size() > 1);
   // Rows of f32 that come in any order are behind more addresses than those of the leading operation; so are gradients
   // of several weights that are added to.
   constexpr int64_t kFewestLeftOut = 48;  // values of a thread
@@ -90,10 +89,8 @@ std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& tar
 bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Target& target) {
   if (dgrad.num_warps != wgrad.num_warps || dgrad.num_stages != wgrad.num_stages) return false;
   if (!dgrad.is_of_gpu()) return true;
-  linear_op::Shape sums = linear_wgrad_op::product(s.wgrad(s.depth()), 1);
-  sums.result = DType::f32;
-  linear_op::SharedBytes bytes(dgrad_product(s), dgrad);
-  const linear_op::SharedBytes of_wgrad(sums, wgrad);
+  linear_op::SharedBytes bytes(s.dgrad(), dgrad, dgrad_result(s));
+  const linear_op::SharedBytes of_wgrad(linear_wgrad_op::product(s.wgrad(s.depth()), 1), wgrad, DType::f32);
   bytes.operands = std::max(bytes.operands, of_wgrad.operands);
   bytes.results = std::max(bytes.results, of_wgrad.results);
   return bytes.sum() <= target.shared_bytes;

@@ -60,7 +60,7 @@ ReduceBody dx_body(KernelBuilder& b, const Shape& s, const linear_op::Tile& t, c
 }  // namespace
 
 void build_trailing(KernelBuilder& b, const Shape& s, const Schedule& schedule, int64_t identity) {
-  const linear_op::Shape dgrad = s.dgrad();
+  const Linear dgrad = s.dgrad();
   linear_op::Operands v;
   WgradOperands g;
   v.x = g.cut = b.view("dz", s.dtype, {kDynamic, s.n[0]});

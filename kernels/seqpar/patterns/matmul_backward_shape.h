@@ -22,10 +22,15 @@ struct Shape {
 
   int64_t depth() const;  ///< of the sums of the gradient of the layer's input, over all weights
   /// The product of the gradient and one weight; and of all of them, as one.
-  linear_op::Shape dgrad(size_t weight) const { return linear_op::Shape::transposed_product(dtype, k, n[weight]); }
-  linear_op::Shape dgrad() const { return linear_op::Shape::transposed_product(dtype, k, depth()); }
+  Linear dgrad(size_t weight) const { return dgrad_of(n[weight]); }
+  Linear dgrad() const { return dgrad_of(depth()); }
   linear_wgrad_op::Gradient wgrad(int64_t rows) const { return {rows, k, accumulate, dtype, dw_dtype}; }
   std::vector<linear_wgrad_op::Gradient> gradients() const;
+
+ private:
+  Linear dgrad_of(int64_t rows) const {
+    return {.n = k, .k = rows, .weight_layout = WeightLayout::transposed, .dtype = dtype};
+  }
 };
 
 /// Of the wgrad tile a configuration has the parameters with a prefix; on GPUs both tiles have the same warps and

@@ -11,7 +11,6 @@
 namespace seqtile::kernels::seqpar {
 
 using autotune::Config;
-using linear_op::Shape;
 using linear_op::Tile;
 
 Target portable(Target target) {
@@ -19,7 +18,7 @@ Target portable(Target target) {
   return target;
 }
 
-std::vector<Tile> with_room(std::vector<Tile> tiles, const Shape& shape, bool keeps_more) {
+std::vector<Tile> with_room(std::vector<Tile> tiles, const Linear& shape, bool keeps_more) {
   constexpr int64_t kMostValues = 128, kFewValues = 64, kFewestValues = 40;  // of a thread; linear has the most
   const bool is_f32 = shape.dtype == DType::f32;
   const int64_t most = keeps_more && is_f32                  ? kFewestValues

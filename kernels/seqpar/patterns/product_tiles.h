@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "kernels/linear/linear_shape.h"
+#include "kernels/linear/linear_config.h"
 
 namespace seqtile::kernels::seqpar {
 
@@ -17,7 +17,7 @@ Target portable(Target target);
 
 /// Those of `tiles`, which are linear's for `shape`, that leave room. `keeps_more`: a thread holds other values beside
 /// the sums, as a residual or the sums of another weight.
-std::vector<linear_op::Tile> with_room(std::vector<linear_op::Tile> tiles, const linear_op::Shape& shape,
+std::vector<linear_op::Tile> with_room(std::vector<linear_op::Tile> tiles, const Linear& shape,
                                        bool keeps_more = false);
 
 using Predict = std::function<double(const autotune::Config&)>;

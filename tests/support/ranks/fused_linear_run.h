@@ -81,7 +81,8 @@ inline double product(const Tensor& x, int64_t row, const Tensor& w, int64_t col
 /// The launches of a case with their tensors, and what must come out.
 class Problem {
  public:
-  explicit Problem(const Case& c) : case_(c), shape_(workload(c)), calls(static_cast<size_t>(c.world_size)) {
+  explicit Problem(const Case& c)
+      : case_(c), shape_{.n = c.n, .k = c.k, .dtype = c.dtype}, calls(static_cast<size_t>(c.world_size)) {
     std::mt19937 random(17);
     for (int rank = 0; rank < c.world_size; ++rank) {
       weights_.emplace_back(c.dtype, Sizes{c.n, c.k});
@@ -162,10 +163,6 @@ class Problem {
     return "";
   }
 
-  static autotune::Workload workload(const Case& c) {
-    return linear().normalize({"linear", c.dtype, 1, {{"n", c.n}, {"k", c.k}}});
-  }
-
   static int64_t value(const autotune::SizeExpr& size, int64_t length) { return size.value({&length, 1}); }
 
   seqpar::PartialShape partials() const { return seqpar::partial_products(shape_, case_.tile, case_.transport, {}); }
@@ -216,7 +213,7 @@ class Problem {
   }
 
   const Case case_;
-  const linear_op::Shape shape_;
+  const Linear shape_;
   std::deque<Buffer> weights_, inputs_, outputs_;
 
  public:

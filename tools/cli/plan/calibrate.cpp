@@ -110,7 +110,7 @@ std::vector<planner::GatherTime> gather_on_rank(const Session& session, const Ca
 
 double peak_flops(Engine& engine, const CalibrationSetup& setup, Fabric& fabric) {
   kernels::Linear linear;
-  linear.n = linear.k = kColumns, linear.dtype = setup.dtype, linear.threads = setup.threads;
+  linear.n = linear.k = kColumns, linear.dtype = setup.dtype;
   const auto call = engine.prepare(linear);
   const Operand w(fabric.device(), setup.dtype, kColumns, kColumns);
   double best = 0;

@@ -101,23 +101,11 @@ Rows products(const autotune::Registry& registry, const Workload& workload, cons
   return outputs;
 }
 
+/// Without the residual, which finish() adds.
 kernels::Linear product_of(const Workload& w) {
-  const autotune::Fields& f = w.fields;
-  return {.n = f.get_int("n"),
-          .n2 = f.get_int("n2"),
-          .n3 = f.get_int("n3"),
-          .k = f.get_int("k"),
-          .bias = f.get_int("bias") != 0,
-          .activation = kernels::parse_activation(f.get_string("activation")),
-          .gated = f.get_int("gated") != 0,
-          .dtype = w.dtype,
-          .threads = w.threads,
-          .scale = f.get_double("scale", 1),
-          .soft_cap = f.get_double("soft_cap", 0)};
-}
-
-Workload normalized(const autotune::Registry& registry, const kernels::Linear& op) {
-  return registry.find("linear").normalize(op.workload());
+  auto product = kernels::op_of<kernels::Linear>(w);
+  product.residual = false;
+  return product;
 }
 
 Rows gather_reference(const autotune::Registry& registry, const Problem& own, Fabric& fabric,
@@ -136,7 +124,7 @@ Rows gather_reference(const autotune::Registry& registry, const Problem& own, Fa
     taken[owner] += row_bytes_of(x);
     if (i >= asked.own_first) picked += given[owner].substr(first, row_bytes_of(x));
   }
-  return products(registry, normalized(registry, product_of(*own.workload)), own, picked_rows(x, picked).tensor);
+  return products(registry, product_of(*own.workload).workload(), own, picked_rows(x, picked).tensor);
 }
 
 void accumulate(std::vector<double>& sums, const std::vector<double>& terms) {
@@ -176,7 +164,7 @@ Rows reduce_reference(const autotune::Registry& registry, const Problem& own, Fa
   for (const int64_t row : asked.rows) operands += row_of(x, row);
   kernels::Linear product = product_of(*own.workload);
   product.bias = false;
-  const Rows part = products(registry, normalized(registry, product), own, picked_rows(x, operands).tensor);
+  const Rows part = products(registry, product.workload(), own, picked_rows(x, operands).tensor);
   const size_t n = part[0].size() / std::max<size_t>(asked.rows.size(), 1);
   std::vector<double> sums(rows.size() * n);
   for (const std::string& theirs : fabric.all_gather(as_text<double>(part[0])))
