@@ -149,7 +149,7 @@ inline constexpr const char* kPlanViews[] = {
     R"(CREATE VIEW IF NOT EXISTS v_plans AS
 SELECT json_extract(manifest, '$.costs') AS costs, json_extract(manifest, '$.mesh') AS mesh,
   json_array_length(plan, '$.operators') AS operators, objective, lower_bound, is_exact AS exact,
-  round(ms, 2) AS ms, json_extract(manifest, '$.phase') AS phase, json_extract(manifest, '$.budget') AS budget,
+  round(ms, 2) AS ms, json_extract(manifest, '$.phase') AS phase, json_extract(manifest, '$.memory') AS memory,
   json_extract(manifest, '$.graph') AS graph, datetime(created_us / 1000000, 'unixepoch') AS created_utc, plan_hash
 FROM plan ORDER BY created_us, plan_hash)"};
 

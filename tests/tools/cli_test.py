@@ -351,7 +351,7 @@ class Json(Cli):
         self.assertEqual(self.seqtile("prove", *self.model_flags, *own).code, 0)
 
     def test_replay(self):
-        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--threads", "1",
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", *self.stores, "--threads", "1",
                            "--policy", "strict", "--execute", "1s", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         found = run.json()
@@ -373,7 +373,7 @@ class Json(Cli):
         os.chmod(self.path("other/tuning.db"), stat.S_IRUSR)  # root may write all the same: compared below
         shipped = self.content("other/tuning.db")
         other = dict(self.env, SEQTILE_CACHE_DIR=self.path("other/cache"), SEQTILE_CONFIG_DIR=self.path("other/config"))
-        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", "--cache", "other/tuning.db",
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", "--cache", "other/tuning.db",
                            "--artifacts", "other/artifacts.db", "--threads", "1", "--policy", "strict", "--execute",
                            "1s", "--json", env=other)
         self.assertEqual(run.code, 0, run.out + run.err)
@@ -410,7 +410,7 @@ class Json(Cli):
 
     def test_report(self):
         self.write("prewarm.out", self.prewarm.out.rstrip("\n").split("\n")[-1])
-        replay = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--threads", "1",
+        replay = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", *self.stores, "--threads", "1",
                               "--json")
         self.write("replay.out", replay.out.rstrip("\n").split("\n")[-1])
         run = self.seqtile("report", "--prewarm", "prewarm.out", "--replay", "replay.out", "--json")
@@ -535,7 +535,7 @@ class Json(Cli):
         self.assertIn("the NVIDIA driver (CUDA 12.8) does not start", run.json()["no_gpu"])
 
     def test_compile_for_a_gpu(self):
-        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--target", "sm_80"]
+        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--device", "sm_80"]
         none = dict(self.env, SEQTILE_PTXAS="none")
         run = self.seqtile(*norm, "--json", "--repeat", "2", env=none)
         self.assertEqual((run.code, run.json()["stage"]), (0, "ptx"))
@@ -579,7 +579,7 @@ class Json(Cli):
         self.assertRegex(profiled.out, r"bank_conflicts +0")
 
     def test_simulate_reports_what_a_changed_text_does_wrong(self):
-        text = self.seqtile("compile", *NORM, "--target", "sm_80", "--emit", "ptx").out
+        text = self.seqtile("compile", *NORM, "--device", "sm_80", "--emit", "ptx").out
         store = text.rindex("st.global")
         bracket = text.index("]", store)
         for name, changed, outcome, pattern in (
@@ -599,7 +599,7 @@ class Json(Cli):
                 self.assertEqual(run.json()["num_reports"] > 0, outcome == "fault")
 
     def test_simulate_refuses_what_a_device_does_not_execute(self):
-        text = self.seqtile("compile", *NORM, "--target", "sm_80", "--emit", "ptx").out
+        text = self.seqtile("compile", *NORM, "--device", "sm_80", "--emit", "ptx").out
         changes = {"newer.ptx": (".target sm_80", ".target sm_90a", r"PTX line \d+: .target sm_90a does not run on sim:sm_80"),
                    "form.ptx": ("ret;", "wgmma.fence.sync.aligned;\nret;", r"PTX line \d+: wgmma.fence.sync.aligned needs "
                                 "sm_90a, the text says .target sm_80; have the text made for sm_90a"),
@@ -749,7 +749,7 @@ class Json(Cli):
         self.assertIn("num_warps", explained.json()["config"])
         proved = self.seqtile("prove", *self.model_flags, *device, "--artifacts", "artifacts.db", "--json")
         self.assertEqual((proved.code, proved.json()["covered"]), (1, 0), proved.err)
-        replay = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", "--lengths", "1..32", *device,
+        replay = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", "--lengths", "1..32", *device,
                               "--artifacts", "gpu_artifacts.db", "--policy", "nearest", "--execute", "1ms", "--json")
         self.assertEqual(replay.code, 0, replay.out + replay.err)
         self.assertGreater(replay.json()["executed"], 5)
@@ -841,7 +841,7 @@ class Json(Cli):
         self.write("ptxas_crashes", f"#!/bin/sh\ngrep -q 'entry smallest' \"$3\" && exec cp {self.path('crash.cubin')} \"$5\"\n"
                                     "kill -SEGV $$\n")
         os.chmod(self.path("ptxas_crashes"), 0o755)
-        run = self.seqtile("compile", *NORM, "--target", "sm_90a", env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_crashes")))
+        run = self.seqtile("compile", *NORM, "--device", "sm_90a", env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_crashes")))
         self.assert_line(run, 3, r"for sm_90a: signal 11 .*set SEQTILE_PTXAS to another ptxas, or to none")
 
     def test_a_ptxas_that_does_not_work_is_as_good_as_none(self):
@@ -859,7 +859,7 @@ class Json(Cli):
             stored = sqlite3.connect(self.path(f"{name}_artifacts.db"))
             self.assertEqual(stored.execute("SELECT DISTINCT stage FROM artifact").fetchall(), [("ptx",)])
             stored.close()
-        run = self.seqtile("compile", *norm, "--length", "4", "--target", "sm_80", "--emit", "cubin", "-o", "no.cubin",
+        run = self.seqtile("compile", *norm, "--length", "4", "--device", "sm_80", "--emit", "cubin", "-o", "no.cubin",
                            env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_fails")))
         self.assert_line(run, 2, "--emit cubin: no ptxas that works")
         self.assertIn("ptxas_fails does not work", run.err)
@@ -958,7 +958,7 @@ class Json(Cli):
         self.assertEqual(answer.json()["origin"], "modelled")
 
     def test_trace_of_ranks(self):
-        gather = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40"]
+        gather = ["timeline", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40"]
         run = self.seqtile(*gather, "--calls", "2", "--cache", "trace.db", "--artifacts", "trace_artifacts.db",
                            "-o", "ranks.json", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
@@ -977,8 +977,8 @@ class Json(Cli):
         told = self.seqtile(*gather, "--calls", "1", "-o", "-")
         self.assertIn("traceEvents", json.loads(told.out))
         self.assertFalse(os.path.exists(self.path("-")))
-        self.assert_line(self.seqtile("trace", *LINEAR[:5], "--length", "4"), 2,
-                         "trace linear: the operation does not communicate; .*fused_allgather_and_linear")
+        self.assert_line(self.seqtile("timeline", *LINEAR[:5], "--length", "4"), 2,
+                         "timeline linear: the operation does not communicate; .*fused_allgather_and_linear")
         picture = self.seqtile(*gather, "--calls", "1", "--fabric", "processes", "--cache", "trace.db", "-o", "ranks.svg")
         self.assertEqual(picture.code, 0, picture.out + picture.err)
         with open(self.path("ranks.svg"), encoding="utf-8") as file:
@@ -992,12 +992,12 @@ class Json(Cli):
             self.assert_fields(run.json(), {"symbol": str, "target": str, "code_bytes": int, "compile_ms": NUMBER})
 
     def test_compile_to_standard_output(self):
-        for emit in ["--emit", "asm"], ["--target", "sm_80", "--emit", "ptx"]:
+        for emit in ["--emit", "asm"], ["--device", "sm_80", "--emit", "ptx"]:
             text = self.seqtile("compile", *LINEAR, "--length", "40", *emit)
             run = self.seqtile("compile", *LINEAR, "--length", "40", *emit, "-o", "-")
             self.assertEqual((run.code, run.out), (0, text.out), run.err)
         self.assertFalse(os.path.exists(self.path("-")))
-        run = self.seqtile("compile", *LINEAR, "--length", "40", "--target", "sm_80", "--emit", "cubin", "-o", "-", "--json")
+        run = self.seqtile("compile", *LINEAR, "--length", "40", "--device", "sm_80", "--emit", "cubin", "-o", "-", "--json")
         self.assert_line(run, 2, "--emit cubin: .*without --json")
 
     def test_compile_for_a_target_of_another_machine(self):
@@ -1012,7 +1012,7 @@ class Json(Cli):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16"]
         none = dict(self.env, SEQTILE_PTXAS="none")
         for target in ("sm_80", "sm_90a"):
-            run = self.seqtile(*norm, "--target", target, "--emit", "ptx", "--json", env=none)
+            run = self.seqtile(*norm, "--device", target, "--emit", "ptx", "--json", env=none)
             self.assertEqual(run.code, 0, run.err)
             self.assertRegex(run.out, rf"(?s)\.target {target}\b.*\.visible \.entry")
             found = run.json()
@@ -1020,19 +1020,19 @@ class Json(Cli):
                                        "threads": int, "shared_bytes": int, "compile_ms": NUMBER, "config": dict})
             self.assertEqual((found["target"], found["stage"], found["threads"] % 32), (target, "ptx", 0))
             self.assertIn(f".visible .entry {found['symbol']}(", run.out)
-        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", "--emit", "ll").out, "target triple = .nvptx64")
-        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", "--emit", "tile").out, r"kernel @.*num_warps")
-        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", env=none).out,
+        self.assertRegex(self.seqtile(*norm, "--device", "sm_80", "--emit", "ll").out, "target triple = .nvptx64")
+        self.assertRegex(self.seqtile(*norm, "--device", "sm_80", "--emit", "tile").out, r"kernel @.*num_warps")
+        self.assertRegex(self.seqtile(*norm, "--device", "sm_80", env=none).out,
                          r"of PTX, \d+ threads and .* of shared memory")
 
     def test_compile_for_what_does_not_fit(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64"]
         for target, emit, pattern in (("sm_70", "ptx", "unknown GPU target.*sm_70.*sm_80 and sm_90a"),
-                                      ("avx1024", "asm", "--target avx1024: unknown; .*avx512.*sm_90a"),
+                                      ("avx1024", "asm", 'unknown device "avx1024"; .*avx512.*sm_90a'),
                                       ("sm_80", "asm", "--emit asm.*sm_80 has no such stage.*ptx"),
                                       ("generic", "ptx", "--emit ptx.*generic has no such stage.*asm"),
                                       ("sm_80", "tree", "--emit.*tree")):
-            self.assert_line(self.seqtile(*norm, "--target", target, "--emit", emit), 2, pattern)
+            self.assert_line(self.seqtile(*norm, "--device", target, "--emit", emit), 2, pattern)
 
     def test_plain_words(self):
         run = self.seqtile("tune", "rms_norm", "--set", "n=64", "--threads", "1", "--length", "3",
@@ -1043,9 +1043,18 @@ class Json(Cli):
         listed = self.seqtile("cache", "ls", "--cache", "tuning.db")
         self.assertLess(max(len(line) for line in listed.out.split("\n")), 161)
 
+    def test_help_has_the_commands_in_groups(self):
+        text = self.seqtile("--help").out
+        groups = re.findall(r"^([A-Z][a-z]+):\n((?:  +\S.*\n)+)", text, re.M)
+        found = {name: re.findall(r"^  (\S+)", lines, re.M) for name, lines in groups if name != "Options"}
+        self.assertEqual(found, {"Tune": ["prewarm", "tune", "prove"], "Serve": ["replay", "report", "explain"],
+                                 "Look": ["cache", "devices", "compile", "simulate", "timeline"], "Plan": ["plan"],
+                                 "Bench": ["bench"]})
+        self.assertRegex(text, "70 a bug of this program")
+
     def test_help_of_every_command_has_examples(self):
         for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
-                        "simulate", "bench"):
+                        "simulate", "timeline", "plan", "bench"):
             run = self.seqtile(command, "--help")
             self.assertEqual(run.code, 0)
             self.assertIn(f"  seqtile {command}", run.out)
@@ -1097,7 +1106,7 @@ class Ranks(Cli):
             self.assertNotIn("ranks", run.json())
 
     def test_replay(self):
-        run = self.seqtile("replay", *self.ranks, *self.lengths, "--trace", "trace.csv", "--execute", "1s", "--json")
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--requests", "trace.csv", "--execute", "1s", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         found = run.json()
         self.assertEqual((found["tunings"], found["compiles"], found["compiles_at_load"], found["misses"]), (0, 0, 0, 0))
@@ -1112,7 +1121,7 @@ class Ranks(Cli):
         found = {}
         for fabric in ("threads", "processes"):
             flags = [fabric if flag == "threads" else flag for flag in self.ranks]
-            run = self.seqtile("replay", *flags, *self.lengths, "--trace", "ranks.jsonl", "--policy", "nearest", "--json")
+            run = self.seqtile("replay", *flags, *self.lengths, "--requests", "ranks.jsonl", "--policy", "nearest", "--json")
             self.assertEqual(run.code, 0, run.err)
             found[fabric] = run.json()
         self.assertEqual(found["threads"]["requests"], 3000)
@@ -1123,7 +1132,7 @@ class Ranks(Cli):
         """The command, and a run of it, which leaves the binaries that it has compiled for those to come."""
         flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "processes_artifacts.db"
-        command = ["replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute"]
+        command = ["replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest", "--execute"]
         run = self.seqtile(*command, "200ms", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         return command, run.json()
@@ -1168,11 +1177,11 @@ class Ranks(Cli):
         os.makedirs(self.path("no_mpi"), exist_ok=True)
         self.write("no_mpi/libseqtile_mpi.so.0", "no library\n")
         env = dict(Cli.env, LD_LIBRARY_PATH=self.path("no_mpi"))
-        trace = ["trace", "all_gather", "--set", "n=64", "--length", "4", "--fabric", "mpi"]
+        trace = ["timeline", "all_gather", "--set", "n=64", "--length", "4", "--fabric", "mpi"]
         self.assert_line(self.seqtile(*trace, env=env), 3, "--fabric mpi: this build is without MPI .*; build seqtile where")
 
     def test_ranks_on_gpus(self):
-        trace = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--cache",
+        trace = ["timeline", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--cache",
                  "trace.db", "--artifacts", "trace_artifacts.db", "-o", "gpus.json", "--fabric"]
         no_gpus = dict(Cli.env, CUDA_VISIBLE_DEVICES="")
         self.assert_line(self.seqtile(*trace, "cuda:sm_90a", env=no_gpus), 3, "NVIDIA driver|use fewer ranks")
@@ -1188,7 +1197,7 @@ class Ranks(Cli):
     def test_replay_on_simulated_gpus(self):
         flags = ["sim:sm_80" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "sim_artifacts.db"
-        run = self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
+        run = self.seqtile("replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest", "--execute",
                            "1s", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         self.assertGreater(run.json()["executed"], 0)
@@ -1197,22 +1206,22 @@ class Ranks(Cli):
     def test_ranks_that_share_a_gpu(self):
         flags = ["virtual:sm_80" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "shared_artifacts.db"
-        self.assert_line(self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest",
+        self.assert_line(self.seqtile("replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest",
                                       "--execute", "1s"), 2, "n is 64 on rank 1 and 32 on rank 0; give all ranks the same")
-        run = self.seqtile("trace", "fused_linear_and_reducescatter", "--set", "n=64", "--set", "k=64", "--length", "40",
+        run = self.seqtile("timeline", "fused_linear_and_reducescatter", "--set", "n=64", "--set", "k=64", "--length", "40",
                            "--fabric", "virtual:sm_80", "--cache", "shared.db", "--artifacts", "shared_artifacts.db", "-o",
                            "shared.json")
         self.assertRegex(run.out, r"shared.json: \d+ events of 2 ranks")
 
     def test_a_miss_ends_a_strict_replay(self):
-        run = self.seqtile("replay", *self.ranks, "--lengths", "1..40", "--trace", "trace.csv", "--execute", "1s")
+        run = self.seqtile("replay", *self.ranks, "--lengths", "1..40", "--requests", "trace.csv", "--execute", "1s")
         self.assertEqual(run.code, 1, run.err)
         for rank in (0, 1):
             self.assertIn(f"rank {rank}: qkv_proj, length 37: bucket 37..40 has no record", run.out)
         self.assertRegex(run.out, "nothing was executed; cover these lengths with `seqtile prewarm .*--ranks 2 --fabric")
 
     def test_a_rank_that_waits_too_long(self):
-        run = self.seqtile("replay", *self.ranks, *self.lengths, "--trace", "trace.csv", "--execute", "1s", "--deadline",
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--requests", "trace.csv", "--execute", "1s", "--deadline",
                            "0.000001")
         self.assert_line(run, 3, "gave up waiting for rank .* within 1e-06 s: operation [0-9]+, .* of ")
 
@@ -1227,16 +1236,16 @@ class Ranks(Cli):
                                (["--ranks", "2", "--fabric", "virtual:sm_80", "--device", "h200"],
                                 "--device h200: ranks of --fabric virtual:sm_80 run on .*, give --device cuda, or use"),
                                (["--ranks", "3"], "3 ranks: the model has 2 attention heads to cut.*at most 2 ranks")):
-            for command in (["prewarm"], ["prove"], ["replay", "--trace", "trace.csv"]):
+            for command in (["prewarm"], ["prove"], ["replay", "--requests", "trace.csv"]):
                 self.assert_line(self.seqtile(*command, *plain, *flags), 2, pattern)
-        self.assert_line(self.seqtile("replay", "--trace", "trace.csv", *plain, "--deadline", "1s"), 2,
+        self.assert_line(self.seqtile("replay", "--requests", "trace.csv", *plain, "--deadline", "1s"), 2,
                          "--deadline 1s: one rank waits for nobody; add --ranks 2")
         self.assert_line(self.seqtile("prewarm", "--lengths", "1..8", "--ranks", "2"), 2, "--model")
         self.assert_line(self.seqtile("prewarm", *plain, "--ranks", "2", "--fabric", "mpi"), 2,
-                         "--fabric mpi: replay, prove and trace run on the ranks of mpirun")
+                         "--fabric mpi: replay, prove and timeline run on the ranks of mpirun")
         self.assert_line(self.seqtile("tune", *LINEAR, "--length", "4", "--ranks", "2"), 2,
                          "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
-        for command in ("tune", "trace"):
+        for command in ("tune", "timeline"):
             self.assert_line(self.seqtile(command, "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
                                           "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
 
@@ -1246,6 +1255,23 @@ class Ranks(Cli):
             run = self.seqtile(*flags, *ranks)
             self.assertEqual(run.code, 0, run.err)
             self.assertEqual(run.json()["plan"][0]["operation"], "all_gather")
+
+    def test_ranks_of_every_command_that_names_an_operation(self):
+        gather = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "16", "--json"]
+        both = {fabric: self.seqtile("compile", *gather, "--ranks", "2", "--fabric", fabric).json() for fabric in
+                ("threads", "cuda:sm_90a")}
+        self.assertEqual(both["threads"]["config"], self.seqtile("compile", *gather, "--set", "world_size=2").json()["config"])
+        self.assertEqual(both["cuda:sm_90a"]["target"], "sm_90a")
+        self.assertEqual(self.seqtile("compile", *gather, "--ranks", "2", "--device", "sm_80").json()["target"], "sm_80")
+        for more in ["--ranks", "2"], ["--ranks", "2", "--device", "sim:sm_90a"], ["--ranks", "2", "--fabric", "sim:sm_90a"]:
+            run = self.seqtile("simulate", *gather, *more)
+            self.assertEqual((run.code, run.json()["outcome"]), (0, "ok"), run.err)
+        for command in ("tune", "explain", "compile", "simulate"):
+            self.assert_line(self.seqtile(command, *LINEAR[:5], "--length", "4", "--ranks", "2"), 2,
+                             "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
+            self.assert_line(self.seqtile(command, *gather[:-1], "--set", "world_size=3", "--ranks", "2"), 2,
+                             "--set world_size=3: --ranks .*say it already")
+        self.assert_line(self.seqtile("explain", "--model", "model.json", "--ranks", "2"), 2, "--ranks.*go with an operation")
 
     def test_all_ranks_time_the_best_together(self):
         for fabric in ("threads", "processes"):
@@ -1258,8 +1284,8 @@ class Ranks(Cli):
             self.assertRegex(run.out, "1 bucket timed by all ranks together")
             again = self.seqtile(*tune).json()
             self.assertEqual((again["rank_races"], again["trials"], again["complete"]), (0, 0, True))
-            found = self.seqtile("explain", *gather, "--set", "world_size=2", "--set", f"fabric={fabric}", "--length", "16",
-                                 *stores, "--json").json()
+            found = self.seqtile("explain", *gather, "--ranks", "2", "--fabric", fabric, "--length", "16", *stores,
+                                 "--json").json()
             self.assertRegex(found["reason"], r"; chosen on all 2 ranks: [0-9.]+ us \(.*rounds\)$")
             together = re.search("all 2 ranks: ([0-9.]+) us", found["reason"]).group(1)
             self.assertAlmostEqual(float(together), found["median_us"], delta=0.01)
@@ -1286,7 +1312,7 @@ class BadInput(Cli):
                                     ("attention_backward", heads, r"the smallest, .* needs \d+ bytes and \d+ values"),
                                     ("softmax", ["--set", "n=200000"], 'softmax {"n":200000}: with its results a row is 400000 '
                                      "values to keep in registers, the 1024 threads of a block hold 131072; take the CPU")):
-            run = self.seqtile("compile", op, *fields, "--length", "64", "--target", "sm_80", "--emit", "ptx")
+            run = self.seqtile("compile", op, *fields, "--length", "64", "--device", "sm_80", "--emit", "ptx")
             self.assert_line(run, 2, pattern)
 
     def test_usage(self):
@@ -1297,7 +1323,7 @@ class BadInput(Cli):
                                    (["tune", *LINEAR, "--length", "4", "--length", "8"],
                                     r"--length is given 2 times \(4, 8\); give it once"),
                                    (["tune", *LINEAR, "--length"], "--length has no value; write --length N"),
-                                   (["replay", "--model", "m.json", "--trace", "t.csv", "--policy", "soft"],
+                                   (["replay", "--model", "m.json", "--requests", "t.csv", "--policy", "soft"],
                                     "--policy: soft not in {strict,default,nearest,background,tune}"),
                                    (["tune", *LINEAR, "--length", "4", "--budget", ""], "--budget: .*empty"),
                                    (["explain", *LINEAR, "--length", "4", "--dtype", ""], "--dtype: .*empty"),
@@ -1427,7 +1453,7 @@ class BadInput(Cli):
             self.assert_line(run, 2, f"^seqtile: SEQTILE_WORKER={path}: that is no program that can be run; .*unset it$")
 
     def test_a_profile_executes_nothing(self):
-        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--policy",
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", *self.stores, "--policy",
                            "nearest", "--device", "h200", "--execute", "1h", "--json")
         self.assert_line(run, 2, "--execute 1h: --device h200 is the profile .*leave --execute out.*sim:sm_90a")
         self.assertEqual(run.json()["error"]["code"], "invalid_argument")
@@ -1442,7 +1468,7 @@ class BadInput(Cli):
         os.mkfifo(self.path("pipe"))
         for path in ("pipe", "/dev/null"):
             self.assert_line(self.seqtile("cache", "stats", "--cache", path, limit=30), 2, "not a regular file")
-            run = self.seqtile("replay", "--model", "model.json", "--trace", path, *self.stores, limit=30)
+            run = self.seqtile("replay", "--model", "model.json", "--requests", path, *self.stores, limit=30)
             self.assert_line(run, 2, "not a regular file")
         with open(self.path("text.db"), encoding="utf-8") as file:
             self.assertTrue(file.read().startswith("this is not"))
@@ -1470,7 +1496,7 @@ class BadInput(Cli):
             foreign.execute("CREATE TABLE a(b)")
             foreign.commit()
         content = self.content("foreign.db")
-        replay = ["replay", "--model", "model.json", "--trace", "trace.csv", "--threads", "1"]
+        replay = ["replay", "--model", "model.json", "--requests", "trace.csv", "--threads", "1"]
         for store in "tuning.db", "artifacts.db":
             os.symlink(store, self.path("link_to_" + store))
             flag, other = ("--cache", "--artifacts") if store == "tuning.db" else ("--artifacts", "--cache")
@@ -1523,9 +1549,9 @@ class BadInput(Cli):
         self.assertTrue(os.path.islink(self.path("link.s")))
         self.assert_line(self.seqtile(*emit, "/dev/full"), 3, "/dev/full: cannot be written: No space left on device")
         self.assert_line(self.seqtile(*emit, "absent/a.s"), 3, "absent/a.s: cannot be written: No such file or directory")
-        absent = self.seqtile("bench", "--filter", "none", "--out", "absent/a.json")
-        self.assert_line(absent, 3, "--out absent/a.json: cannot be written: No such file or directory")
-        self.assert_line(self.seqtile("bench", "--out", "-"), 2, "--out -: .*name a file")
+        absent = self.seqtile("bench", "--filter", "none", "--output", "absent/a.json")
+        self.assert_line(absent, 3, "--output absent/a.json: cannot be written: No such file or directory")
+        self.assert_line(self.seqtile("bench", "--output", "-"), 2, "--output -: .*name a file")
         self.assertEqual(self.seqtile(*emit, "/dev/null").code, 0)
 
     def test_full_standard_output(self):
@@ -1543,12 +1569,12 @@ class BadInput(Cli):
     def test_folders_that_are_not_there_are_not_made(self):
         fused = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "9"]
         for command in (["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"], ["explain", *NORM],
-                        ["prove", *self.model_flags], ["cache", "build"], ["trace", *fused], ["plan", "calibrate"],
-                        ["replay", "--model", "model.json", "--trace", "trace.csv"]):
+                        ["prove", *self.model_flags], ["cache", "build"], ["timeline", *fused], ["plan", "calibrate"],
+                        ["replay", "--model", "model.json", "--requests", "trace.csv"]):
             run = self.seqtile(*command, "--cache", "mistyped/here/tuning.db")
             self.assert_line(run, 2, "--cache mistyped/here/tuning.db: there is no folder mistyped/here; make it")
-        for command in (["prewarm", *self.model_flags], ["trace", *fused], ["plan", "calibrate"],
-                        ["replay", "--model", "model.json", "--trace", "trace.csv"]):
+        for command in (["prewarm", *self.model_flags], ["timeline", *fused], ["plan", "calibrate"],
+                        ["replay", "--model", "model.json", "--requests", "trace.csv"]):
             run = self.seqtile(*command, "--cache", "tuning.db", "--artifacts", "mistyped/artifacts.db")
             self.assert_line(run, 2, "--artifacts mistyped/artifacts.db: there is no folder mistyped; make it, or give")
         self.assertFalse(os.path.exists(self.path("mistyped")))
@@ -1657,7 +1683,7 @@ class BadInput(Cli):
             self.assertEqual(run.code, 1, run.err)
             self.assertIn(step + f"{' '.join(['', *device])} --cache tuning.db", run.out)
             self.assertEqual("threads" in run.out, not device)
-        for command in ["replay", "--model", "model.json", "--trace", "trace.csv"], ["explain", *LINEAR, "--length", "4"]:
+        for command in ["replay", "--model", "model.json", "--requests", "trace.csv"], ["explain", *LINEAR, "--length", "4"]:
             run = self.seqtile(*command, "--device", "h200", "--cache", "absent.db")
             self.assert_line(run, 2, "absent.db: no such file; `seqtile (tune linear|prewarm --model).* --device h200 .*"
                                      "--cache absent.db` makes one")
@@ -1667,23 +1693,23 @@ class BadInput(Cli):
         rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]
         self.write("rows.csv", "\n".join(rows))
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
-        run = self.seqtile(*replay, "--trace", "rows.csv", "--json")
+        run = self.seqtile(*replay, "--requests", "rows.csv", "--json")
         self.assertEqual(run.code, 1, run.err)
         self.assertIn("line 3", run.err)
         self.assertRegex(run.out, "3 broken rows left out, .* exit code 1; .* --skip-bad-rows")
         self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
-        run = self.seqtile(*replay, "--trace", "rows.csv", "--skip-bad-rows", "--json")
+        run = self.seqtile(*replay, "--requests", "rows.csv", "--skip-bad-rows", "--json")
         self.assertEqual(run.code, 0, run.err)
         self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
         self.assertIn("3 broken rows left out, as --skip-bad-rows allows", run.out)
-        self.assert_line(self.seqtile(*replay, "--trace", "absent.csv"), 2, "absent.csv")
-        self.assert_line(self.seqtile(*replay, "--trace", self.write("empty.csv", "")), 2, "empty.csv")
-        self.assert_line(self.seqtile(*replay, "--trace", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
-        self.assert_line(self.seqtile(*replay, "--trace", "trace.csv", "--policy", "guess"), 2, "guess")
+        self.assert_line(self.seqtile(*replay, "--requests", "absent.csv"), 2, "absent.csv")
+        self.assert_line(self.seqtile(*replay, "--requests", self.write("empty.csv", "")), 2, "empty.csv")
+        self.assert_line(self.seqtile(*replay, "--requests", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
+        self.assert_line(self.seqtile(*replay, "--requests", "trace.csv", "--policy", "guess"), 2, "guess")
 
     def test_traces_in_every_form_say_the_same(self):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--json"]
-        wanted = self.seqtile(*replay, "--trace", "trace.csv").json()
+        wanted = self.seqtile(*replay, "--requests", "trace.csv").json()
         self.assertEqual((wanted["layout"], wanted["duration_s"]), ("azure", 3))
         pairs = [row.split(",")[1:] for row in TRACE.strip().split("\n")[1:]]
         self.write("forms.csv", "\ufeffTimestamp;Model;Request tokens;Response tokens\r\n" +
@@ -1694,9 +1720,9 @@ class BadInput(Cli):
         with gzip.open(self.path("forms.csv.gz"), "wt") as file:
             file.write(TRACE)
         bare = ["bare.csv", "--prompt-column", "3", "--output-column", "2", "--time-column", "1"]
-        for layout, trace in (("burstgpt", ["forms.csv"]), ("burstgpt", ["forms.csv", "--trace-format", "BurstGPT"]),
+        for layout, trace in (("burstgpt", ["forms.csv"]), ("burstgpt", ["forms.csv", "--requests-format", "BurstGPT"]),
                               ("mooncake", ["forms.jsonl"]), ("azure", ["forms.csv.gz"]), ("columns as named", bare)):
-            run = self.seqtile(*replay, "--trace", *trace)
+            run = self.seqtile(*replay, "--requests", *trace)
             self.assertEqual(run.code, 0, run.err)
             self.assertEqual(run.json()["layout"], layout)
             for name in ("requests", "duration_s", "chunks", "decode_steps", "distinct_lengths", "lookups", "buckets"):
@@ -1709,12 +1735,12 @@ class BadInput(Cli):
                             (["tail.csv.gz"], "tail.csv.gz: other bytes follow its packed data, from byte"),
                             (["bare.csv"], "positions, for example --prompt-column 2 --output-column 3"),
                             (["trace.csv", "--prompt-column", "tokens"], "no column 'tokens', which --prompt-column names"),
-                            (["trace.csv", "--trace-format", "mooncake"], "has no column inputlength of --trace-format")):
-            self.assert_line(self.seqtile(*replay, "--trace", *trace), 2, said)
+                            (["trace.csv", "--requests-format", "mooncake"], "has no column inputlength of --requests-format")):
+            self.assert_line(self.seqtile(*replay, "--requests", *trace), 2, said)
 
     def test_prompts_beyond_the_positions_are_counted(self):
         self.write("long_prompts.csv", "ContextTokens,GeneratedTokens\n1048576,1\n97,0\n96,0\n90,7\n90,6\n")
-        run = self.seqtile("replay", "--model", "model.json", *self.stores, "--threads", "1", "--trace",
+        run = self.seqtile("replay", "--model", "model.json", *self.stores, "--threads", "1", "--requests",
                            "long_prompts.csv", "--json")
         self.assertEqual(run.code, 0, run.err)
         found = run.json()
@@ -1753,7 +1779,7 @@ class BadInput(Cli):
         return 1024 * usage.ru_maxrss
 
     def test_memory_does_not_grow_with_the_trace(self):
-        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--trace"]
+        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--requests"]
         before = self.peak_bytes(*replay, "trace.csv")
         for layout, name in (("azure", "many.csv.gz"), ("mooncake", "many.jsonl")):
             make_trace.write_trace(500_000, self.path(name), layout)  # 100 MB where its calls are kept
@@ -1809,7 +1835,7 @@ class BadInput(Cli):
         absent, norm = ["--model", "absent.json"], ["rms_norm", "--set", "n=96", "--length", "0"]
         for command in (["prewarm", *absent, "--lengths", "1..4"], ["prewarm", *absent, "--lengths", "1..4", "--dry-run"],
                         ["tune", *norm], ["prove", *absent, "--lengths", "1..4"],
-                        ["replay", *absent, "--trace", "trace.csv"], ["report", "--prewarm", "no", "--replay", "no"],
+                        ["replay", *absent, "--requests", "trace.csv"], ["report", "--prewarm", "no", "--replay", "no"],
                         ["explain", *norm, *self.stores], ["compile", *norm], ["simulate", *norm],
                         *(["cache", part, "--cache", "absent.db"] for part in ("check", "ls", "stats", "build")),
                         ["cache", "show", "linear", "--cache", "absent.db"], ["plan", "graph", "--bogus"],
@@ -1887,12 +1913,12 @@ class Interrupt(Cli):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
         self.write_bytes("long.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n") +
                          gzip.compress(b"90,30\n" * 1_000_000) * 2_000)
-        self.assert_ctrl_c_ends(*replay, "--trace", "long.csv.gz")  # reads, for minutes
+        self.assert_ctrl_c_ends(*replay, "--requests", "long.csv.gz")  # reads, for minutes
         layers = ["--lengths", "1..96", "--device", "sim:sm_80", "--policy", "default", "--execute", "1h"]
-        self.assert_ctrl_c_ends(*replay, "--trace", "trace.csv", *layers)
+        self.assert_ctrl_c_ends(*replay, "--requests", "trace.csv", *layers)
 
     def test_ranks_end_with_the_process_that_started_them(self):
-        process = subprocess.Popen([self.program, "trace", "fused_allgather_and_linear", "--set", "n=2048", "--set",
+        process = subprocess.Popen([self.program, "timeline", "fused_allgather_and_linear", "--set", "n=2048", "--set",
                                     "k=2048", "--length", "20000", "--calls", "1000", "--fabric", "processes"],
                                    cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         children = f"/proc/{process.pid}/task/{process.pid}/children"
@@ -1927,9 +1953,13 @@ class Interrupt(Cli):
                 self.assert_line(run, 3, r"tensors of linear at length \d+ need \d+ bytes of memory.*shorter")
         self.assertFalse(os.path.exists(self.path("large.db")))
 
-    def test_compile_takes_no_device(self):
-        for device in "sim:sm_80", "h200":
-            self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", device), 2, "--target")
+    def test_compile_for_a_device(self):
+        for device, target in ("sim:sm_80", "sm_80"), ("h200", "sm_90a"), ("neon", "cpu:neon"):
+            run = self.seqtile("compile", *LINEAR, "--length", "4", "--device", device, "--emit", "ll", "--json")
+            self.assertEqual((run.code, run.json()["target"]), (0, target), run.err)
+        self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", "tpu"), 2,
+                         'unknown device "tpu"; .*h200.*targets .*neon.*sm_90a')
+        self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--target", "neon"), 2, "no option --target")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ void add_explain(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
 void add_compile(CLI::App& app, Session& session);
 void add_simulate(CLI::App& app, Session& session);
-void add_trace(CLI::App& app, Session& session);
+void add_timeline(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
 void add_bench(CLI::App& app, Session& session);
 

@@ -93,7 +93,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
   for (auto* add : {add_devices, add_prewarm, add_tune, add_prove, add_replay, add_report, add_explain, add_cache,
-                    add_compile, add_simulate, add_trace, add_plan, add_bench})
+                    add_compile, add_simulate, add_timeline, add_plan, add_bench})
     add(app, session);
   refuse_empty_values(app);
   try {

@@ -14,6 +14,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks/ranks.h"
 #include "tools/cli/tune/explain.h"
 
 namespace seqtile::cli {
@@ -213,10 +214,14 @@ Explained explain_workload(const Session& session, const Options& options, const
 
 namespace {
 
-int run(const Session& session, const Options& options) {
+int run(const Session& session, const Options& given) {
+  Options options = given;
+  if (!options.model.empty() && !options.ranks.empty() + !options.fabric.empty() > 0)
+    bad_input("--ranks, --fabric: go with an operation; `seqtile prove` asks for all of a model's");
   if (!options.model.empty()) return explain_model(session, options);
   if (options.operation.empty()) bad_input("explain: give an operation and --length, or --model FILE");
   if (options.length.empty()) bad_input("--length is required with an operation");
+  set_rank_fields(session, options);
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
   const Explained explained = explain_workload(session, options, workload, parse_length("--length", options.length));
   if (options.json) print_json(explained.json);
@@ -231,6 +236,7 @@ void add_explain(CLI::App& app, Session& session) {
       app, session, "explain", "Say which bucket, configuration and origin answer a length, and what came second",
       "  seqtile explain linear --set n=4096 --set k=4096 --dtype bf16 --length 300 --cache tuning.db\n"
       "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1\n"
+      "  seqtile explain fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --length 16 --cache tuning.db\n"
       "  seqtile explain --model config.json\n"
       "  seqtile explain --model config.json --length 300 --cache tuning.db",
       options, run);
@@ -245,6 +251,7 @@ void add_explain(CLI::App& app, Session& session) {
       ->excludes(command.get_option("--set"));
   add_strict_model(command, options->strict_model);
   add_key(command, *options);
+  add_ranks(command, *options);
   add_length(command, *options);
   add_stores(command, *options);
 }
