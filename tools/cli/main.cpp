@@ -21,7 +21,8 @@ namespace seqtile::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 the answer is no, 2 bad usage or input, 3 the machine, 130 or 143 interrupted.\n"
+    "Exit codes: 0 done, 1 the answer is no, 2 bad usage or input, 3 the machine, 70 a bug of this program,\n"
+    "130 or 143 interrupted.\n"
     "`seqtile COMMAND --help` shows flags and examples.";
 
 void report(const Session& session, ErrorCode code, const std::string& message) {
@@ -116,7 +117,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
     return kMachine;
   } catch (const std::exception& error) {
     report(session, ErrorCode::internal, fmt::format("unexpected: {}", error.what()));
-    return kNo;
+    return kBug;
   }
 }
 
