@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "autotune/runner.h"
 #include "jit/compiler.h"
@@ -28,6 +29,22 @@ constexpr const char* kFooter =
 void report(const Session& session, ErrorCode code, const std::string& message) {
   warn(message);
   if (session.json) print_json({{"error", {{"code", std::string(error_code_name(code))}, {"message", message}}}});
+}
+
+void add_commands(CLI::App& app, Session& session) {
+  struct Group {
+    const char* name;
+    std::vector<void (*)(CLI::App&, Session&)> add;
+  };
+  for (const Group& group :
+       {Group{"Tune", {add_prewarm, add_tune, add_prove}}, Group{"Serve", {add_replay, add_report, add_explain}},
+        Group{"Look", {add_cache, add_devices, add_compile, add_simulate, add_timeline}}, Group{"Plan", {add_plan}},
+        Group{"Bench", {add_bench}}}) {
+    const size_t before = app.get_subcommands({}).size();
+    for (const auto add : group.add) add(app, session);
+    const std::vector<CLI::App*> all = app.get_subcommands({});
+    for (size_t i = before; i < all.size(); ++i) all[i]->group(group.name);
+  }
 }
 
 /// An empty value is most often a shell variable without one; it does not stand for the default.
@@ -93,9 +110,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
   app.require_subcommand(1);
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
-  for (auto* add : {add_devices, add_prewarm, add_tune, add_prove, add_replay, add_report, add_explain, add_cache,
-                    add_compile, add_simulate, add_timeline, add_plan, add_bench})
-    add(app, session);
+  add_commands(app, session);
   refuse_empty_values(app);
   try {
     app.parse(argc, argv);
