@@ -35,10 +35,10 @@ bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
 class SqliteTuningStore final : public TuningStore {
  public:
   SqliteTuningStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path,
-              {.schema = &kTuningSchema,
-               .is_read_only = mode == OpenMode::read_only,
-               .max_value_bytes = kMaxPlanBytes}) {}
+      : file_(
+            "tuning store", path,
+            {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .max_value_bytes = kMaxPlanBytes}) {
+  }
 
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }
@@ -50,6 +50,7 @@ class SqliteTuningStore final : public TuningStore {
   bool add_trials(const TuningKey& key, const std::vector<TrialRow>& trials) override;
   bool publish_all(const std::vector<KeyedRecord>& records) override;
   bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) override;
+  bool remove_records(const std::vector<KeyedRecord>& records, bool with_trials) override;
   CheckReport check() override;
   Counters counters() const override;
 
@@ -366,16 +367,30 @@ bool SqliteTuningStore::publish_all(const std::vector<KeyedRecord>& records) {
   });
 }
 
+/// `sql` deletes what a key has in one bucket; `row` is a record, or a bad one.
+template <class Row>
+void delete_rows(Connection& connection, const char* sql, const KeyHashes& hashes, const Row& row) {
+  Statement statement = connection.prepare(sql);
+  statement.bind(hashes.env);
+  statement.bind(hashes.workload);
+  for (const int64_t value : {row.bucket_version, row.lo, row.hi}) statement.bind(value);
+  statement.run();
+}
+
 bool SqliteTuningStore::remove(const TuningKey& key, const std::vector<BadRecord>& rows) {
   if (rows.empty()) return true;
   const KeyHashes hashes = hash_key(key);
   return file_.write([&](Connection& connection) {
-    for (const BadRecord& row : rows) {
-      Statement statement = connection.prepare(kDeleteRecord);
-      statement.bind(hashes.env);
-      statement.bind(hashes.workload);
-      for (const int64_t value : {row.bucket_version, row.lo, row.hi}) statement.bind(value);
-      statement.run();
+    for (const BadRecord& row : rows) delete_rows(connection, kDeleteRecord, hashes, row);
+  });
+}
+
+bool SqliteTuningStore::remove_records(const std::vector<KeyedRecord>& records, bool with_trials) {
+  return file_.write([&](Connection& connection) {
+    for (const KeyedRecord& keyed : records) {
+      const KeyHashes hashes = hash_key(keyed.key);
+      delete_rows(connection, kDeleteRecord, hashes, keyed.record);
+      if (with_trials) delete_rows(connection, kDeleteTrials, hashes, keyed.record);
     }
   });
 }

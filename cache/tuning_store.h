@@ -116,6 +116,9 @@ class TuningStore {
   /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
   virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;
 
+  /// Deletes records, and with `with_trials` the trials of their buckets, in one transaction.
+  virtual bool remove_records(const std::vector<KeyedRecord>& records, bool with_trials) = 0;
+
   virtual CheckReport check() = 0;
   virtual Counters counters() const = 0;
 };

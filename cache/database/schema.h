@@ -195,6 +195,10 @@ inline constexpr const char* kDeleteRecord =
     "DELETE FROM record WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "
     "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
     "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5";
+inline constexpr const char* kDeleteTrials =
+    "DELETE FROM trial WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "
+    "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
+    "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5";
 inline constexpr const char* kSelectTrials =
     "SELECT " SEQTILE_TRIAL_FIELDS
     " FROM trial WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "

@@ -207,6 +207,23 @@ TEST_CASE("tuning store: threads may share one store", "[cache]") {
   CHECK(store->all_records().size() == 40);
 }
 
+TEST_CASE("tuning store: removed records leave their trials, or take them along, and nothing else", "[cache]") {
+  const TempFolder folder;
+  auto store = TuningStore::open(folder.file("tuning.db"), OpenMode::read_write);
+  for (const int n : {4096, 8192})
+    for (const auto& [lo, hi] : {std::pair{5, 8}, {9, 16}})
+      REQUIRE(store->publish(sample_key(n), sample_record(lo, hi), {sample_trial(1, "ok", lo, hi)}));
+  const bool with_trials = GENERATE(false, true);
+  REQUIRE(store->remove_records({{sample_key(), sample_record(5, 8)}}, with_trials));
+  REQUIRE(store->records(sample_key()).size() == 1);
+  CHECK(store->records(sample_key())[0].lo == 9);
+  CHECK(store->records(sample_key(8192)).size() == 2);
+  CHECK(store->trials(sample_key(), 1, 5, 8).size() == (with_trials ? 0 : 1));
+  CHECK(store->trials(sample_key(), 1, 9, 16).size() == 1);
+  CHECK(store->trials(sample_key(8192), 1, 5, 8).size() == 1);
+  CHECK(store->check().ok());
+}
+
 TEST_CASE("tuning store: the views answer in plain SQL", "[cache]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");

@@ -510,6 +510,144 @@ class Json(Cli):
         stats = self.seqtile("cache", "stats", "--cache", "tuning.db", "--json").json()
         self.assertEqual(sum(stats["origins"].values()), stats["records"])
 
+    def edited(self, name):
+        """A copy of the prewarmed store, and all that it holds but records, which no edit may lose."""
+        shutil.copy(self.path("tuning.db"), self.path(name))
+        return ["--cache", name], self.rows(name, "env", "workload", "trial", "plan")
+
+    def rows(self, name, *tables):
+        with contextlib.closing(sqlite3.connect(self.path(name))) as store:
+            return {table: store.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+
+    def record_places(self, name):
+        with contextlib.closing(sqlite3.connect(self.path(name))) as store:
+            return store.execute("SELECT lo, hi, origin, config FROM record JOIN workload USING(workload_id) WHERE "
+                                 "operation = 'linear' AND workload ->> 'n' = 128 AND workload ->> 'k' = 96").fetchall()
+
+    def test_cache_rm(self):
+        cache, others = self.edited("rm.db")
+        chosen = ["linear", "--set", "n=128", "--set", "k=96", "--lengths", "40", *cache]
+        before = self.rows("rm.db", "record")["record"]
+        dry = self.seqtile("cache", "rm", *chosen, "--dry-run", "--json")
+        self.assertRegex(dry.out, r"\n  \[37\.\.40\] would be removed (tuned|merged|default) .*\n.*nothing was written\n")
+        self.assertEqual((dry.code, len(dry.json()["removed"]), dry.json()["dry_run"]), (0, 1, True))
+        self.assertEqual(self.rows("rm.db", "record")["record"], before)
+        run = self.seqtile("cache", "rm", *chosen, "--json")
+        self.assertEqual((run.code, run.json()["removed"]), (0, dry.json()["removed"]), run.err)
+        self.assertRegex(run.out, r"rm\.db: 1 record removed, \d+ trials? kept\n")
+        after = self.rows("rm.db", "record")["record"]
+        self.assertEqual((len(after), set(after) - set(before)), (len(before) - 1, set()))
+        self.assertEqual(self.rows("rm.db", *others), others)
+        again = self.seqtile("cache", "rm", *chosen, "--json")
+        self.assertEqual((again.code, again.json()["removed"]), (1, []))
+        self.assertEqual(self.seqtile("cache", "check", *cache).code, 0)
+
+    def test_cache_rm_with_trials(self):
+        cache, others = self.edited("rm_trials.db")
+        run = self.seqtile("cache", "rm", "linear", "--set", "n=128", "--lengths", "33..48", "--trials", *cache)
+        self.assertRegex(run.out, "1 record removed, [1-9][0-9]* trials? with them")
+        left = self.rows("rm_trials.db", "trial")["trial"]
+        gone = set(others["trial"]) - set(left)
+        self.assertTrue(gone and set(left) < set(others["trial"]))
+        self.assertEqual({row[3:5] for row in gone}, {(37, 40)})  # lo, hi
+        tuned = self.seqtile("tune", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json")
+        self.assertGreater(tuned.json()["trials"], 0, tuned.err)
+
+    def test_cache_pin_and_unpin(self):
+        cache, others = self.edited("pin.db")
+        chosen = ["linear", "--set", "n=128", "--set", "k=96", *cache]
+        (place,) = self.record_places("pin.db")
+        self.assertEqual(self.seqtile("cache", "unpin", *chosen, "--json").json(), {"unpinned": [], "unchanged": 1, "dry_run": False})
+        dry = self.seqtile("cache", "pin", *chosen, "--dry-run")
+        self.assertIn("would be pinned", dry.out)
+        self.assertEqual(self.record_places("pin.db"), [place])
+        run = self.seqtile("cache", "pin", *chosen, "--json")
+        self.assertEqual((run.code, len(run.json()["pinned"]), run.json()["pinned"][0]["new_origin"]), (0, 1, "pinned"), run.err)
+        self.assertEqual(self.record_places("pin.db"), [(*place[:2], "pinned", place[3])])
+        explained = self.seqtile("explain", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
+        self.assertEqual(explained["origin"], "pinned")
+        tuned = self.seqtile("tune", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
+        self.assertEqual((tuned["trials"], tuned["complete"]), (0, True))
+        self.assertEqual(self.seqtile("cache", "pin", *chosen, "--json").json()["unchanged"], 1)
+        run = self.seqtile("cache", "unpin", *chosen, "--json")
+        self.assertEqual(run.json()["unpinned"][0]["new_origin"], "tuned", run.out)
+        self.assertEqual(self.record_places("pin.db"), [(*place[:2], "tuned", place[3])])
+        self.assertEqual(self.rows("pin.db", *others), others)
+        self.assertEqual(self.seqtile("cache", "check", *cache).code, 0)
+
+    def test_cache_pin_of_another_configuration(self):
+        cache, others = self.edited("pin_config.db")
+        chosen = ["linear", "--set", "n=128", "--set", "k=96", *cache]
+        (place,) = self.record_places("pin_config.db")
+        with contextlib.closing(sqlite3.connect(self.path("pin_config.db"))) as store:
+            other, median = store.execute("SELECT config, median_us FROM v_trials WHERE outcome = 'ok' AND lo = 37 AND "
+                                          "config <> ? LIMIT 1", [place[3]]).fetchone()
+        flags = [word for name, value in json.loads(other).items() for word in ("--config", f"{name}={value}")]
+        run = self.seqtile("cache", "pin", *chosen, *flags, "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(run.json()["pinned"][0]["new_config"], json.loads(other))
+        self.assertEqual(self.record_places("pin_config.db"), [(*place[:2], "pinned", other)])
+        shown = self.seqtile("cache", "show", *chosen, "--json").json()["records"]
+        self.assertAlmostEqual(shown[0]["median_us"], median, delta=0.01)
+        explained = self.seqtile("explain", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
+        self.assertEqual((explained["origin"], explained["config"]), ("pinned", json.loads(other)))
+        self.assert_line(self.seqtile("cache", "pin", *chosen, "--config", "block_q=7"), 2, "no such parameter")
+        self.assertEqual(self.rows("pin_config.db", *others), others)
+
+    def test_cache_diff(self):
+        cache, _ = self.edited("diff.db")
+        same = self.seqtile("cache", "diff", "tuning.db", "diff.db", "--json")
+        self.assertEqual((same.code, same.json()["changed"], same.json()["only_a"]), (0, [], []))
+        self.seqtile("cache", "pin", "linear", "--set", "n=128", "--lengths", "40", *cache)
+        self.seqtile("cache", "rm", "rms_norm", "--lengths", "1..2", *cache)
+        run = self.seqtile("cache", "diff", "tuning.db", "diff.db", "--json")
+        found = run.json()
+        self.assertEqual((run.code, len(found["changed"]), found["only_b"]), (1, 1, []), run.out)
+        self.assertEqual(found["changed"][0]["new_origin"], "pinned")
+        self.assertEqual({row["operation"] for row in found["only_a"]}, {"rms_norm"})
+        self.assertRegex(run.out, r"\[37\.\.40\] \w+ .* -> pinned ")
+        self.assertEqual(found["same"] + 1 + len(found["only_a"]), same.json()["same"])
+        back = self.seqtile("cache", "diff", "diff.db", "tuning.db", "--json").json()
+        self.assertEqual(back["only_b"], found["only_a"])
+        self.assert_line(self.seqtile("cache", "diff", "tuning.db", "absent.db"), 2, "absent.db: no such file")
+        self.assert_line(self.seqtile("cache", "diff", "tuning.db"), 2, "b is required")
+
+    def test_cache_edits_refuse_what_names_nothing(self):
+        self.edited("edits.db")
+        for command in "rm", "pin", "unpin":
+            for words, code, pattern in ((["nosuch", "--cache", "edits.db"], 2, "nosuch.*linear"),
+                                         (["linear", "--set", "m=5", "--cache", "edits.db"], 2, "--set m: no record of linear.*k, "),
+                                         (["linear", "--lengths", "9..2", "--cache", "edits.db"], 2, "--lengths 9..2"),
+                                         (["linear", "--dtype", "int", "--cache", "edits.db"], 2, "--dtype int"),
+                                         (["linear", "--ranks", "2", "--cache", "edits.db"], 2, "linear runs on one rank"),
+                                         (["linear", "--cache", "absent.db"], 2, "absent.db: no such file"),
+                                         (["--cache", "edits.db"], 2, "operation is required")):
+                self.assert_line(self.seqtile("cache", command, *words), code, pattern)
+            none = self.seqtile("cache", command, "linear", "--set", "n=5", "--cache", "edits.db")
+            self.assertEqual((none.code, none.out), (1, "no such record in edits.db; see `seqtile cache show linear`\n"))
+            self.assertEqual(self.seqtile("cache", command, "linear", "--device", "h200", "--cache", "edits.db").code, 1)
+        self.assertEqual(self.rows("edits.db", "record"), self.rows("tuning.db", "record"))
+
+    def test_cache_edits_of_files_that_cannot_be_written(self):
+        self.edited("held.db")
+        holder = sqlite3.connect(self.path("held.db"), isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        for command in "rm", "pin":
+            self.assert_line(self.seqtile("cache", command, "linear", "--cache", "held.db"), 3, "held.db.*locked")
+        holder.close()
+        self.edited("fixed.db")
+        os.chmod(self.path("fixed.db"), stat.S_IRUSR)
+        if os.geteuid() != 0:
+            self.assert_line(self.seqtile("cache", "rm", "linear", "--cache", "fixed.db"), 3, "fixed.db")
+        for name in "held.db", "fixed.db":
+            self.assertEqual(self.rows(name, "record"), self.rows("tuning.db", "record"))
+
+    def test_cache_show_takes_the_same_choice(self):
+        shown = self.seqtile("cache", "show", "linear", "--set", "n=128", "--set", "k=96", "--lengths", "40", "--json", "--cache",
+                             "tuning.db").json()["records"]
+        self.assertEqual([row["bucket"] for row in shown], [[37, 40]])
+        self.assertEqual(shown[0]["workload"]["n"], 128)
+
     def test_devices(self):
         run = self.seqtile("devices", "--json")
         self.assertEqual(run.code, 0, run.err)

@@ -300,19 +300,20 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   check_stores_differ(options);
   check_is_database("--cache", path, options.cache.empty(), cache::kTuningSchema);
   const bool exists = std::filesystem::exists(path);
-  if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))
+  if (!exists && (use == StoreUse::read_existing || use == StoreUse::check || use == StoreUse::edit))
     bad_input(fmt::format("--cache {}: no such file; {} makes one", path,
                           !options.model.empty()    ? next_step("prewarm", options)
                           : !options.length.empty() ? next_step("tune", options)
                                                     : "`seqtile prewarm` or `seqtile tune`"));
+  const bool is_for_writing = use == StoreUse::write || use == StoreUse::edit;
   auto store =
-      cache::TuningStore::open(path, use == StoreUse::write ? cache::OpenMode::read_write : cache::OpenMode::read_only);
+      cache::TuningStore::open(path, is_for_writing ? cache::OpenMode::read_write : cache::OpenMode::read_only);
   const std::string status = store->status();
   if (store->counters().foreign_files > 0) bad_input(status);
-  const bool is_usable = use == StoreUse::write ? store->is_writable() : !could_not_read(*store);
+  const bool is_usable = is_for_writing ? store->is_writable() : !could_not_read(*store);
   if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
   const bool is_new = !exists || std::filesystem::is_empty(path);  // who writes later makes a store of it
-  if (!status.empty() && (!is_new || use == StoreUse::write || use == StoreUse::check)) warn(status);
+  if (!status.empty() && (!is_new || is_for_writing || use == StoreUse::check)) warn(status);
   return store;
 }
 
