@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "cache/database/database_file.h"
-#include "cache/database/schema_version.h"
 #include "cache/database/text.h"
 #include "cache/row_codec.h"
 #include "jit/base/hash.h"
@@ -249,7 +248,6 @@ void SqliteTuningStore::scan_trials(Connection& connection, const Parts& envs, c
 }
 
 void SqliteTuningStore::scan_plans(Connection& connection, Tally& tally) {
-  if (!is_current(connection, kTuningSchema)) return;
   Statement statement = connection.prepare(kSelectAllPlans);
   while (statement.step()) {
     std::string hash;
@@ -324,7 +322,8 @@ void SqliteTuningStore::put_trials(Connection& connection, const KeyIds& ids, co
   for (const TrialRow& trial : trials) {
     TrialRow clean = trial;
     clean.detail = one_line(trial.detail);
-    for (double* time : {&clean.median_us, &clean.p20_us, &clean.p80_us}) {
+    for (double* time :
+         {&clean.median_us, &clean.p20_us, &clean.p80_us, &clean.ranks_us, &clean.ranks_p20_us, &clean.ranks_p80_us}) {
       if (!std::isfinite(*time)) *time = 0;  // a failed candidate has no time
     }
     if (clean.created_us == 0) clean.created_us = unix_time_us();

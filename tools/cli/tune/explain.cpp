@@ -39,6 +39,16 @@ std::string modelled_reason(const cache::Record& record, const std::vector<cache
   return reason + "; nothing was measured: on the GPU " + next_step("tune", options) + " does that";
 }
 
+/// What all ranks found, and the trial's own detail.
+std::string detail_of(const cache::TrialRow& trial) {
+  if (trial.ranks == 0) return trial.detail;
+  std::string text = fmt::format("{} all {} ranks", trial.chosen ? "chosen by" : "on", trial.ranks);
+  if (trial.ranks_us > 0)
+    text += fmt::format(": {} (20 to 80 %: {} to {})", format_us(trial.ranks_us), format_us(trial.ranks_p20_us),
+                        format_us(trial.ranks_p80_us));
+  return trial.detail.empty() ? text : text + ": " + trial.detail;
+}
+
 std::string reason_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   if (record.samples == 0) return "built and verified, not measured yet";
   std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
@@ -47,7 +57,7 @@ std::string reason_of(const cache::Record& record, const std::vector<cache::Tria
   if (record.sliced) reason += "; on a slice of the grid";
   if (record.noisy) reason += "; the machine was noisy";
   for (const cache::TrialRow& trial : trials)
-    if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
+    if (trial.config_json == record.config_json && !detail_of(trial).empty()) reason += "; " + detail_of(trial);
   return reason;
 }
 
@@ -135,8 +145,13 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
     const auto config = autotune::parse_config(trial.config_json);
     if (!config || *config == answer.config || list.size() == kRunnerUps) continue;
     const double ratio = winner_us > 0 ? trial.median_us / winner_us : 0;
-    table.add({"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), trial.detail});
-    list.push_back({{"config", fields_json(*config)}, {"median_us", trial.median_us}, {"detail", trial.detail}});
+    table.add(
+        {"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), detail_of(trial)});
+    list.push_back({{"config", fields_json(*config)},
+                    {"median_us", trial.median_us},
+                    {"ranks", trial.ranks},
+                    {"ranks_us", trial.ranks_us},
+                    {"detail", detail_of(trial)}});
   }
   if (!table.empty()) table.print();
   return list;
@@ -150,8 +165,8 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
     if (trial.outcome == "ok" || trial.outcome == "modelled") continue;
     const auto config = autotune::parse_config(trial.config_json);
     if (!config) continue;
-    table.add({"  " + format_fields(*config), trial.outcome, trial.detail});
-    list.push_back({{"config", fields_json(*config)}, {"outcome", trial.outcome}, {"detail", trial.detail}});
+    table.add({"  " + format_fields(*config), trial.outcome, detail_of(trial)});
+    list.push_back({{"config", fields_json(*config)}, {"outcome", trial.outcome}, {"detail", detail_of(trial)}});
   }
   if (!table.empty()) table.print();
   return list;
