@@ -1,5 +1,5 @@
-// tools/cli/cache/edit.cpp -- `seqtile cache rm|pin|unpin`: the edits that a file whose rows are summed needs a program
-// for. SPDX-License-Identifier: Apache-2.0
+// tools/cli/cache/edit.cpp -- `seqtile cache rm|pin|unpin`: the edits that rows with a checksum leave to a program.
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/cache/edit.h"
 
 #include <fmt/format.h>
