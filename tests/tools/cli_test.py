@@ -1190,6 +1190,72 @@ class Json(Cli):
                                  "Bench": ["bench"]})
         self.assertRegex(text, "70 a bug of this program")
 
+    def told(self):
+        """Every command with its flags, as --help tells them."""
+        found, left = {}, [[]]
+        while left:
+            command = left.pop()
+            text = self.seqtile(*command, "--help").out
+            flags = re.findall(r"^  ((?:-\w,)?--[\w-]+|-\w\b)", text, re.M)
+            found[" ".join(command)] = {name for names in flags for name in names.split(",")}
+            groups = text[text.index("Options:"):].split("\n\n")[1:]
+            heads = ("Tune", "Serve", "Look", "Plan", "Bench", "Subcommands")
+            left += [[*command, name] for group in groups if group.split(":")[0] in heads
+                     for name in re.findall(r"^  (\w+)", group, re.M)]
+        return found
+
+    def complete(self, *words):
+        """What bash offers behind the words."""
+        script = f"source {shlex.quote(self.path('seqtile.bash'))}; COMP_WORDS=({shlex.join(['seqtile', *words])}); " \
+                 f"COMP_CWORD={len(words)}; _seqtile; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        done = subprocess.run(["bash", "-c", script], cwd=self.work, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return set(done.stdout.split())
+
+    def test_completion_knows_every_command_and_flag(self):
+        told = self.told()
+        self.assertIn("cache rm", told)
+        self.assertIn("--dry-run", told["cache rm"])
+        self.assertGreater(len(told), 25)
+        self.write("seqtile.bash", self.seqtile("completion", "bash").out)
+        for command, flags in told.items():
+            words = command.split()
+            self.assertEqual(self.complete(*words, "-"), flags, command)
+            below = {name.split()[-1] for name in told if name and name.split()[:-1] == words}
+            self.assertLessEqual(below, self.complete(*words, ""), command)
+        self.assertEqual(self.complete("tune", "linear", "--strategy", ""), {"exhaustive", "topk", "halving", "evolutionary"})
+        self.assertEqual(self.complete("tune", "lin"), {name for name in self.complete("tune", "") if name.startswith("lin")})
+        self.assertIn("linear", self.complete("tune", "lin"))
+        self.assertEqual(self.complete("prove", "--model", "mod"), {"model.json"})
+        zsh = self.seqtile("completion", "zsh").out
+        self.assertTrue(zsh.startswith("#compdef seqtile\n"))
+        for command, flags in told.items():
+            table = re.search(rf'^    "{command}"\)\n      flags=\((.*?)\)\n      items=\(', zsh, re.M | re.S).group(1)
+            self.assertEqual(set(re.findall(r"^ +'(-[\w-]+):", table, re.M)), flags, command)
+        if shutil.which("zsh"):
+            self.assertEqual(subprocess.run(["zsh", "-n"], input=zsh, text=True, timeout=60).returncode, 0)
+        self.assert_line(self.seqtile("completion", "fish"), 2, "fish.*bash")
+
+    def test_man_pages_know_every_command_and_flag(self):
+        told = self.told()
+        os.makedirs(self.path("man"), exist_ok=True)
+        self.assertEqual(self.seqtile("man", "-o", "man").code, 0)
+        pages = {"-".join(["seqtile", *command.split()]) + ".1": command for command in told}
+        self.assertEqual(set(os.listdir(self.path("man"))), set(pages))
+        for name, command in pages.items():
+            page = self.content(os.path.join("man", name)).decode()
+            self.assertEqual(page, self.seqtile("man", *command.split()).out)
+            shown = page.replace("\\-", "-")
+            self.assertEqual({flag for flag in told[command] if f"\\fB{flag}\\fR" not in shown}, set(), command)
+            for below in told:
+                if below.split()[:-1] == command.split() and below:
+                    self.assertIn(f".BR seqtile-{below.replace(' ', '-')} (1)", shown)
+            if shutil.which("groff"):
+                done = subprocess.run(["groff", "-man", "-ww", "-Tascii"], input=page, capture_output=True, text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+        self.assert_line(self.seqtile("man", "nothing"), 2, "there is no command nothing")
+        self.assert_line(self.seqtile("man", "-o", "nowhere"), 2, "nowhere: is no folder")
+
     def test_help_of_every_command_has_examples(self):
         for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
                         "simulate", "timeline", "plan", "bench"):

@@ -111,6 +111,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
   add_commands(app, session);
+  add_help_commands(app, session);
   refuse_empty_values(app);
   try {
     app.parse(argc, argv);
