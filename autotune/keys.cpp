@@ -35,7 +35,8 @@ cache::TuningKey make_key(const OpDef& op, const Workload& workload, const Devic
   env.set("policy", policy);
   env.set("toolchain", std::string(toolchain_version()));
   return {device.kind, device.name,      env.json(),
-          op.name,     op.source_hash(), key_text(workload, device.kind == "cuda" || device.kind == "sim")};
+          op.name,     op.source_hash(), key_text(workload, device.kind == "cuda" || device.kind == "sim"),
+          op.version};
 }
 
 ArtifactKey make_artifact_key(const OpDef& op, const Workload& workload, const Config& config, const Target& target) {

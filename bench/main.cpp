@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "autotune/runner.h"
+#include "autotune/text/seconds.h"
 #include "bench/machine.h"
 #include "bench/report.h"
 #include "bench/suites.h"
@@ -38,7 +39,7 @@ struct Arguments {
   std::string suite, filter = ".";
   int threads = 0;
   bool list = false, json = false;
-  std::string out;
+  std::string output, budget;
   RunOptions run;
   Options options;
 };
@@ -48,7 +49,14 @@ constexpr const char* kFooter =
     "  seqtile bench --list\n"
     "  seqtile bench --filter 'linear/f32/m(16|64)_n4096_k4096' --threads 2\n"
     "  seqtile bench seqpar --threads 1 --torch ~/venv/bin/python\n"
-    "  seqtile bench --filter attention --torch ~/venv/bin/python --out attention.json";
+    "  seqtile bench --filter attention --torch ~/venv/bin/python -o attention.json";
+
+std::string refuse_time(const std::string& text) {
+  const auto seconds = autotune::parse_seconds(text);
+  if (seconds && *seconds <= autotune::kMaxSeconds) return {};
+  return fmt::format("{}: not a time above 0 and at most {:.0f} s: {}", text, autotune::kMaxSeconds,
+                     autotune::kSecondsForm);
+}
 
 void declare(CLI::App& app, Arguments& arguments) {
   app.footer(kFooter);
@@ -61,12 +69,13 @@ void declare(CLI::App& app, Arguments& arguments) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--list", arguments.list, "Print the names and measure nothing");
   app.add_flag("--json", arguments.json, "One JSON object on the last line of standard output");
-  app.add_option("--out", arguments.out, "File for the results in Google Benchmark's JSON format");
+  app.add_option("-o,--output", arguments.output, "File for the results in Google Benchmark's JSON format");
   app.add_option("--rounds", arguments.run.rounds, "Interleaved rounds (default 15)")->check(CLI::PositiveNumber);
   app.add_option("--cache", arguments.options.cache,
                  "Tuning records of the benchmarks (default: bench.db in the user's cache)");
-  app.add_option("--budget", arguments.options.budget_s, "Seconds to tune a bucket that has no record yet (default 10)")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--budget", arguments.budget,
+                 "Time to tune a bucket that has no record yet, as 500ms or 2m (default 10s)")
+      ->check(CLI::Validator([](std::string& text) { return refuse_time(text); }, ""));
   app.add_option("--model", arguments.options.model, "A model's config.json: adds the regret cases of its operations");
   app.add_option("--mkl", arguments.options.mkl, "Race MKL: the path of libmkl_rt.so.N (PyPI package mkl)");
   app.add_option("--torch", arguments.options.torch, "Race PyTorch: a Python that imports torch");
@@ -121,7 +130,7 @@ int run(const Arguments& arguments) {
     for (const auto& result : done.back().results) all_right = all_right && result.failure.empty();
     print_case(done.back());
     // The file is written after every case, so that a stopped run keeps its measurements.
-    if (!arguments.out.empty()) write_json(arguments.out, done, environment.peer_versions());
+    if (!arguments.output.empty()) write_json(arguments.output, done, environment.peer_versions());
   }
   if (done.empty()) {
     throw Error(ErrorCode::invalid_argument,
@@ -148,6 +157,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (!arguments.budget.empty()) arguments.options.budget_s = *autotune::parse_seconds(arguments.budget);
   arguments.options.threads = arguments.threads > 0 ? std::vector{arguments.threads} : std::vector{1, 2};
   try {
     return bench::run(arguments);
@@ -157,6 +167,10 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const Error& error) {
     fmt::print(stderr, "seqtile bench: {}\n", error.what());
-    return error.code() == ErrorCode::invalid_argument ? 2 : 3;
+    const bool is_bug = error.code() == ErrorCode::internal || error.code() == ErrorCode::wrong_result;
+    return error.code() == ErrorCode::invalid_argument ? 2 : is_bug ? 70 : 3;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "seqtile bench: unexpected: {}\n", error.what());
+    return 70;
   }
 }

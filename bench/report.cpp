@@ -255,7 +255,7 @@ void write_json(const std::string& path, const std::vector<CaseResults>& items,
   file << nlohmann::json{{"context", context}, {"benchmarks", entries(items)}}.dump(1) << "\n";
   file.flush();
   if (!file) {
-    throw Error(ErrorCode::io, "bench: cannot write " + path + "; give --out a writable file");
+    throw Error(ErrorCode::io, "bench: cannot write " + path + "; give --output a writable file");
   }
 }
 

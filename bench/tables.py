@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# bench/tables.py -- turns result files of `seqtile bench --out` into the Markdown tables of docs/benchmarks.md.
+# bench/tables.py -- turns result files of `seqtile bench -o` into the Markdown tables of docs/benchmarks.md.
 # SPDX-License-Identifier: Apache-2.0
 """tables.py FILE...: one table for each operation, dtype and thread count; later files replace earlier results."""
 import collections

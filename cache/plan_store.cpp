@@ -7,7 +7,6 @@
 #include <atomic>
 
 #include "cache/database/database_file.h"
-#include "cache/database/schema_version.h"
 #include "cache/row_codec.h"
 #include "jit/base/hash.h"
 
@@ -17,16 +16,15 @@ namespace {
 class SqlitePlanStore final : public PlanStore {
  public:
   SqlitePlanStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path,
-              {.schema = &kTuningSchema,
-               .is_read_only = mode == OpenMode::read_only,
-               .max_value_bytes = kMaxPlanBytes}) {}
+      : file_(
+            "tuning store", path,
+            {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .max_value_bytes = kMaxPlanBytes}) {
+  }
 
   std::optional<StoredPlan> find(const std::string& manifest_json) override {
     std::optional<StoredPlan> found;
     bool is_damaged = false;
     file_.read([&](Connection& connection) {
-      if (!is_current(connection, kTuningSchema)) return;
       Statement statement = connection.prepare(kSelectPlan);
       statement.bind(sha256_hex(manifest_json));
       if (!statement.step()) return;
@@ -43,7 +41,6 @@ class SqlitePlanStore final : public PlanStore {
     std::vector<StoredPlan> plans;
     int64_t damaged = 0;
     file_.read([&](Connection& connection) {
-      if (!is_current(connection, kTuningSchema)) return;
       Statement statement = connection.prepare(kSelectAllPlans);
       while (statement.step()) {
         std::string hash;
@@ -54,8 +51,7 @@ class SqlitePlanStore final : public PlanStore {
     });
     bad_rows_ += damaged;
     if (damaged > 0)
-      file_.report(
-          fmt::format("{} damaged or hand-edited plans ignored; `seqtile cache check` names them", damaged));
+      file_.report(fmt::format("{} damaged or hand-edited plans ignored; `seqtile cache check` names them", damaged));
     return plans;
   }
 
@@ -69,7 +65,6 @@ class SqlitePlanStore final : public PlanStore {
     StoredPlan plan = given;
     if (plan.created_us == 0) plan.created_us = unix_time_us();
     return file_.write([&](Connection& connection) {
-      make_current(connection, kTuningSchema);
       Statement statement = connection.prepare(kInsertPlan);
       statement.bind(sha256_hex(plan.manifest_json));
       insert_plan(statement, plan);

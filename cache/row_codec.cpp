@@ -18,7 +18,8 @@ constexpr Origin kOrigins[] = {Origin::tuned, Origin::merged, Origin::fallback, 
 // The fields of each row in the order of its columns: said once, for writing, reading and summing.
 template <class Row, class Visit>
 void visit_record(Row& r, Visit&& visit) {
-  visit(r.bucket_version), visit(r.lo), visit(r.hi), visit(r.origin), visit(r.config_json), visit(r.space_hash);
+  visit(r.bucket_version), visit(r.lo), visit(r.hi), visit(r.origin), visit(r.config_json);
+  visit.hash_of(r.config_json), visit(r.space_hash);
   visit(r.median_us), visit(r.p20_us), visit(r.p80_us), visit(r.default_us), visit(r.samples), visit(r.max_rel_err);
   visit(r.noisy), visit(r.sliced), visit(r.measured_length), visit(r.created_us);
 }
@@ -26,7 +27,8 @@ void visit_record(Row& r, Visit&& visit) {
 template <class Row, class Visit>
 void visit_trial(Row& t, Visit&& visit) {
   visit(t.bucket_version), visit(t.lo), visit(t.hi), visit(t.config_hash), visit(t.config_json), visit(t.outcome);
-  visit(t.detail), visit(t.median_us), visit(t.p20_us), visit(t.p80_us), visit(t.samples), visit(t.created_us);
+  visit(t.detail), visit(t.median_us), visit(t.p20_us), visit(t.p80_us), visit(t.samples), visit(t.ranks);
+  visit(t.ranks_us), visit(t.ranks_p20_us), visit(t.ranks_p80_us), visit(t.chosen), visit(t.created_us);
 }
 
 template <class Key, class Visit>
@@ -36,7 +38,7 @@ void visit_env(Key& k, Visit&& visit) {
 
 template <class Key, class Visit>
 void visit_workload(Key& k, Visit&& visit) {
-  visit(k.operation), visit(k.source_hash), visit(k.workload_json);
+  visit(k.operation), visit(k.source_hash), visit(k.version), visit(k.workload_json);
 }
 
 template <class Plan, class Visit>
@@ -65,6 +67,7 @@ class RowWriter {
   void operator()(const std::string& value) { put(std::string_view(value)); }
   void operator()(bool value) { put(int64_t{value}); }
   void operator()(Origin value) { put(origin_name(value)); }
+  void hash_of(const std::string& text) { put(std::string_view(sha256_hex(text))); }
   void run() {
     const std::string row_sum = sum_.finish();
     statement_.bind_blob(std::as_bytes(std::span(row_sum)));
@@ -100,6 +103,11 @@ class RowReader {
     for (const Origin origin : kOrigins) {
       if (origin_name(origin) == name) value = origin, is_known_ = true;
     }
+  }
+  /// The row's sum has it; what it is the hash of was summed before.
+  void hash_of(const std::string&) {
+    std::string hash;
+    take(hash);
   }
   RowState finish() {
     std::span<const std::byte> stored;
@@ -251,7 +259,9 @@ std::string why_not_storable(const TrialRow& trial) {
                 why_not_text("config_json", trial.config_json), why_not_text("outcome", trial.outcome)});
   if (!complaint.empty() || trial.outcome != "ok") return complaint;
   return first_of({why_not_number("median_us", trial.median_us), why_not_number("p20_us", trial.p20_us),
-                   why_not_number("p80_us", trial.p80_us)});
+                   why_not_number("p80_us", trial.p80_us), why_not_number("ranks_us", trial.ranks_us),
+                   why_not_number("ranks_p20_us", trial.ranks_p20_us),
+                   why_not_number("ranks_p80_us", trial.ranks_p80_us)});
 }
 
 std::string why_not_storable(const StoredPlan& plan) {
@@ -260,9 +270,8 @@ std::string why_not_storable(const StoredPlan& plan) {
   if (bytes > kMost)
     return fmt::format("manifest, records and plan have {} bytes together, at most {} are stored", bytes, kMost);
   return first_of({why_not_text("manifest", plan.manifest_json), why_not_text("records", plan.records_json, kMost),
-                   why_not_text("plan", plan.plan_json, kMost),
-                   why_not_number("objective", plan.objective), why_not_number("lower_bound", plan.lower_bound),
-                   why_not_number("ms", plan.ms)});
+                   why_not_text("plan", plan.plan_json, kMost), why_not_number("objective", plan.objective),
+                   why_not_number("lower_bound", plan.lower_bound), why_not_number("ms", plan.ms)});
 }
 
 }  // namespace seqtile::cache

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "cache/database/database_file.h"
-#include "cache/database/schema_version.h"
 #include "cache/database/text.h"
 #include "cache/row_codec.h"
 #include "jit/base/hash.h"
@@ -35,10 +34,10 @@ bool may_replace(Origin stored, Origin incoming, bool keeps_measured) {
 class SqliteTuningStore final : public TuningStore {
  public:
   SqliteTuningStore(const std::string& path, OpenMode mode)
-      : file_("tuning store", path,
-              {.schema = &kTuningSchema,
-               .is_read_only = mode == OpenMode::read_only,
-               .max_value_bytes = kMaxPlanBytes}) {}
+      : file_(
+            "tuning store", path,
+            {.schema = &kTuningSchema, .is_read_only = mode == OpenMode::read_only, .max_value_bytes = kMaxPlanBytes}) {
+  }
 
   const std::string& path() const override { return file_.path(); }
   bool is_writable() const override { return file_.is_writable(); }
@@ -50,6 +49,7 @@ class SqliteTuningStore final : public TuningStore {
   bool add_trials(const TuningKey& key, const std::vector<TrialRow>& trials) override;
   bool publish_all(const std::vector<KeyedRecord>& records) override;
   bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) override;
+  bool remove_records(const std::vector<KeyedRecord>& records, bool with_trials) override;
   CheckReport check() override;
   Counters counters() const override;
 
@@ -248,7 +248,6 @@ void SqliteTuningStore::scan_trials(Connection& connection, const Parts& envs, c
 }
 
 void SqliteTuningStore::scan_plans(Connection& connection, Tally& tally) {
-  if (!is_current(connection, kTuningSchema)) return;
   Statement statement = connection.prepare(kSelectAllPlans);
   while (statement.step()) {
     std::string hash;
@@ -323,7 +322,8 @@ void SqliteTuningStore::put_trials(Connection& connection, const KeyIds& ids, co
   for (const TrialRow& trial : trials) {
     TrialRow clean = trial;
     clean.detail = one_line(trial.detail);
-    for (double* time : {&clean.median_us, &clean.p20_us, &clean.p80_us}) {
+    for (double* time :
+         {&clean.median_us, &clean.p20_us, &clean.p80_us, &clean.ranks_us, &clean.ranks_p20_us, &clean.ranks_p80_us}) {
       if (!std::isfinite(*time)) *time = 0;  // a failed candidate has no time
     }
     if (clean.created_us == 0) clean.created_us = unix_time_us();
@@ -366,16 +366,30 @@ bool SqliteTuningStore::publish_all(const std::vector<KeyedRecord>& records) {
   });
 }
 
+/// `sql` deletes what a key has in one bucket; `row` is a record, or a bad one.
+template <class Row>
+void delete_rows(Connection& connection, const char* sql, const KeyHashes& hashes, const Row& row) {
+  Statement statement = connection.prepare(sql);
+  statement.bind(hashes.env);
+  statement.bind(hashes.workload);
+  for (const int64_t value : {row.bucket_version, row.lo, row.hi}) statement.bind(value);
+  statement.run();
+}
+
 bool SqliteTuningStore::remove(const TuningKey& key, const std::vector<BadRecord>& rows) {
   if (rows.empty()) return true;
   const KeyHashes hashes = hash_key(key);
   return file_.write([&](Connection& connection) {
-    for (const BadRecord& row : rows) {
-      Statement statement = connection.prepare(kDeleteRecord);
-      statement.bind(hashes.env);
-      statement.bind(hashes.workload);
-      for (const int64_t value : {row.bucket_version, row.lo, row.hi}) statement.bind(value);
-      statement.run();
+    for (const BadRecord& row : rows) delete_rows(connection, kDeleteRecord, hashes, row);
+  });
+}
+
+bool SqliteTuningStore::remove_records(const std::vector<KeyedRecord>& records, bool with_trials) {
+  return file_.write([&](Connection& connection) {
+    for (const KeyedRecord& keyed : records) {
+      const KeyHashes hashes = hash_key(keyed.key);
+      delete_rows(connection, kDeleteRecord, hashes, keyed.record);
+      if (with_trials) delete_rows(connection, kDeleteTrials, hashes, keyed.record);
     }
   });
 }

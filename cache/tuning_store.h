@@ -29,6 +29,7 @@ struct TuningKey {
   std::string operation;      ///< "linear"
   std::string source_hash;    ///< of the operation's name and version
   std::string workload_json;  ///< {"dtype":"bf16","k":4096,"n":4096,"threads":2,...}
+  int64_t version = 0;        ///< of the operation, for people; `source_hash` has it
 };
 
 enum class Origin { tuned, merged, fallback, modelled, pinned };  ///< fallback is stored as "default"
@@ -50,15 +51,18 @@ struct Record {
   int64_t created_us = 0;  ///< Unix time, for people; never used for ordering
 };
 
-/// Outcomes beside "ok" also appear in v_quarantine.
+/// What failed also appears in v_failed.
 struct TrialRow {
   int64_t bucket_version = 0, lo = 0, hi = 0;
   std::string config_hash, config_json;
   std::string
       outcome;         ///< ok compile_error compile_timeout crash hang wrong_result oob_write nondeterministic oom slow
   std::string detail;  ///< one line; at most 2000 bytes are kept
-  double median_us = 0, p20_us = 0, p80_us = 0;
+  double median_us = 0, p20_us = 0, p80_us = 0;  ///< of one process
   int64_t samples = 0;
+  int64_t ranks = 0;  ///< how many ran it together; 0: one process alone did
+  double ranks_us = 0, ranks_p20_us = 0, ranks_p80_us = 0;
+  bool chosen = false;  ///< by all ranks, here or at both ends of a range that has this bucket
   int64_t created_us = 0;
 };
 
@@ -115,6 +119,9 @@ class TuningStore {
   virtual bool publish_all(const std::vector<KeyedRecord>& records) = 0;
   /// Deletes rows of the key that no bucket will ever replace, found by bucket version, lo and hi.
   virtual bool remove(const TuningKey& key, const std::vector<BadRecord>& rows) = 0;
+
+  /// Deletes records, and with `with_trials` the trials of their buckets, in one transaction.
+  virtual bool remove_records(const std::vector<KeyedRecord>& records, bool with_trials) = 0;
 
   virtual CheckReport check() = 0;
   virtual Counters counters() const = 0;

@@ -10,6 +10,22 @@ if(TARGET seqtile_mpi)
   install(FILES jit/fabric/transport/mpi_fabric.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/seqtile/jit)
 endif()
 install(TARGETS seqtile_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Completion and pages for man, which the program writes from the tables of its --help.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(seqtile_help_dir ${CMAKE_BINARY_DIR}/help)
+  add_custom_command(
+    OUTPUT ${seqtile_help_dir}/man/seqtile.1 ${seqtile_help_dir}/seqtile ${seqtile_help_dir}/_seqtile
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${seqtile_help_dir}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${seqtile_help_dir}/man
+    COMMAND seqtile_cli man -o ${seqtile_help_dir}/man
+    COMMAND seqtile_cli completion bash > ${seqtile_help_dir}/seqtile
+    COMMAND seqtile_cli completion zsh > ${seqtile_help_dir}/_seqtile
+    DEPENDS seqtile_cli VERBATIM)
+  add_custom_target(seqtile_help ALL DEPENDS ${seqtile_help_dir}/man/seqtile.1)
+  install(DIRECTORY ${seqtile_help_dir}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${seqtile_help_dir}/seqtile DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${seqtile_help_dir}/_seqtile DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+endif()
 if(TARGET seqtile_bench)
   # `seqtile bench` starts it from its own folder, where it finds the script that runs PyTorch. It may not be built.
   set_target_properties(seqtile_bench PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

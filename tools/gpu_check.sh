@@ -128,7 +128,7 @@ tune_timed() {
 }
 export -f tune_timed
 section shapes 90 bash -c tune_timed
-section bench 105 "$bin/seqtile_gpu_bench" --device "$device" --rounds 11 --out "$out/bench.json"
+section bench 105 "$bin/seqtile_gpu_bench" --device "$device" --rounds 11 --output "$out/bench.json"
 if python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && [[ -s $out/bench.json ]]; then
   section torch 60 python3 "$bin/torch_gpu.py" "$out/bench.json"
 fi

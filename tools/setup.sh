@@ -83,7 +83,7 @@ demo() {
   local stores=(--cache tuning.db --artifacts artifacts.db)
   step prewarm.json seqtile prewarm --model "$model" --lengths 1..4096 "${stores[@]}" --budget 120s
   step prove.json seqtile prove --model "$model" --lengths 1..4096 "${stores[@]}"
-  step replay.json seqtile replay --model "$model" --trace "$trace" "${stores[@]}" --policy strict --execute 20s
+  step replay.json seqtile replay --model "$model" --requests "$trace" "${stores[@]}" --policy strict --execute 20s
   local query="SELECT operation, origin, median_us, speedup, config FROM v_best WHERE lo <= 300 AND hi >= 300"
   echo
   echo "\$ sqlite3 -readonly -box tuning.db \"$query ORDER BY median_us DESC\"   # what answers length 300"

@@ -6,7 +6,7 @@
 // rounds; a round's time is that of the slowest rank. The recorded configuration is the yardstick and stays unless
 // another one beats it as a challenger must in any final. In a range of buckets with one configuration its two ends are
 // timed: where both keep it, those between do too, else the range is halved. What ranks cannot run together is a failed
-// trial. A trial keeps the time that one process measured; its detail says what all ranks found.
+// trial. A trial keeps the time that one process measured beside the one of all ranks.
 #include <algorithm>
 #include <set>
 
@@ -23,14 +23,8 @@ namespace {
 constexpr size_t kMost = 5;                         // configurations in a race
 constexpr double kNotHopeless = 1.25;               // times the best, as one process measured it
 constexpr double kLeastLimit = 5, kMostLimit = 60;  // seconds of a race
-constexpr const char *kOnAll = "on all ", *kChosen = "chosen on all ";
 
 using Trials = std::map<std::string, cache::TrialRow>;  // by configuration hash
-
-std::string times_text(int num_ranks, const std::vector<double>& us) {
-  return fmt::format("{} ranks: {:.2f} us ({:.2f} .. {:.2f}, {} rounds)", num_ranks, median(us), quantile(us, 0.2),
-                     quantile(us, 0.8), us.size());
-}
 
 }  // namespace
 
@@ -55,7 +49,7 @@ bool awaits_ranks(const Item& item, const BucketState& state) {
 bool is_chosen_by_ranks(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   return std::any_of(trials.begin(), trials.end(), [&](const cache::TrialRow& trial) {
     if (trial.config_json != record.config_json) return false;
-    return trial.detail.starts_with(kChosen) || (trial.outcome != "ok" && trial.detail.starts_with(kOnAll));
+    return trial.chosen || (trial.outcome != "ok" && trial.ranks > 0);
   });
 }
 
@@ -101,8 +95,8 @@ void TuningSession::settle_range(Item& item, size_t first, size_t last) {
     const auto name = [&](size_t end) {
       return fmt::format("{}..{}", item.buckets[end].bucket.lo, item.buckets[end].bucket.hi);
     };
-    row.detail =
-        fmt::format("{}{} ranks at {} and {}, of the same range", kChosen, item.num_ranks, name(first), name(last));
+    row.ranks = item.num_ranks, row.chosen = true;
+    row.detail = fmt::format("chosen at {} and {}, the ends of its range", name(first), name(last));
     pending_trials_.emplace_back(item.key, std::move(row));
     state.is_raced = true;
   }
@@ -222,7 +216,9 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
     const auto known = trials.find(lanes[i].config.hash());
     cache::TrialRow row =
         known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, lanes[i].us);
-    row.detail = (i == winner ? kChosen : kOnAll) + times_text(item.num_ranks, lanes[i].us);
+    row.ranks = item.num_ranks, row.chosen = i == winner;
+    row.ranks_us = median(lanes[i].us);
+    row.ranks_p20_us = quantile(lanes[i].us, 0.2), row.ranks_p80_us = quantile(lanes[i].us, 0.8);
     pending_trials_.emplace_back(item.key, std::move(row));
   }
   const RankLane& chosen = lanes[winner];
@@ -241,8 +237,9 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
 void TuningSession::note_rank_failure(const Item& item, const BucketState& state, const Config& config,
                                       const Verdict& verdict) {
   --report_.trials;
-  const std::string detail = fmt::format("{}{} ranks: {}", kOnAll, item.num_ranks, verdict.detail);
-  note_trial(item, make_trial(state.bucket, config, {verdict.outcome, detail}));
+  cache::TrialRow row = make_trial(state.bucket, config, {verdict.outcome, verdict.detail});
+  row.ranks = item.num_ranks;
+  note_trial(item, std::move(row));
 }
 
 }  // namespace seqtile::autotune

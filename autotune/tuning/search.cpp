@@ -260,7 +260,7 @@ void TuningSession::decide(Item& item, BucketState& state, const RankedSpace& sp
   if (finalists.empty() && !measured.has_incumbent) {
     state.failed = true;
     const std::string reasons = measured.refusals.text();  // none where earlier runs have tried all of them
-    log_line(LogLevel::warning, fmt::format("{}: no candidate works{}{}; the view v_quarantine has each of them",
+    log_line(LogLevel::warning, fmt::format("{}: no candidate works{}{}; the view v_failed has each of them",
                                             describe(item, state.bucket), reasons.empty() ? "" : ": ", reasons));
     return;
   }

@@ -34,7 +34,7 @@ using autotune::Fields;
 using Json = nlohmann::ordered_json;
 
 struct Arguments {
-  std::string device = "cuda:0", filter = ".", cache, artifacts, out;
+  std::string device = "cuda:0", filter = ".", cache, artifacts, output;
   int rounds = 15;
   bool list = false, list_workloads = false, small = false;
 };
@@ -298,8 +298,8 @@ int run(const Arguments& arguments) {
   }
   const Json goals = decide_goals(rows);
   print_goals(goals);
-  if (arguments.out.empty()) return 0;
-  std::ofstream file(arguments.out);
+  if (arguments.output.empty()) return 0;
+  std::ofstream file(arguments.output);
   file << Json{{"device", program.device().name},
                {"peer", program.peer()},
                {"rounds", arguments.rounds},
@@ -307,7 +307,7 @@ int run(const Arguments& arguments) {
                {"benchmarks", rows}}
               .dump(1)
        << "\n";
-  if (!file.flush()) throw Error(ErrorCode::io, "--out " + arguments.out + ": cannot be written");
+  if (!file.flush()) throw Error(ErrorCode::io, "--output " + arguments.output + ": cannot be written");
   return 0;
 }
 
@@ -322,7 +322,7 @@ int main(int argc, char** argv) {
   app.add_option("--cache", arguments.cache, "tuning.db (default: the user's)");
   app.add_option("--artifacts", arguments.artifacts, "artifacts.db (default: the user's)");
   app.add_option("--rounds", arguments.rounds, "Rounds (default 15)")->check(CLI::PositiveNumber);
-  app.add_option("--out", arguments.out, "Write all numbers as JSON");
+  app.add_option("-o,--output", arguments.output, "Write all numbers as JSON");
   app.add_flag("--list", arguments.list, "Print the names and measure nothing");
   app.add_flag("--list-workloads", arguments.list_workloads, "Print for each case what `seqtile tune` takes for it");
   app.add_flag("--small", arguments.small, "Shapes that a simulated GPU can do");

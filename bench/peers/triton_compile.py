@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # bench/peers/triton_compile.py -- compile times of Triton and of seqtile for the same kernels, in turn, without a GPU.
 # SPDX-License-Identifier: Apache-2.0
-"""python triton_compile.py --seqtile PROGRAM [--rounds N] [--out FILE.json], with a python that has Triton.
+"""python triton_compile.py --seqtile PROGRAM [--rounds N] [-o FILE.json], with a python that has Triton.
 
 Triton compiles ahead of time for cuda:90 in a process of its own with an empty cache; seqtile compiles for sm_90a with
 `compile --repeat`, the same tiles, warps and stages. Neither loads anything. Times of the first kernel of a process (imports, page faults) are left out
@@ -155,7 +155,7 @@ def run_seqtile(program):
     """Compiles each configuration once uncounted, then five times."""
     found = []
     for kernel, name, fields, config in seqtile_jobs():
-        command = [program, "compile", kernel, "--length", "4096", "--dtype", "bf16", "--target", "sm_90a",
+        command = [program, "compile", kernel, "--length", "4096", "--dtype", "bf16", "--device", "sm_90a",
                    "--repeat", "5", "--json"]
         for field in fields:
             command += ["--set", field]
@@ -221,8 +221,8 @@ def measure(options):
                     print(f"{kernel:18} {'geometric mean':18} {stage:6} {what:13} {'':22} "
                           f"{statistics.geometric_mean(ratios):6.1f}")
     print(f"Triton {report['triton']}, warm process to a cubin in hand: {report['triton_warm_process_ms']:.0f} ms")
-    if options.out:
-        with open(options.out, "w", encoding="utf-8") as file:
+    if options.output:
+        with open(options.output, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
 
 
@@ -230,7 +230,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seqtile", help="the program `seqtile`")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", help="writes all times as JSON")
+    parser.add_argument("-o", "--output", help="writes all times as JSON")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -17,12 +17,19 @@
 
 #include "cache/database/file_facts.h"
 #include "cache/database/files.h"
-#include "cache/database/schema_version.h"
 #include "cache/database/text.h"
 #include "jit/base/log.h"
 
 namespace seqtile::cache {
 namespace {
+
+/// What a pragma says: kApplicationId, kUserVersion.
+int64_t number_of(Connection& connection, const char* pragma) {
+  Statement statement = connection.prepare(pragma);
+  int64_t value = 0;
+  if (statement.step()) statement.read(0, value);
+  return value;
+}
 
 using std::chrono::milliseconds;
 // A reader gives up soon (the caller serves a miss), a writer has a measurement to lose.
@@ -323,8 +330,6 @@ bool DatabaseFile::identity_is_ours() {
       version == 0 && (application == 0 || application == schema.application_id) && has_all(schema.tables);
   is_foreign_ = !has_lost_marks_ && application != schema.application_id;
   if (has_lost_marks_) return true;
-  const bool is_current = version == schema.user_version;
-  const bool is_before = !schema.added_tables.empty() && version == schema.user_version - 1;
   if (application == other.application_id) {
     problem_ = fmt::format("is {}, not {}; it is left as it is; were the paths of the two swapped?", other.subject,
                            schema.subject);
@@ -338,7 +343,12 @@ bool DatabaseFile::identity_is_ours() {
         "written by a newer release (schema {}, this one reads {}); it is left as it is; update, or name "
         "another file",
         version, schema.user_version);
-  } else if (!has_all(schema.tables) || !(is_before || (is_current && has_all(schema.added_tables)))) {
+  } else if (version > 0 && version < schema.user_version) {
+    problem_ = fmt::format(
+        "written by an earlier release (schema {}, this one reads {}); it is left as it is; move it away to start a "
+        "new one",
+        version, schema.user_version);
+  } else if (version != schema.user_version || !has_all(schema.tables)) {
     problem_ =
         fmt::format("its tables are not those of schema {}; it is left as it is; move it away to start a new one",
                     schema.user_version);
@@ -354,17 +364,17 @@ void DatabaseFile::create_schema() {
     for (const char* table : schema.tables) connection_->execute(table);
     for (const char* view : schema.views) connection_->execute(view);
     connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
-    make_current(*connection_, schema);
+    connection_->execute(fmt::format("PRAGMA user_version = {}", schema.user_version).c_str());
   }
   connection_->execute(kCommit);
 }
 
-/// Writes what `.dump` has left out, so that earlier releases know the file too.
+/// Writes what `.dump` has left out.
 void DatabaseFile::restore_marks() {
   const Schema& schema = *options_.schema;
   try {
     connection_->execute(kBeginWrite);
-    connection_->execute(fmt::format("PRAGMA user_version = {}", version_of(*connection_, schema)).c_str());
+    connection_->execute(fmt::format("PRAGMA user_version = {}", schema.user_version).c_str());
     connection_->execute(fmt::format("PRAGMA application_id = {}", schema.application_id).c_str());
     connection_->execute(kCommit);
   } catch (const DatabaseError&) {  // locked, or its folder is read-only: it serves without them

@@ -18,9 +18,6 @@ struct Schema {
   int32_t user_version;
   std::span<const char* const> tables;  ///< tables and indexes, compared word for word when a file is opened
   std::span<const char* const> views;
-  /// What came with user_version. A file of the version before is ours too: it serves without them, and gets them when
-  /// something is put there.
-  std::span<const char* const> added_tables = {}, added_views = {};
 };
 
 // ---- tuning.db ----
@@ -39,6 +36,7 @@ inline constexpr const char* kTuningTables[] = {
   workload_hash TEXT NOT NULL UNIQUE,  -- SHA-256 of operation, newline, source_hash, newline, workload
   operation TEXT NOT NULL,
   source_hash TEXT NOT NULL,           -- of the operation's name and version
+  version INTEGER NOT NULL,            -- of the operation, for people: source_hash has it
   workload TEXT NOT NULL,              -- JSON: static fields, dtype, threads; never the length
   row_sum BLOB NOT NULL
 ) STRICT)",
@@ -48,8 +46,9 @@ inline constexpr const char* kTuningTables[] = {
   bucket_version INTEGER NOT NULL,
   lo INTEGER NOT NULL,                -- first length of the bucket
   hi INTEGER NOT NULL,                -- last length of the bucket
-  origin TEXT NOT NULL,               -- tuned, merged, default, modelled, pinned
+  origin TEXT NOT NULL,               -- tuned, merged, default, modelled, pinned; no CHECK: later releases may add some
   config TEXT NOT NULL,               -- JSON: every parameter by name
+  config_hash TEXT NOT NULL,          -- SHA-256 of config: that of the configuration's trial
   space_hash TEXT NOT NULL,           -- of the declared configuration space, not part of the identity
   median_us REAL NOT NULL,
   p20_us REAL NOT NULL,
@@ -72,66 +71,21 @@ inline constexpr const char* kTuningTables[] = {
   hi INTEGER NOT NULL,
   config_hash TEXT NOT NULL,
   config TEXT NOT NULL,
-  outcome TEXT NOT NULL,              -- ok, or why the candidate was refused
-  detail TEXT NOT NULL,
-  median_us REAL NOT NULL,
+  outcome TEXT NOT NULL,              -- ok, modelled, or how the candidate failed; no CHECK: later releases may add some
+  detail TEXT NOT NULL,               -- for people
+  median_us REAL NOT NULL,            -- of one process; 0: it has no time
   p20_us REAL NOT NULL,
   p80_us REAL NOT NULL,
   samples INTEGER NOT NULL,
+  ranks INTEGER NOT NULL,             -- how many ranks ran it together; 0: one process alone did
+  ranks_us REAL NOT NULL,             -- median of the slowest rank of each round; 0: it has no such time
+  ranks_p20_us REAL NOT NULL,
+  ranks_p80_us REAL NOT NULL,
+  chosen INTEGER NOT NULL,            -- by all ranks: here, or at both ends of a range that has this bucket
   created_us INTEGER NOT NULL,
   row_sum BLOB NOT NULL,
   PRIMARY KEY(env_id, workload_id, bucket_version, lo, hi, config_hash)
-) STRICT, WITHOUT ROWID)"};
-
-inline constexpr const char* kTuningViews[] = {
-    R"(CREATE VIEW v_best AS
-SELECT e.device_name AS device, w.operation, w.workload, r.lo||'..'||r.hi AS lengths, r.origin,
-  round(r.median_us, 2) AS median_us,
-  CASE WHEN r.median_us > 0 AND r.default_us > 0 THEN round(r.default_us / r.median_us, 2) END AS speedup,
-  r.config, r.lo, r.hi, round(r.p20_us, 2) AS p20_us, round(r.p80_us, 2) AS p80_us, r.samples,
-  r.max_rel_err, r.noisy, r.sliced, r.measured_length,
-  datetime(r.created_us / 1000000, 'unixepoch') AS created_utc, r.env_id, r.workload_id,
-  (SELECT t.detail FROM trial t WHERE t.env_id = r.env_id AND t.workload_id = r.workload_id AND
-    t.bucket_version = r.bucket_version AND t.lo = r.lo AND t.hi = r.hi AND t.config = r.config) AS detail
-FROM record r JOIN env e USING(env_id) JOIN workload w USING(workload_id)
-ORDER BY r.env_id, w.operation, r.workload_id, r.lo)",
-    R"(CREATE VIEW v_coverage AS
-WITH step AS (
-  SELECT *, lag(hi) OVER bucket IS NOT lo - 1 OR lag(config) OVER bucket IS NOT config AS is_first
-  FROM record WINDOW bucket AS (PARTITION BY env_id, workload_id, bucket_version ORDER BY lo)),
-run AS (
-  SELECT *, sum(is_first) OVER (PARTITION BY env_id, workload_id, bucket_version ORDER BY lo) AS range_no FROM step)
-SELECT e.device_name AS device, w.operation, w.workload, min(r.lo)||'..'||max(r.hi) AS lengths, count(*) AS buckets,
-  CASE min(CASE WHEN r.origin IN ('tuned', 'merged', 'pinned') THEN 3 WHEN r.samples > 0 THEN 2 ELSE 1 END)
-    WHEN 3 THEN 'searched' WHEN 2 THEN 'measured' ELSE 'built' END AS grade,
-  group_concat(DISTINCT r.origin) AS origins,
-  round(avg(CASE WHEN r.median_us > 0 AND r.default_us > 0 THEN r.default_us / r.median_us END), 2) AS mean_speedup,
-  r.config, min(r.lo) AS lo, max(r.hi) AS hi, r.env_id, r.workload_id
-FROM run r JOIN env e USING(env_id) JOIN workload w USING(workload_id)
-GROUP BY r.env_id, r.workload_id, r.bucket_version, r.range_no
-ORDER BY r.env_id, w.operation, r.workload_id, min(r.lo))",
-    R"(CREATE VIEW v_trials AS
-SELECT e.device_name AS device, w.operation, w.workload, t.lo||'..'||t.hi AS lengths, t.outcome,
-  round(nullif(t.median_us, 0), 2) AS median_us,
-  round(nullif(t.median_us, 0) / min(CASE WHEN t.outcome = 'ok' THEN nullif(t.median_us, 0) END) OVER (
-    PARTITION BY t.env_id, t.workload_id, t.bucket_version, t.lo, t.hi), 2) AS times_best,
-  t.config, t.samples, t.detail, t.lo, t.hi, t.config_hash,
-  datetime(t.created_us / 1000000, 'unixepoch') AS created_utc, t.env_id, t.workload_id
-FROM trial t JOIN env e USING(env_id) JOIN workload w USING(workload_id)
-ORDER BY t.env_id, w.operation, t.workload_id, t.lo, t.outcome <> 'ok', t.median_us, t.config_hash)",
-    R"(CREATE VIEW v_quarantine AS
-SELECT e.device_name AS device, w.operation, w.workload, t.lo||'..'||t.hi AS lengths, t.outcome, t.config, t.detail,
-  t.config_hash, datetime(t.created_us / 1000000, 'unixepoch') AS created_utc, t.env_id, t.workload_id
-FROM trial t JOIN env e USING(env_id) JOIN workload w USING(workload_id)
-WHERE t.outcome NOT IN ('ok', 'modelled')
-ORDER BY t.env_id, w.operation, t.workload_id, t.lo, t.outcome, t.config_hash)",
-    R"(CREATE VIEW v_env AS
-SELECT e.env_id, e.device_kind AS kind, e.device_name AS device,
-  (SELECT count(*) FROM record r WHERE r.env_id = e.env_id) AS records,
-  (SELECT count(*) FROM trial t WHERE t.env_id = e.env_id) AS trials, e.manifest, e.env_hash
-FROM env e ORDER BY e.env_id)"};
-
-inline constexpr const char* kPlanTables[] = {
+) STRICT, WITHOUT ROWID)",
     R"(CREATE TABLE plan(                 -- how a graph is cut over a mesh, and what that costs
   plan_hash TEXT NOT NULL PRIMARY KEY,  -- SHA-256 of manifest
   manifest TEXT NOT NULL,             -- JSON: graph, mesh, prices, options, device and release: all that decides a plan
@@ -145,17 +99,70 @@ inline constexpr const char* kPlanTables[] = {
   row_sum BLOB NOT NULL
 ) STRICT)"};
 
-inline constexpr const char* kPlanViews[] = {
-    R"(CREATE VIEW IF NOT EXISTS v_plans AS
+inline constexpr const char* kTuningViews[] = {
+    R"(CREATE VIEW v_current AS           -- records of the newest version of each operation, and of the newest buckets
+SELECT r.*, w.operation, w.workload, w.version FROM record r JOIN workload w USING(workload_id)
+WHERE r.bucket_version = (SELECT max(bucket_version) FROM record) AND (w.operation, w.version) IN (
+  SELECT operation, max(version) FROM workload JOIN record USING(workload_id) GROUP BY operation))",
+    R"(CREATE VIEW v_best AS
+SELECT e.device_name AS device, r.operation, r.workload, r.lo||'..'||r.hi AS lengths, r.origin,
+  round(r.median_us, 2) AS median_us,
+  CASE WHEN r.median_us > 0 AND r.default_us > 0 THEN round(r.default_us / r.median_us, 2) END AS speedup,
+  r.config, r.lo, r.hi, round(r.p20_us, 2) AS p20_us, round(r.p80_us, 2) AS p80_us, r.samples,
+  r.max_rel_err, r.noisy, r.sliced, r.measured_length, t.ranks, t.chosen, t.detail,
+  json_extract(e.manifest, '$.toolchain') AS toolchain, r.version,
+  datetime(r.created_us / 1000000, 'unixepoch') AS created_utc, r.env_id, r.workload_id, r.config_hash
+FROM v_current r JOIN env e USING(env_id)
+LEFT JOIN trial t USING(env_id, workload_id, bucket_version, lo, hi, config_hash)
+ORDER BY r.env_id, r.operation, r.workload_id, r.lo)",
+    R"(CREATE VIEW v_coverage AS
+WITH step AS (
+  SELECT *, lag(hi) OVER bucket IS NOT lo - 1 OR lag(config_hash) OVER bucket IS NOT config_hash AS is_first
+  FROM v_current WINDOW bucket AS (PARTITION BY env_id, workload_id ORDER BY lo)),
+run AS (SELECT *, sum(is_first) OVER (PARTITION BY env_id, workload_id ORDER BY lo) AS range_no FROM step)
+SELECT e.device_name AS device, r.operation, r.workload, min(r.lo)||'..'||max(r.hi) AS lengths, count(*) AS buckets,
+  CASE min(CASE WHEN r.origin IN ('tuned', 'merged', 'pinned') THEN 3 WHEN r.samples > 0 THEN 2 ELSE 1 END)
+    WHEN 3 THEN 'searched' WHEN 2 THEN 'measured' ELSE 'built' END AS grade,
+  group_concat(DISTINCT r.origin) AS origins,
+  round(avg(CASE WHEN r.median_us > 0 AND r.default_us > 0 THEN r.default_us / r.median_us END), 2) AS mean_speedup,
+  r.config, min(r.lo) AS lo, max(r.hi) AS hi, json_extract(e.manifest, '$.toolchain') AS toolchain, r.version,
+  r.env_id, r.workload_id
+FROM run r JOIN env e USING(env_id)
+GROUP BY r.env_id, r.workload_id, r.range_no
+ORDER BY r.env_id, r.operation, r.workload_id, min(r.lo))",
+    R"(CREATE VIEW v_trials AS
+SELECT e.device_name AS device, w.operation, w.workload, t.lo||'..'||t.hi AS lengths, t.outcome,
+  round(nullif(t.median_us, 0), 2) AS median_us,
+  round(nullif(t.median_us, 0) / min(CASE WHEN t.outcome = 'ok' THEN nullif(t.median_us, 0) END) OVER (
+    PARTITION BY t.env_id, t.workload_id, t.bucket_version, t.lo, t.hi), 2) AS times_best,
+  t.config, t.samples, t.ranks, round(nullif(t.ranks_us, 0), 2) AS ranks_us,
+  round(nullif(t.ranks_p20_us, 0), 2) AS ranks_p20_us, round(nullif(t.ranks_p80_us, 0), 2) AS ranks_p80_us, t.chosen,
+  t.detail, t.lo, t.hi, t.config_hash, w.version, datetime(t.created_us / 1000000, 'unixepoch') AS created_utc,
+  t.env_id, t.workload_id
+FROM trial t JOIN env e USING(env_id) JOIN workload w USING(workload_id)
+ORDER BY t.env_id, w.operation, t.workload_id, t.lo, t.outcome <> 'ok', t.median_us, t.config_hash)",
+    R"(CREATE VIEW v_failed AS
+SELECT e.device_name AS device, w.operation, w.workload, t.lo||'..'||t.hi AS lengths, t.outcome,
+  CASE WHEN t.outcome IN ('oom', 'refused') THEN 'yes' ELSE 'no' END AS tried_again, t.config, t.ranks, t.detail,
+  t.lo, t.hi, t.config_hash, w.version, datetime(t.created_us / 1000000, 'unixepoch') AS created_utc, t.env_id,
+  t.workload_id
+FROM trial t JOIN env e USING(env_id) JOIN workload w USING(workload_id)
+WHERE t.outcome NOT IN ('ok', 'modelled')
+ORDER BY t.env_id, w.operation, t.workload_id, t.lo, t.outcome, t.config_hash)",
+    R"(CREATE VIEW v_env AS
+SELECT e.env_id, e.device_kind AS kind, e.device_name AS device,
+  (SELECT count(*) FROM record r WHERE r.env_id = e.env_id) AS records,
+  (SELECT count(*) FROM trial t WHERE t.env_id = e.env_id) AS trials, e.manifest, e.env_hash
+FROM env e ORDER BY e.env_id)",
+    R"(CREATE VIEW v_plans AS
 SELECT json_extract(manifest, '$.costs') AS costs, json_extract(manifest, '$.mesh') AS mesh,
   json_array_length(plan, '$.operators') AS operators, objective, lower_bound, is_exact AS exact,
-  round(ms, 2) AS ms, json_extract(manifest, '$.phase') AS phase, json_extract(manifest, '$.budget') AS budget,
+  round(ms, 2) AS ms, json_extract(manifest, '$.phase') AS phase, json_extract(manifest, '$.memory') AS memory,
   json_extract(manifest, '$.graph') AS graph, datetime(created_us / 1000000, 'unixepoch') AS created_utc, plan_hash
 FROM plan ORDER BY created_us, plan_hash)"};
 
 /// "sqtT" in ASCII.
-inline constexpr Schema kTuningSchema{
-    "a tuning store (tuning.db)", 0x73717454, 2, kTuningTables, kTuningViews, kPlanTables, kPlanViews};
+inline constexpr Schema kTuningSchema{"a tuning store (tuning.db)", 0x73717454, 3, kTuningTables, kTuningViews};
 
 inline constexpr const char* kSelectEnv =
     "SELECT env_id, device_kind, device_name, manifest, row_sum FROM env WHERE env_hash = ?1";
@@ -165,19 +172,19 @@ inline constexpr const char* kInsertEnv =
     "INSERT OR REPLACE INTO env(env_id, env_hash, device_kind, device_name, manifest, row_sum) "
     "VALUES(?1,?2,?3,?4,?5,?6)";
 inline constexpr const char* kSelectWorkload =
-    "SELECT workload_id, operation, source_hash, workload, row_sum FROM workload WHERE workload_hash = ?1";
+    "SELECT workload_id, operation, source_hash, version, workload, row_sum FROM workload WHERE workload_hash = ?1";
 inline constexpr const char* kSelectAllWorkloads =
-    "SELECT workload_id, workload_hash, operation, source_hash, workload, row_sum FROM workload";
+    "SELECT workload_id, workload_hash, operation, source_hash, version, workload, row_sum FROM workload";
 inline constexpr const char* kInsertWorkload =
-    "INSERT OR REPLACE INTO workload(workload_id, workload_hash, operation, source_hash, workload, row_sum) "
-    "VALUES(?1,?2,?3,?4,?5,?6)";
+    "INSERT OR REPLACE INTO workload(workload_id, workload_hash, operation, source_hash, version, workload, row_sum) "
+    "VALUES(?1,?2,?3,?4,?5,?6,?7)";
 
 #define SEQTILE_RECORD_FIELDS                                                                                         \
-  "bucket_version, lo, hi, origin, config, space_hash, median_us, p20_us, p80_us, default_us, samples, max_rel_err, " \
-  "noisy, sliced, measured_length, created_us, row_sum"
-#define SEQTILE_TRIAL_FIELDS                                                                                       \
-  "bucket_version, lo, hi, config_hash, config, outcome, detail, median_us, p20_us, p80_us, samples, created_us, " \
-  "row_sum"
+  "bucket_version, lo, hi, origin, config, config_hash, space_hash, median_us, p20_us, p80_us, default_us, samples, " \
+  "max_rel_err, noisy, sliced, measured_length, created_us, row_sum"
+#define SEQTILE_TRIAL_FIELDS                                                                                  \
+  "bucket_version, lo, hi, config_hash, config, outcome, detail, median_us, p20_us, p80_us, samples, ranks, " \
+  "ranks_us, ranks_p20_us, ranks_p80_us, chosen, created_us, row_sum"
 
 inline constexpr const char* kSelectRecords =
     "SELECT " SEQTILE_RECORD_FIELDS
@@ -190,9 +197,13 @@ inline constexpr const char* kSelectAllRecords = "SELECT env_id, workload_id, " 
                                                  " FROM record ORDER BY env_id, workload_id, bucket_version, lo";
 inline constexpr const char* kInsertRecord =
     "INSERT OR REPLACE INTO record(env_id, workload_id, " SEQTILE_RECORD_FIELDS
-    ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)";
+    ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20)";
 inline constexpr const char* kDeleteRecord =
     "DELETE FROM record WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "
+    "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
+    "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5";
+inline constexpr const char* kDeleteTrials =
+    "DELETE FROM trial WHERE env_id = (SELECT env_id FROM env WHERE env_hash = ?1) "
     "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
     "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5";
 inline constexpr const char* kSelectTrials =
@@ -201,8 +212,9 @@ inline constexpr const char* kSelectTrials =
     "AND workload_id = (SELECT workload_id FROM workload WHERE workload_hash = ?2) "
     "AND bucket_version = ?3 AND lo = ?4 AND hi = ?5 ORDER BY config_hash";
 inline constexpr const char* kSelectAllTrials = "SELECT env_id, workload_id, " SEQTILE_TRIAL_FIELDS " FROM trial";
-inline constexpr const char* kInsertTrial = "INSERT OR REPLACE INTO trial(env_id, workload_id, " SEQTILE_TRIAL_FIELDS
-                                            ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)";
+inline constexpr const char* kInsertTrial =
+    "INSERT OR REPLACE INTO trial(env_id, workload_id, " SEQTILE_TRIAL_FIELDS
+    ") VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20)";
 
 #define SEQTILE_PLAN_FIELDS "manifest, records, plan, objective, lower_bound, is_exact, ms, created_us, row_sum"
 inline constexpr const char* kSelectPlan = "SELECT " SEQTILE_PLAN_FIELDS " FROM plan WHERE plan_hash = ?1";

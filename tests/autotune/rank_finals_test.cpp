@@ -1,7 +1,6 @@
 // tests/autotune/rank_finals_test.cpp -- what all ranks decide together, on a fake clock with known true times.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
-#include <map>
 #include <set>
 
 #include <catch2/catch.hpp>
@@ -22,11 +21,11 @@ struct RankWorld : World {
     registry = Registry();
     registry.add(std::move(op));
   }
-  std::map<std::string, std::string> details(const std::string& forms, int64_t length) {
-    std::map<std::string, std::string> result;
-    for (const auto& row : trials(forms, length))
-      result[Config::parse(row.config_json).get_string("form")] = row.detail;
-    return result;
+  cache::TrialRow trial_of(const std::string& forms, int64_t length, const std::string& form) {
+    for (auto& row : trials(forms, length))
+      if (Config::parse(row.config_json).get_string("form") == form) return row;
+    FAIL("no trial of " << form);
+    return {};
   }
   std::string chosen_at(const std::string& forms, int64_t length) {
     for (const auto& record : records(forms))
@@ -62,10 +61,10 @@ TEST_CASE("rank finals: what is the fastest alone and not together is not chosen
   CHECK(world.chosen_at(kForms, 64) == "c");
   CHECK(records[0].origin == cache::Origin::tuned);
   CHECK(records[0].default_us / records[0].median_us == Approx(110.0 / 90).epsilon(0.05));  // both as all ranks do it
-  const auto details = world.details(kForms, 64);
-  CHECK(details.at("c").starts_with("chosen on all 2 ranks: "));
-  CHECK(details.at("c").find("7 rounds") != std::string::npos);
-  CHECK(details.at("b").starts_with("on all 2 ranks: "));
+  const cache::TrialRow chosen = world.trial_of(kForms, 64, "c"), other = world.trial_of(kForms, 64, "b");
+  CHECK((chosen.ranks == 2 && chosen.chosen && other.ranks == 2 && !other.chosen));
+  CHECK((chosen.ranks_p20_us <= chosen.ranks_us && chosen.ranks_us <= chosen.ranks_p80_us));
+  CHECK(other.ranks_us / chosen.ranks_us == Approx(130.0 / 90).epsilon(0.05));  // the clock drifts from round to round
   for (const auto& row : world.trials(kForms, 64))  // stay comparable with those that no rank has run
     CHECK(row.median_us == Approx(alone(Config::parse(row.config_json), 64)).epsilon(0.2));
   CHECK(world.acknowledged.back().ends_with(", by all 2 ranks"));
@@ -103,13 +102,15 @@ TEST_CASE("rank finals: what ranks cannot run together is a failed trial", "[aut
     runner.rank_failures[config("c", 16).json()] = {"hang", "no answer within 20 s"};
     CHECK(world.tune(runner, kForms, 64, 64).complete);
     CHECK(world.chosen_at(kForms, 64) == "a");  // the default is faster together than what was fastest alone
-    CHECK(world.details(kForms, 64).at("c") == "on all 2 ranks: no answer within 20 s");
+    CHECK(world.trial_of(kForms, 64, "c").ranks == 2);
+    CHECK(world.trial_of(kForms, 64, "c").detail == "no answer within 20 s");
   }
   SECTION("what the first stage has chosen") {
     runner.rank_failures[config("b", 16).json()] = {"crash", "rank 1 ended by signal 11"};
     CHECK(world.tune(runner, kForms, 64, 64).complete);
     CHECK(world.chosen_at(kForms, 64) == "c");
-    CHECK(world.details(kForms, 64).at("b") == "on all 2 ranks: rank 1 ended by signal 11");
+    CHECK(world.trial_of(kForms, 64, "b").ranks == 2);
+    CHECK(world.trial_of(kForms, 64, "b").detail == "rank 1 ended by signal 11");
   }
   SECTION("all of them: the record stays, and they are not tried again") {
     for (const char* form : {"a", "b", "c"}) runner.rank_failures[config(form, 16).json()] = {"hang", "no answer"};
@@ -146,7 +147,9 @@ TEST_CASE("rank finals: where both ends of a range keep its configuration nothin
   CHECK(report.complete);
   CHECK(report.ranges == 1);
   CHECK(report.rank_races == 2);
-  CHECK(world.details(kForms, 500).at("b") == "chosen on all 2 ranks at 61..64 and 1921..2048, of the same range");
+  const cache::TrialRow between = world.trial_of(kForms, 500, "b");
+  CHECK((between.ranks == 2 && between.chosen && between.ranks_us == 0));
+  CHECK(between.detail == "chosen at 61..64 and 1921..2048, the ends of its range");
 }
 
 TEST_CASE("rank finals: a range that ranks see otherwise at one end is halved", "[autotune][tuner]") {

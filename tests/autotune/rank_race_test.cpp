@@ -103,11 +103,13 @@ TEST_CASE("rank race: the tuner stores what all ranks have chosen", "[autotune][
     REQUIRE(records.size() == 1);
     CHECK(Config::parse(records[0].config_json) == config("together"));
     if (other == "late") CHECK(records[0].default_us > 5 * records[0].median_us);
-    std::map<std::string, std::string> outcomes;
+    std::map<std::string, cache::TrialRow> trials;
     for (const auto& row : bench.store->trials(key, kBucketVersion, records[0].lo, records[0].hi))
-      outcomes[Config::parse(row.config_json).get_string("form")] = row.outcome + " " + row.detail;
-    CHECK_THAT(outcomes["together"], Catch::StartsWith("ok chosen on all 2 ranks: "));
-    CHECK_THAT(outcomes[other],
-               Catch::StartsWith(other == "late" ? "ok on all 2 ranks: " : "crash on all 2 ranks: ended by signal"));
+      trials[Config::parse(row.config_json).get_string("form")] = row;
+    const cache::TrialRow &chosen = trials["together"], &left = trials[other];
+    CHECK((chosen.outcome == "ok" && chosen.ranks == 2 && chosen.chosen && chosen.ranks_us > 0));
+    CHECK((left.ranks == 2 && !left.chosen));
+    if (other == "late") CHECK(left.ranks_us > 5 * chosen.ranks_us);
+    else CHECK_THAT(left.outcome + " " + left.detail, Catch::StartsWith("crash ended by signal"));
   }
 }

@@ -99,7 +99,7 @@ TEST_CASE("tune: every bucket gets a record with a loadable binary, the second r
   CHECK(second.ranges == report.ranges);
 }
 
-TEST_CASE("tune: crash, hang, out-of-bounds write and wrong result are quarantined, the tuning completes",
+TEST_CASE("tune: crash, hang, out-of-bounds write and wrong result are failed trials, the tuning completes",
           "[autotune][tune]") {
   Files files;
   const std::string forms = "plain/4,segfault/4,hang/4,oob/4,wrong/4,unwritten/4,plain/16";

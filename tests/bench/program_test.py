@@ -41,14 +41,15 @@ class Program(unittest.TestCase):
         self.assertTrue(all(n.endswith("/seqtile/t3") for n in names))
 
     def test_bad_usage_is_2(self):
-        for arguments in (["--filter", "no_such_case"], ["--filter", "("], ["--threads", "0"], ["--nonsense"]):
+        for arguments in (["--filter", "no_such_case"], ["--filter", "("], ["--threads", "0"], ["--nonsense"],
+                          ["--budget", "soon"], ["--budget", "0"], ["--budget", "10x"]):
             done = self.run_program(*arguments)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertTrue(done.stderr.strip(), arguments)
 
     def test_a_case_runs_and_is_written(self):
         out = self.folder.name + "/out.json"
-        done = self.run_program("--filter", "^(lookup|call_to_hand_off)/", "--threads", "1", "--out", out, "--json")
+        done = self.run_program("--filter", "^(lookup|call_to_hand_off)/", "--threads", "1", "--output", out, "--json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         line = json.loads(done.stdout.splitlines()[-1])
         self.assertEqual((line["cases"], line["failed"]), (2, 0))
@@ -61,9 +62,9 @@ class Program(unittest.TestCase):
         self.assertIn("cpu", written["context"])
 
     def test_an_unwritable_file_is_3(self):
-        done = self.run_program("--filter", "^lookup/", "--threads", "1", "--out", "/nonexistent/out.json")
+        done = self.run_program("--filter", "^lookup/", "--threads", "1", "--output", "/nonexistent/out.json")
         self.assertEqual(done.returncode, 3)
-        self.assertIn("--out", done.stderr)
+        self.assertIn("--output", done.stderr)
 
 
 if __name__ == "__main__":

@@ -78,16 +78,6 @@ TEST_CASE("found files: a restored dump serves, and gets back what the dump has 
   CHECK(store->publish(sample_key(), sample_record(9, 16), {}));
 }
 
-TEST_CASE("found files: a restored dump of schema 1 stays one of schema 1", "[cache]") {
-  const TempFolder folder;
-  const std::string old = folder.file("old.db"), copy = folder.file("copy.db");
-  make_store(old);
-  run_sql(old, "DROP VIEW v_plans; DROP TABLE plan; PRAGMA user_version = 1");
-  restore_dump(old, copy);
-  CHECK(serves(copy, OpenMode::read_write));
-  CHECK(marks(copy) == marks(old));
-}
-
 TEST_CASE("found files: a restored dump of binaries serves them", "[cache]") {
   const TempFolder folder;
   const std::string old = folder.file("old.db"), copy = folder.file("copy.db"), key = folder.file("key");

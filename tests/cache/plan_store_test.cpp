@@ -31,16 +31,6 @@ bool same(const StoredPlan& a, const StoredPlan& b) {
 std::unique_ptr<PlanStore> writer(const std::string& path) { return PlanStore::open(path, OpenMode::read_write); }
 std::unique_ptr<PlanStore> reader(const std::string& path) { return PlanStore::open(path, OpenMode::read_only); }
 
-/// As the release before made it: schema 1, which had no plans.
-void make_before(const std::string& path) {
-  REQUIRE(TuningStore::open(path, OpenMode::read_write)->publish(sample_key(), sample_record(), {}));
-  run_sql(path, "DROP VIEW v_plans; DROP TABLE plan; PRAGMA user_version=1");
-}
-
-size_t records_in(const std::string& path) {
-  return TuningStore::open(path, OpenMode::read_only)->records(sample_key()).size();
-}
-
 }  // namespace
 
 TEST_CASE("plan store: what is put there is found again, by another process's eyes too", "[cache]") {
@@ -114,8 +104,9 @@ TEST_CASE("plan store: what cannot be stored is refused, and nothing is written"
   together.plan_json.assign(kMaxPlanTextBytes - together.records_json.size() - together.manifest_json.size(), 'x');
   const StoredPlan largest = together;
   together.plan_json += 'x';
-  CHECK(why_not_storable(together) == "manifest, records and plan have 16776193 bytes together, at most 16776192 are "
-                                      "stored");
+  CHECK(why_not_storable(together) ==
+        "manifest, records and plan have 16776193 bytes together, at most 16776192 are "
+        "stored");
   for (const StoredPlan& plan : {infinite, control, huge, together}) CHECK_FALSE(writer(path)->publish(plan));
   CHECK(reader(path)->all().empty());
   StoredPlan large = sample_plan();
@@ -125,47 +116,4 @@ TEST_CASE("plan store: what cannot be stored is refused, and nothing is written"
   REQUIRE(writer(path)->publish(largest));
   CHECK(same(*reader(path)->find(largest.manifest_json), largest));
   CHECK(TuningStore::open(path, OpenMode::read_only)->check().ok());
-}
-
-TEST_CASE("plan store: a file of the schema before serves its records, and gets plans when one is put there",
-          "[cache]") {
-  const TempFolder folder;
-  const std::string path = folder.file("tuning.db");
-  make_before(path);
-  const std::string bytes = read_bytes(path);
-  CHECK(records_in(path) == 1);
-  CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
-  CHECK(reader(path)->all().empty());
-  CHECK(TuningStore::open(path, OpenMode::read_only)->check().ok());
-  CHECK(TuningStore::open(path, OpenMode::read_write)->records(sample_key()).size() == 1);
-  CHECK((read_bytes(path) == bytes));  // looking changes nothing
-  REQUIRE(writer(path)->publish(sample_plan()));
-  CHECK(run_sql(path, "PRAGMA user_version") == std::vector<std::string>{"2"});
-  CHECK(reader(path)->find(sample_plan().manifest_json));
-  CHECK(records_in(path) == 1);
-  CHECK(run_sql(path, "SELECT count(*) FROM v_plans") == std::vector<std::string>{"1"});
-}
-
-TEST_CASE("plan store: a view for people of the plans' name stays as it is, and plans go beside it", "[cache]") {
-  const TempFolder folder;
-  const std::string path = folder.file("tuning.db");
-  make_before(path);
-  run_sql(path, "CREATE VIEW v_plans AS SELECT 'mine'");
-  REQUIRE(writer(path)->publish(sample_plan()));
-  CHECK(reader(path)->find(sample_plan().manifest_json));
-  CHECK(run_sql(path, "SELECT * FROM v_plans") == std::vector<std::string>{"mine"});
-}
-
-TEST_CASE("plan store: somebody else's table of plans is not written over", "[cache][fault]") {
-  const TempFolder folder;
-  const std::string path = folder.file("tuning.db");
-  make_before(path);
-  run_sql(path, "CREATE TABLE plan(mine TEXT); INSERT INTO plan VALUES('x')");
-  CHECK_FALSE(reader(path)->find(sample_plan().manifest_json));
-  CHECK_FALSE(writer(path)->publish(sample_plan()));
-  CHECK(run_sql(path, "SELECT mine FROM plan") == std::vector<std::string>{"x"});
-  CHECK(run_sql(path, "PRAGMA user_version") == std::vector<std::string>{"1"});
-  CHECK(records_in(path) == 1);
-  run_sql(path, "PRAGMA user_version=2");  // a number alone makes no schema
-  CHECK(records_in(path) == 0);
 }

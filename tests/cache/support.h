@@ -30,7 +30,8 @@ inline cache::TuningKey sample_key(int n = 4096) {
           .env_json = R"({"cores":2,"features":"avx512","llvm":"19.1.7","policy":"eager"})",
           .operation = "linear",
           .source_hash = std::string(64, 'a'),
-          .workload_json = fmt::format(R"({{"dtype":"bf16","k":4096,"n":{},"threads":2}})", n)};
+          .workload_json = fmt::format(R"({{"dtype":"bf16","k":4096,"n":{},"threads":2}})", n),
+          .version = 3};
 }
 
 inline cache::Record sample_record(int64_t lo = 5, int64_t hi = 8, cache::Origin origin = cache::Origin::tuned) {

@@ -100,9 +100,20 @@ TEST_CASE("tuning file: a newer schema is left alone", "[cache][fault]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");
   make_store(path);
-  run_sql(path, "PRAGMA user_version=3");
+  run_sql(path, "PRAGMA user_version=4");
   const std::string bytes = read_bytes(path);
-  check_always_misses(path, "newer release (schema 3, this one reads 2)");
+  check_always_misses(path, "newer release (schema 4, this one reads 3)");
+  CHECK(read_bytes(path) == bytes);
+}
+
+TEST_CASE("tuning file: an earlier schema is left alone", "[cache][fault]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  make_store(path);
+  const int version = GENERATE(1, 2);
+  run_sql(path, fmt::format("PRAGMA user_version={}", version));
+  const std::string bytes = read_bytes(path);
+  check_always_misses(path, fmt::format("earlier release (schema {}, this one reads 3)", version));
   CHECK(read_bytes(path) == bytes);
 }
 
@@ -112,7 +123,7 @@ TEST_CASE("tuning file: a forged version number does not make a file ours", "[ca
   make_store(path);
   run_sql(path, "ALTER TABLE record ADD COLUMN extra TEXT");
   const std::string bytes = read_bytes(path);
-  check_always_misses(path, "its tables are not those of schema 2");
+  check_always_misses(path, "its tables are not those of schema 3");
   CHECK(read_bytes(path) == bytes);
 }
 

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/tuning_store.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <thread>
 
+#include "jit/base/hash.h"
 #include "tests/cache/support.h"
 
 using namespace seqtile;
@@ -207,6 +209,23 @@ TEST_CASE("tuning store: threads may share one store", "[cache]") {
   CHECK(store->all_records().size() == 40);
 }
 
+TEST_CASE("tuning store: removed records leave their trials, or take them along, and nothing else", "[cache]") {
+  const TempFolder folder;
+  auto store = TuningStore::open(folder.file("tuning.db"), OpenMode::read_write);
+  for (const int n : {4096, 8192})
+    for (const auto& [lo, hi] : {std::pair{5, 8}, {9, 16}})
+      REQUIRE(store->publish(sample_key(n), sample_record(lo, hi), {sample_trial(1, "ok", lo, hi)}));
+  const bool with_trials = GENERATE(false, true);
+  REQUIRE(store->remove_records({{sample_key(), sample_record(5, 8)}}, with_trials));
+  REQUIRE(store->records(sample_key()).size() == 1);
+  CHECK(store->records(sample_key())[0].lo == 9);
+  CHECK(store->records(sample_key(8192)).size() == 2);
+  CHECK(store->trials(sample_key(), 1, 5, 8).size() == (with_trials ? 0 : 1));
+  CHECK(store->trials(sample_key(), 1, 9, 16).size() == 1);
+  CHECK(store->trials(sample_key(8192), 1, 5, 8).size() == 1);
+  CHECK(store->check().ok());
+}
+
 TEST_CASE("tuning store: the views answer in plain SQL", "[cache]") {
   const TempFolder folder;
   const std::string path = folder.file("tuning.db");
@@ -230,10 +249,60 @@ TEST_CASE("tuning store: the views answer in plain SQL", "[cache]") {
   CHECK(run_sql(path, "SELECT lengths, outcome, median_us, times_best, config FROM v_trials") ==
         std::vector<std::string>{R"(9..16|ok|10.0|1.0|{"block_m":0})", R"(9..16|ok|20.0|2.0|{"block_m":10})",
                                  R"(9..16|hang|13.0|1.3|{"block_m":3})"});
-  CHECK(run_sql(path, "SELECT operation, lengths, outcome, config FROM v_quarantine") ==
+  CHECK(run_sql(path, "SELECT operation, lengths, outcome, config FROM v_failed") ==
         std::vector<std::string>{R"(linear|9..16|hang|{"block_m":3})"});
   CHECK(run_sql(path, "SELECT kind, device, records, trials, manifest FROM v_env") ==
         std::vector<std::string>{"cpu|Test CPU @ 2.0GHz|4|3|" + sample_key().env_json});
+}
+
+TEST_CASE("tuning store: views of decisions show the newest version of each operation", "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  auto store = TuningStore::open(path, OpenMode::read_write);
+  TuningKey newer = sample_key(), other = sample_key();
+  newer.version = 4, newer.source_hash = std::string(64, 'c');
+  other.version = 1, other.operation = "softmax";
+  Record old_buckets = sample_record(5, 8);
+  old_buckets.bucket_version = 0;
+  REQUIRE(store->publish(sample_key(), sample_record(5, 8), {}));
+  REQUIRE(store->publish(other, sample_record(9, 16), {}));
+  REQUIRE(store->publish(newer, old_buckets, {}));
+  const std::string query = "SELECT operation, version, lengths FROM v_best ORDER BY operation";
+  CHECK(run_sql(path, query) ==
+        std::vector<std::string>{"softmax|1|9..16"});  // version 4 has buckets of another ladder
+  REQUIRE(store->publish(newer, sample_record(1, 1), {}));
+  CHECK(run_sql(path, query) == std::vector<std::string>{"linear|4|1..1", "softmax|1|9..16"});
+  CHECK(run_sql(path, "SELECT operation, version, lengths FROM v_coverage ORDER BY operation") ==
+        std::vector<std::string>{"linear|4|1..1", "softmax|1|9..16"});
+  CHECK(run_sql(path, "SELECT count(*) FROM record") == std::vector<std::string>{"4"});
+}
+
+TEST_CASE("tuning store: a record finds its configuration's trial by the hash, and what all ranks found is columns",
+          "[cache]") {
+  const TempFolder folder;
+  const std::string path = folder.file("tuning.db");
+  auto store = TuningStore::open(path, OpenMode::read_write);
+  const Record record = sample_record(5, 8);
+  TrialRow own = sample_trial(1), other = sample_trial(2), failed = sample_trial(3, "crash"),
+           later = sample_trial(4, "oom");
+  own.config_json = record.config_json, own.config_hash = sha256_hex(record.config_json);
+  own.ranks = 2, own.ranks_us = 850.1, own.ranks_p20_us = 841, own.ranks_p80_us = 863.2, own.chosen = true;
+  other.ranks = 2, other.ranks_us = 900;
+  failed.ranks = 2;
+  REQUIRE(store->publish(sample_key(), record, {own, other, failed, later}));
+  CHECK(run_sql(path, "SELECT config, ranks, chosen FROM v_best") ==
+        std::vector<std::string>{R"({"block_m":8,"block_n":64}|2|1)"});
+  CHECK(run_sql(path, "SELECT ranks, ranks_us, ranks_p20_us, ranks_p80_us, chosen FROM v_trials WHERE ranks_us > 0") ==
+        std::vector<std::string>{"2|850.1|841.0|863.2|1", "2|900.0|NULL|NULL|0"});
+  CHECK(run_sql(path, "SELECT outcome, tried_again, ranks FROM v_failed") ==
+        std::vector<std::string>{"crash|no|2", "oom|yes|0"});
+  const auto found = store->trials(sample_key(), 1, 5, 8);
+  REQUIRE(found.size() == 4);
+  const auto chosen = std::find_if(found.begin(), found.end(), [](const TrialRow& row) { return row.chosen; });
+  REQUIRE(chosen != found.end());
+  CHECK(chosen->ranks == 2);
+  CHECK(chosen->ranks_us == 850.1);
+  CHECK(store->check().ok());
 }
 
 TEST_CASE("tuning store: a person's own view and index do not make the file foreign", "[cache]") {

@@ -351,7 +351,7 @@ class Json(Cli):
         self.assertEqual(self.seqtile("prove", *self.model_flags, *own).code, 0)
 
     def test_replay(self):
-        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--threads", "1",
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", *self.stores, "--threads", "1",
                            "--policy", "strict", "--execute", "1s", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         found = run.json()
@@ -373,7 +373,7 @@ class Json(Cli):
         os.chmod(self.path("other/tuning.db"), stat.S_IRUSR)  # root may write all the same: compared below
         shipped = self.content("other/tuning.db")
         other = dict(self.env, SEQTILE_CACHE_DIR=self.path("other/cache"), SEQTILE_CONFIG_DIR=self.path("other/config"))
-        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", "--cache", "other/tuning.db",
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", "--cache", "other/tuning.db",
                            "--artifacts", "other/artifacts.db", "--threads", "1", "--policy", "strict", "--execute",
                            "1s", "--json", env=other)
         self.assertEqual(run.code, 0, run.out + run.err)
@@ -410,7 +410,7 @@ class Json(Cli):
 
     def test_report(self):
         self.write("prewarm.out", self.prewarm.out.rstrip("\n").split("\n")[-1])
-        replay = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--threads", "1",
+        replay = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", *self.stores, "--threads", "1",
                               "--json")
         self.write("replay.out", replay.out.rstrip("\n").split("\n")[-1])
         run = self.seqtile("report", "--prewarm", "prewarm.out", "--replay", "replay.out", "--json")
@@ -510,6 +510,144 @@ class Json(Cli):
         stats = self.seqtile("cache", "stats", "--cache", "tuning.db", "--json").json()
         self.assertEqual(sum(stats["origins"].values()), stats["records"])
 
+    def edited(self, name):
+        """A copy of the prewarmed store, and all that it holds but records, which no edit may lose."""
+        shutil.copy(self.path("tuning.db"), self.path(name))
+        return ["--cache", name], self.rows(name, "env", "workload", "trial", "plan")
+
+    def rows(self, name, *tables):
+        with contextlib.closing(sqlite3.connect(self.path(name))) as store:
+            return {table: store.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+
+    def record_places(self, name):
+        with contextlib.closing(sqlite3.connect(self.path(name))) as store:
+            return store.execute("SELECT lo, hi, origin, config FROM record JOIN workload USING(workload_id) WHERE "
+                                 "operation = 'linear' AND workload ->> 'n' = 128 AND workload ->> 'k' = 96").fetchall()
+
+    def test_cache_rm(self):
+        cache, others = self.edited("rm.db")
+        chosen = ["linear", "--set", "n=128", "--set", "k=96", "--lengths", "40", *cache]
+        before = self.rows("rm.db", "record")["record"]
+        dry = self.seqtile("cache", "rm", *chosen, "--dry-run", "--json")
+        self.assertRegex(dry.out, r"\n  \[37\.\.40\] would be removed (tuned|merged|default) .*\n.*nothing was written\n")
+        self.assertEqual((dry.code, len(dry.json()["removed"]), dry.json()["dry_run"]), (0, 1, True))
+        self.assertEqual(self.rows("rm.db", "record")["record"], before)
+        run = self.seqtile("cache", "rm", *chosen, "--json")
+        self.assertEqual((run.code, run.json()["removed"]), (0, dry.json()["removed"]), run.err)
+        self.assertRegex(run.out, r"rm\.db: 1 record removed, \d+ trials? kept\n")
+        after = self.rows("rm.db", "record")["record"]
+        self.assertEqual((len(after), set(after) - set(before)), (len(before) - 1, set()))
+        self.assertEqual(self.rows("rm.db", *others), others)
+        again = self.seqtile("cache", "rm", *chosen, "--json")
+        self.assertEqual((again.code, again.json()["removed"]), (1, []))
+        self.assertEqual(self.seqtile("cache", "check", *cache).code, 0)
+
+    def test_cache_rm_with_trials(self):
+        cache, others = self.edited("rm_trials.db")
+        run = self.seqtile("cache", "rm", "linear", "--set", "n=128", "--lengths", "33..48", "--trials", *cache)
+        self.assertRegex(run.out, "1 record removed, [1-9][0-9]* trials? with them")
+        left = self.rows("rm_trials.db", "trial")["trial"]
+        gone = set(others["trial"]) - set(left)
+        self.assertTrue(gone and set(left) < set(others["trial"]))
+        self.assertEqual({row[3:5] for row in gone}, {(37, 40)})  # lo, hi
+        tuned = self.seqtile("tune", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json")
+        self.assertGreater(tuned.json()["trials"], 0, tuned.err)
+
+    def test_cache_pin_and_unpin(self):
+        cache, others = self.edited("pin.db")
+        chosen = ["linear", "--set", "n=128", "--set", "k=96", *cache]
+        (place,) = self.record_places("pin.db")
+        self.assertEqual(self.seqtile("cache", "unpin", *chosen, "--json").json(), {"unpinned": [], "unchanged": 1, "dry_run": False})
+        dry = self.seqtile("cache", "pin", *chosen, "--dry-run")
+        self.assertIn("would be pinned", dry.out)
+        self.assertEqual(self.record_places("pin.db"), [place])
+        run = self.seqtile("cache", "pin", *chosen, "--json")
+        self.assertEqual((run.code, len(run.json()["pinned"]), run.json()["pinned"][0]["new_origin"]), (0, 1, "pinned"), run.err)
+        self.assertEqual(self.record_places("pin.db"), [(*place[:2], "pinned", place[3])])
+        explained = self.seqtile("explain", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
+        self.assertEqual(explained["origin"], "pinned")
+        tuned = self.seqtile("tune", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
+        self.assertEqual((tuned["trials"], tuned["complete"]), (0, True))
+        self.assertEqual(self.seqtile("cache", "pin", *chosen, "--json").json()["unchanged"], 1)
+        run = self.seqtile("cache", "unpin", *chosen, "--json")
+        self.assertEqual(run.json()["unpinned"][0]["new_origin"], "tuned", run.out)
+        self.assertEqual(self.record_places("pin.db"), [(*place[:2], "tuned", place[3])])
+        self.assertEqual(self.rows("pin.db", *others), others)
+        self.assertEqual(self.seqtile("cache", "check", *cache).code, 0)
+
+    def test_cache_pin_of_another_configuration(self):
+        cache, others = self.edited("pin_config.db")
+        chosen = ["linear", "--set", "n=128", "--set", "k=96", *cache]
+        (place,) = self.record_places("pin_config.db")
+        with contextlib.closing(sqlite3.connect(self.path("pin_config.db"))) as store:
+            other, median = store.execute("SELECT config, median_us FROM v_trials WHERE outcome = 'ok' AND lo = 37 AND "
+                                          "config <> ? LIMIT 1", [place[3]]).fetchone()
+        flags = [word for name, value in json.loads(other).items() for word in ("--config", f"{name}={value}")]
+        run = self.seqtile("cache", "pin", *chosen, *flags, "--json")
+        self.assertEqual(run.code, 0, run.err)
+        self.assertEqual(run.json()["pinned"][0]["new_config"], json.loads(other))
+        self.assertEqual(self.record_places("pin_config.db"), [(*place[:2], "pinned", other)])
+        shown = self.seqtile("cache", "show", *chosen, "--json").json()["records"]
+        self.assertAlmostEqual(shown[0]["median_us"], median, delta=0.01)
+        explained = self.seqtile("explain", *LINEAR, "--length", "40", *cache, "--artifacts", "artifacts.db", "--json").json()
+        self.assertEqual((explained["origin"], explained["config"]), ("pinned", json.loads(other)))
+        self.assert_line(self.seqtile("cache", "pin", *chosen, "--config", "block_q=7"), 2, "no such parameter")
+        self.assertEqual(self.rows("pin_config.db", *others), others)
+
+    def test_cache_diff(self):
+        cache, _ = self.edited("diff.db")
+        same = self.seqtile("cache", "diff", "tuning.db", "diff.db", "--json")
+        self.assertEqual((same.code, same.json()["changed"], same.json()["only_a"]), (0, [], []))
+        self.seqtile("cache", "pin", "linear", "--set", "n=128", "--lengths", "40", *cache)
+        self.seqtile("cache", "rm", "rms_norm", "--lengths", "1..2", *cache)
+        run = self.seqtile("cache", "diff", "tuning.db", "diff.db", "--json")
+        found = run.json()
+        self.assertEqual((run.code, len(found["changed"]), found["only_b"]), (1, 1, []), run.out)
+        self.assertEqual(found["changed"][0]["new_origin"], "pinned")
+        self.assertEqual({row["operation"] for row in found["only_a"]}, {"rms_norm"})
+        self.assertRegex(run.out, r"\[37\.\.40\] \w+ .* -> pinned ")
+        self.assertEqual(found["same"] + 1 + len(found["only_a"]), same.json()["same"])
+        back = self.seqtile("cache", "diff", "diff.db", "tuning.db", "--json").json()
+        self.assertEqual(back["only_b"], found["only_a"])
+        self.assert_line(self.seqtile("cache", "diff", "tuning.db", "absent.db"), 2, "absent.db: no such file")
+        self.assert_line(self.seqtile("cache", "diff", "tuning.db"), 2, "b is required")
+
+    def test_cache_edits_refuse_what_names_nothing(self):
+        self.edited("edits.db")
+        for command in "rm", "pin", "unpin":
+            for words, code, pattern in ((["nosuch", "--cache", "edits.db"], 2, "nosuch.*linear"),
+                                         (["linear", "--set", "m=5", "--cache", "edits.db"], 2, "--set m: no record of linear.*k, "),
+                                         (["linear", "--lengths", "9..2", "--cache", "edits.db"], 2, "--lengths 9..2"),
+                                         (["linear", "--dtype", "int", "--cache", "edits.db"], 2, "--dtype int"),
+                                         (["linear", "--ranks", "2", "--cache", "edits.db"], 2, "linear runs on one rank"),
+                                         (["linear", "--cache", "absent.db"], 2, "absent.db: no such file"),
+                                         (["--cache", "edits.db"], 2, "operation is required")):
+                self.assert_line(self.seqtile("cache", command, *words), code, pattern)
+            none = self.seqtile("cache", command, "linear", "--set", "n=5", "--cache", "edits.db")
+            self.assertEqual((none.code, none.out), (1, "no such record in edits.db; see `seqtile cache show linear`\n"))
+            self.assertEqual(self.seqtile("cache", command, "linear", "--device", "h200", "--cache", "edits.db").code, 1)
+        self.assertEqual(self.rows("edits.db", "record"), self.rows("tuning.db", "record"))
+
+    def test_cache_edits_of_files_that_cannot_be_written(self):
+        self.edited("held.db")
+        holder = sqlite3.connect(self.path("held.db"), isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        for command in "rm", "pin":
+            self.assert_line(self.seqtile("cache", command, "linear", "--cache", "held.db"), 3, "held.db.*locked")
+        holder.close()
+        self.edited("fixed.db")
+        os.chmod(self.path("fixed.db"), stat.S_IRUSR)
+        if os.geteuid() != 0:
+            self.assert_line(self.seqtile("cache", "rm", "linear", "--cache", "fixed.db"), 3, "fixed.db")
+        for name in "held.db", "fixed.db":
+            self.assertEqual(self.rows(name, "record"), self.rows("tuning.db", "record"))
+
+    def test_cache_show_takes_the_same_choice(self):
+        shown = self.seqtile("cache", "show", "linear", "--set", "n=128", "--set", "k=96", "--lengths", "40", "--json", "--cache",
+                             "tuning.db").json()["records"]
+        self.assertEqual([row["bucket"] for row in shown], [[37, 40]])
+        self.assertEqual(shown[0]["workload"]["n"], 128)
+
     def test_devices(self):
         run = self.seqtile("devices", "--json")
         self.assertEqual(run.code, 0, run.err)
@@ -535,7 +673,7 @@ class Json(Cli):
         self.assertIn("the NVIDIA driver (CUDA 12.8) does not start", run.json()["no_gpu"])
 
     def test_compile_for_a_gpu(self):
-        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--target", "sm_80"]
+        norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16", "--device", "sm_80"]
         none = dict(self.env, SEQTILE_PTXAS="none")
         run = self.seqtile(*norm, "--json", "--repeat", "2", env=none)
         self.assertEqual((run.code, run.json()["stage"]), (0, "ptx"))
@@ -579,7 +717,7 @@ class Json(Cli):
         self.assertRegex(profiled.out, r"bank_conflicts +0")
 
     def test_simulate_reports_what_a_changed_text_does_wrong(self):
-        text = self.seqtile("compile", *NORM, "--target", "sm_80", "--emit", "ptx").out
+        text = self.seqtile("compile", *NORM, "--device", "sm_80", "--emit", "ptx").out
         store = text.rindex("st.global")
         bracket = text.index("]", store)
         for name, changed, outcome, pattern in (
@@ -599,7 +737,7 @@ class Json(Cli):
                 self.assertEqual(run.json()["num_reports"] > 0, outcome == "fault")
 
     def test_simulate_refuses_what_a_device_does_not_execute(self):
-        text = self.seqtile("compile", *NORM, "--target", "sm_80", "--emit", "ptx").out
+        text = self.seqtile("compile", *NORM, "--device", "sm_80", "--emit", "ptx").out
         changes = {"newer.ptx": (".target sm_80", ".target sm_90a", r"PTX line \d+: .target sm_90a does not run on sim:sm_80"),
                    "form.ptx": ("ret;", "wgmma.fence.sync.aligned;\nret;", r"PTX line \d+: wgmma.fence.sync.aligned needs "
                                 "sm_90a, the text says .target sm_80; have the text made for sm_90a"),
@@ -749,7 +887,7 @@ class Json(Cli):
         self.assertIn("num_warps", explained.json()["config"])
         proved = self.seqtile("prove", *self.model_flags, *device, "--artifacts", "artifacts.db", "--json")
         self.assertEqual((proved.code, proved.json()["covered"]), (1, 0), proved.err)
-        replay = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", "--lengths", "1..32", *device,
+        replay = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", "--lengths", "1..32", *device,
                               "--artifacts", "gpu_artifacts.db", "--policy", "nearest", "--execute", "1ms", "--json")
         self.assertEqual(replay.code, 0, replay.out + replay.err)
         self.assertGreater(replay.json()["executed"], 5)
@@ -841,7 +979,7 @@ class Json(Cli):
         self.write("ptxas_crashes", f"#!/bin/sh\ngrep -q 'entry smallest' \"$3\" && exec cp {self.path('crash.cubin')} \"$5\"\n"
                                     "kill -SEGV $$\n")
         os.chmod(self.path("ptxas_crashes"), 0o755)
-        run = self.seqtile("compile", *NORM, "--target", "sm_90a", env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_crashes")))
+        run = self.seqtile("compile", *NORM, "--device", "sm_90a", env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_crashes")))
         self.assert_line(run, 3, r"for sm_90a: signal 11 .*set SEQTILE_PTXAS to another ptxas, or to none")
 
     def test_a_ptxas_that_does_not_work_is_as_good_as_none(self):
@@ -859,7 +997,7 @@ class Json(Cli):
             stored = sqlite3.connect(self.path(f"{name}_artifacts.db"))
             self.assertEqual(stored.execute("SELECT DISTINCT stage FROM artifact").fetchall(), [("ptx",)])
             stored.close()
-        run = self.seqtile("compile", *norm, "--length", "4", "--target", "sm_80", "--emit", "cubin", "-o", "no.cubin",
+        run = self.seqtile("compile", *norm, "--length", "4", "--device", "sm_80", "--emit", "cubin", "-o", "no.cubin",
                            env=dict(self.env, SEQTILE_PTXAS=self.path("ptxas_fails")))
         self.assert_line(run, 2, "--emit cubin: no ptxas that works")
         self.assertIn("ptxas_fails does not work", run.err)
@@ -958,7 +1096,7 @@ class Json(Cli):
         self.assertEqual(answer.json()["origin"], "modelled")
 
     def test_trace_of_ranks(self):
-        gather = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40"]
+        gather = ["timeline", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40"]
         run = self.seqtile(*gather, "--calls", "2", "--cache", "trace.db", "--artifacts", "trace_artifacts.db",
                            "-o", "ranks.json", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
@@ -977,8 +1115,8 @@ class Json(Cli):
         told = self.seqtile(*gather, "--calls", "1", "-o", "-")
         self.assertIn("traceEvents", json.loads(told.out))
         self.assertFalse(os.path.exists(self.path("-")))
-        self.assert_line(self.seqtile("trace", *LINEAR[:5], "--length", "4"), 2,
-                         "trace linear: the operation does not communicate; .*fused_allgather_and_linear")
+        self.assert_line(self.seqtile("timeline", *LINEAR[:5], "--length", "4"), 2,
+                         "timeline linear: the operation does not communicate; .*fused_allgather_and_linear")
         picture = self.seqtile(*gather, "--calls", "1", "--fabric", "processes", "--cache", "trace.db", "-o", "ranks.svg")
         self.assertEqual(picture.code, 0, picture.out + picture.err)
         with open(self.path("ranks.svg"), encoding="utf-8") as file:
@@ -992,12 +1130,12 @@ class Json(Cli):
             self.assert_fields(run.json(), {"symbol": str, "target": str, "code_bytes": int, "compile_ms": NUMBER})
 
     def test_compile_to_standard_output(self):
-        for emit in ["--emit", "asm"], ["--target", "sm_80", "--emit", "ptx"]:
+        for emit in ["--emit", "asm"], ["--device", "sm_80", "--emit", "ptx"]:
             text = self.seqtile("compile", *LINEAR, "--length", "40", *emit)
             run = self.seqtile("compile", *LINEAR, "--length", "40", *emit, "-o", "-")
             self.assertEqual((run.code, run.out), (0, text.out), run.err)
         self.assertFalse(os.path.exists(self.path("-")))
-        run = self.seqtile("compile", *LINEAR, "--length", "40", "--target", "sm_80", "--emit", "cubin", "-o", "-", "--json")
+        run = self.seqtile("compile", *LINEAR, "--length", "40", "--device", "sm_80", "--emit", "cubin", "-o", "-", "--json")
         self.assert_line(run, 2, "--emit cubin: .*without --json")
 
     def test_compile_for_a_target_of_another_machine(self):
@@ -1012,7 +1150,7 @@ class Json(Cli):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64", "--dtype", "bf16"]
         none = dict(self.env, SEQTILE_PTXAS="none")
         for target in ("sm_80", "sm_90a"):
-            run = self.seqtile(*norm, "--target", target, "--emit", "ptx", "--json", env=none)
+            run = self.seqtile(*norm, "--device", target, "--emit", "ptx", "--json", env=none)
             self.assertEqual(run.code, 0, run.err)
             self.assertRegex(run.out, rf"(?s)\.target {target}\b.*\.visible \.entry")
             found = run.json()
@@ -1020,19 +1158,19 @@ class Json(Cli):
                                        "threads": int, "shared_bytes": int, "compile_ms": NUMBER, "config": dict})
             self.assertEqual((found["target"], found["stage"], found["threads"] % 32), (target, "ptx", 0))
             self.assertIn(f".visible .entry {found['symbol']}(", run.out)
-        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", "--emit", "ll").out, "target triple = .nvptx64")
-        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", "--emit", "tile").out, r"kernel @.*num_warps")
-        self.assertRegex(self.seqtile(*norm, "--target", "sm_80", env=none).out,
+        self.assertRegex(self.seqtile(*norm, "--device", "sm_80", "--emit", "ll").out, "target triple = .nvptx64")
+        self.assertRegex(self.seqtile(*norm, "--device", "sm_80", "--emit", "tile").out, r"kernel @.*num_warps")
+        self.assertRegex(self.seqtile(*norm, "--device", "sm_80", env=none).out,
                          r"of PTX, \d+ threads and .* of shared memory")
 
     def test_compile_for_what_does_not_fit(self):
         norm = ["compile", "rms_norm", "--set", "n=576", "--length", "64"]
         for target, emit, pattern in (("sm_70", "ptx", "unknown GPU target.*sm_70.*sm_80 and sm_90a"),
-                                      ("avx1024", "asm", "--target avx1024: unknown; .*avx512.*sm_90a"),
+                                      ("avx1024", "asm", 'unknown device "avx1024"; .*avx512.*sm_90a'),
                                       ("sm_80", "asm", "--emit asm.*sm_80 has no such stage.*ptx"),
                                       ("generic", "ptx", "--emit ptx.*generic has no such stage.*asm"),
                                       ("sm_80", "tree", "--emit.*tree")):
-            self.assert_line(self.seqtile(*norm, "--target", target, "--emit", emit), 2, pattern)
+            self.assert_line(self.seqtile(*norm, "--device", target, "--emit", emit), 2, pattern)
 
     def test_plain_words(self):
         run = self.seqtile("tune", "rms_norm", "--set", "n=64", "--threads", "1", "--length", "3",
@@ -1043,9 +1181,84 @@ class Json(Cli):
         listed = self.seqtile("cache", "ls", "--cache", "tuning.db")
         self.assertLess(max(len(line) for line in listed.out.split("\n")), 161)
 
+    def test_help_has_the_commands_in_groups(self):
+        text = self.seqtile("--help").out
+        groups = re.findall(r"^([A-Z][a-z]+):\n((?:  +\S.*\n)+)", text, re.M)
+        found = {name: re.findall(r"^  (\S+)", lines, re.M) for name, lines in groups if name != "Options"}
+        self.assertEqual(found, {"Tune": ["prewarm", "tune", "prove"], "Serve": ["replay", "report", "explain"],
+                                 "Look": ["cache", "devices", "compile", "simulate", "timeline"], "Plan": ["plan"],
+                                 "Bench": ["bench"]})
+        self.assertRegex(text, "70 a bug of this program")
+
+    def told(self):
+        """Every command with its flags, as --help tells them."""
+        found, left = {}, [[]]
+        while left:
+            command = left.pop()
+            text = self.seqtile(*command, "--help").out
+            flags = re.findall(r"^  ((?:-\w,)?--[\w-]+|-\w\b)", text, re.M)
+            found[" ".join(command)] = {name for names in flags for name in names.split(",")}
+            groups = text[text.index("Options:"):].split("\n\n")[1:]
+            heads = ("Tune", "Serve", "Look", "Plan", "Bench", "Subcommands")
+            left += [[*command, name] for group in groups if group.split(":")[0] in heads
+                     for name in re.findall(r"^  (\w+)", group, re.M)]
+        return found
+
+    def complete(self, *words):
+        """What bash offers behind the words."""
+        script = f"source {shlex.quote(self.path('seqtile.bash'))}; COMP_WORDS=({shlex.join(['seqtile', *words])}); " \
+                 f"COMP_CWORD={len(words)}; _seqtile; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        done = subprocess.run(["bash", "-c", script], cwd=self.work, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return set(done.stdout.split())
+
+    def test_completion_knows_every_command_and_flag(self):
+        told = self.told()
+        self.assertIn("cache rm", told)
+        self.assertIn("--dry-run", told["cache rm"])
+        self.assertGreater(len(told), 25)
+        self.write("seqtile.bash", self.seqtile("completion", "bash").out)
+        for command, flags in told.items():
+            words = command.split()
+            self.assertEqual(self.complete(*words, "-"), flags, command)
+            below = {name.split()[-1] for name in told if name and name.split()[:-1] == words}
+            self.assertLessEqual(below, self.complete(*words, ""), command)
+        self.assertEqual(self.complete("tune", "linear", "--strategy", ""), {"exhaustive", "topk", "halving", "evolutionary"})
+        self.assertEqual(self.complete("tune", "lin"), {name for name in self.complete("tune", "") if name.startswith("lin")})
+        self.assertIn("linear", self.complete("tune", "lin"))
+        self.assertEqual(self.complete("prove", "--model", "mod"), {"model.json"})
+        zsh = self.seqtile("completion", "zsh").out
+        self.assertTrue(zsh.startswith("#compdef seqtile\n"))
+        for command, flags in told.items():
+            table = re.search(rf'^    "{command}"\)\n      flags=\((.*?)\)\n      items=\(', zsh, re.M | re.S).group(1)
+            self.assertEqual(set(re.findall(r"^ +'(-[\w-]+):", table, re.M)), flags, command)
+        if shutil.which("zsh"):
+            self.assertEqual(subprocess.run(["zsh", "-n"], input=zsh, text=True, timeout=60).returncode, 0)
+        self.assert_line(self.seqtile("completion", "fish"), 2, "fish.*bash")
+
+    def test_man_pages_know_every_command_and_flag(self):
+        told = self.told()
+        os.makedirs(self.path("man"), exist_ok=True)
+        self.assertEqual(self.seqtile("man", "-o", "man").code, 0)
+        pages = {"-".join(["seqtile", *command.split()]) + ".1": command for command in told}
+        self.assertEqual(set(os.listdir(self.path("man"))), set(pages))
+        for name, command in pages.items():
+            page = self.content(os.path.join("man", name)).decode()
+            self.assertEqual(page, self.seqtile("man", *command.split()).out)
+            shown = page.replace("\\-", "-")
+            self.assertEqual({flag for flag in told[command] if f"\\fB{flag}\\fR" not in shown}, set(), command)
+            for below in told:
+                if below.split()[:-1] == command.split() and below:
+                    self.assertIn(f".BR seqtile-{below.replace(' ', '-')} (1)", shown)
+            if shutil.which("groff"):
+                done = subprocess.run(["groff", "-man", "-ww", "-Tascii"], input=page, capture_output=True, text=True, timeout=60)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+        self.assert_line(self.seqtile("man", "nothing"), 2, "there is no command nothing")
+        self.assert_line(self.seqtile("man", "-o", "nowhere"), 2, "nowhere: is no folder")
+
     def test_help_of_every_command_has_examples(self):
         for command in ("devices", "prewarm", "tune", "prove", "replay", "report", "explain", "cache", "compile",
-                        "simulate", "bench"):
+                        "simulate", "timeline", "plan", "bench"):
             run = self.seqtile(command, "--help")
             self.assertEqual(run.code, 0)
             self.assertIn(f"  seqtile {command}", run.out)
@@ -1097,7 +1310,7 @@ class Ranks(Cli):
             self.assertNotIn("ranks", run.json())
 
     def test_replay(self):
-        run = self.seqtile("replay", *self.ranks, *self.lengths, "--trace", "trace.csv", "--execute", "1s", "--json")
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--requests", "trace.csv", "--execute", "1s", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         found = run.json()
         self.assertEqual((found["tunings"], found["compiles"], found["compiles_at_load"], found["misses"]), (0, 0, 0, 0))
@@ -1112,7 +1325,7 @@ class Ranks(Cli):
         found = {}
         for fabric in ("threads", "processes"):
             flags = [fabric if flag == "threads" else flag for flag in self.ranks]
-            run = self.seqtile("replay", *flags, *self.lengths, "--trace", "ranks.jsonl", "--policy", "nearest", "--json")
+            run = self.seqtile("replay", *flags, *self.lengths, "--requests", "ranks.jsonl", "--policy", "nearest", "--json")
             self.assertEqual(run.code, 0, run.err)
             found[fabric] = run.json()
         self.assertEqual(found["threads"]["requests"], 3000)
@@ -1123,7 +1336,7 @@ class Ranks(Cli):
         """The command, and a run of it, which leaves the binaries that it has compiled for those to come."""
         flags = ["processes" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "processes_artifacts.db"
-        command = ["replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute"]
+        command = ["replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest", "--execute"]
         run = self.seqtile(*command, "200ms", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         return command, run.json()
@@ -1168,11 +1381,11 @@ class Ranks(Cli):
         os.makedirs(self.path("no_mpi"), exist_ok=True)
         self.write("no_mpi/libseqtile_mpi.so.0", "no library\n")
         env = dict(Cli.env, LD_LIBRARY_PATH=self.path("no_mpi"))
-        trace = ["trace", "all_gather", "--set", "n=64", "--length", "4", "--fabric", "mpi"]
+        trace = ["timeline", "all_gather", "--set", "n=64", "--length", "4", "--fabric", "mpi"]
         self.assert_line(self.seqtile(*trace, env=env), 3, "--fabric mpi: this build is without MPI .*; build seqtile where")
 
     def test_ranks_on_gpus(self):
-        trace = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--cache",
+        trace = ["timeline", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--cache",
                  "trace.db", "--artifacts", "trace_artifacts.db", "-o", "gpus.json", "--fabric"]
         no_gpus = dict(Cli.env, CUDA_VISIBLE_DEVICES="")
         self.assert_line(self.seqtile(*trace, "cuda:sm_90a", env=no_gpus), 3, "NVIDIA driver|use fewer ranks")
@@ -1188,7 +1401,7 @@ class Ranks(Cli):
     def test_replay_on_simulated_gpus(self):
         flags = ["sim:sm_80" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "sim_artifacts.db"
-        run = self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest", "--execute",
+        run = self.seqtile("replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest", "--execute",
                            "1s", "--json")
         self.assertEqual(run.code, 0, run.out + run.err)
         self.assertGreater(run.json()["executed"], 0)
@@ -1197,22 +1410,22 @@ class Ranks(Cli):
     def test_ranks_that_share_a_gpu(self):
         flags = ["virtual:sm_80" if flag == "threads" else flag for flag in self.ranks]
         flags[flags.index("ranks_artifacts.db")] = "shared_artifacts.db"
-        self.assert_line(self.seqtile("replay", *flags, *self.lengths, "--trace", "trace.csv", "--policy", "nearest",
+        self.assert_line(self.seqtile("replay", *flags, *self.lengths, "--requests", "trace.csv", "--policy", "nearest",
                                       "--execute", "1s"), 2, "n is 64 on rank 1 and 32 on rank 0; give all ranks the same")
-        run = self.seqtile("trace", "fused_linear_and_reducescatter", "--set", "n=64", "--set", "k=64", "--length", "40",
+        run = self.seqtile("timeline", "fused_linear_and_reducescatter", "--set", "n=64", "--set", "k=64", "--length", "40",
                            "--fabric", "virtual:sm_80", "--cache", "shared.db", "--artifacts", "shared_artifacts.db", "-o",
                            "shared.json")
         self.assertRegex(run.out, r"shared.json: \d+ events of 2 ranks")
 
     def test_a_miss_ends_a_strict_replay(self):
-        run = self.seqtile("replay", *self.ranks, "--lengths", "1..40", "--trace", "trace.csv", "--execute", "1s")
+        run = self.seqtile("replay", *self.ranks, "--lengths", "1..40", "--requests", "trace.csv", "--execute", "1s")
         self.assertEqual(run.code, 1, run.err)
         for rank in (0, 1):
             self.assertIn(f"rank {rank}: qkv_proj, length 37: bucket 37..40 has no record", run.out)
         self.assertRegex(run.out, "nothing was executed; cover these lengths with `seqtile prewarm .*--ranks 2 --fabric")
 
     def test_a_rank_that_waits_too_long(self):
-        run = self.seqtile("replay", *self.ranks, *self.lengths, "--trace", "trace.csv", "--execute", "1s", "--deadline",
+        run = self.seqtile("replay", *self.ranks, *self.lengths, "--requests", "trace.csv", "--execute", "1s", "--deadline",
                            "0.000001")
         self.assert_line(run, 3, "gave up waiting for rank .* within 1e-06 s: operation [0-9]+, .* of ")
 
@@ -1227,16 +1440,16 @@ class Ranks(Cli):
                                (["--ranks", "2", "--fabric", "virtual:sm_80", "--device", "h200"],
                                 "--device h200: ranks of --fabric virtual:sm_80 run on .*, give --device cuda, or use"),
                                (["--ranks", "3"], "3 ranks: the model has 2 attention heads to cut.*at most 2 ranks")):
-            for command in (["prewarm"], ["prove"], ["replay", "--trace", "trace.csv"]):
+            for command in (["prewarm"], ["prove"], ["replay", "--requests", "trace.csv"]):
                 self.assert_line(self.seqtile(*command, *plain, *flags), 2, pattern)
-        self.assert_line(self.seqtile("replay", "--trace", "trace.csv", *plain, "--deadline", "1s"), 2,
+        self.assert_line(self.seqtile("replay", "--requests", "trace.csv", *plain, "--deadline", "1s"), 2,
                          "--deadline 1s: one rank waits for nobody; add --ranks 2")
         self.assert_line(self.seqtile("prewarm", "--lengths", "1..8", "--ranks", "2"), 2, "--model")
         self.assert_line(self.seqtile("prewarm", *plain, "--ranks", "2", "--fabric", "mpi"), 2,
-                         "--fabric mpi: replay, prove and trace run on the ranks of mpirun")
+                         "--fabric mpi: replay, prove and timeline run on the ranks of mpirun")
         self.assert_line(self.seqtile("tune", *LINEAR, "--length", "4", "--ranks", "2"), 2,
                          "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
-        for command in ("tune", "trace"):
+        for command in ("tune", "timeline"):
             self.assert_line(self.seqtile(command, "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
                                           "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
 
@@ -1246,6 +1459,23 @@ class Ranks(Cli):
             run = self.seqtile(*flags, *ranks)
             self.assertEqual(run.code, 0, run.err)
             self.assertEqual(run.json()["plan"][0]["operation"], "all_gather")
+
+    def test_ranks_of_every_command_that_names_an_operation(self):
+        gather = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "16", "--json"]
+        both = {fabric: self.seqtile("compile", *gather, "--ranks", "2", "--fabric", fabric).json() for fabric in
+                ("threads", "cuda:sm_90a")}
+        self.assertEqual(both["threads"]["config"], self.seqtile("compile", *gather, "--set", "world_size=2").json()["config"])
+        self.assertEqual(both["cuda:sm_90a"]["target"], "sm_90a")
+        self.assertEqual(self.seqtile("compile", *gather, "--ranks", "2", "--device", "sm_80").json()["target"], "sm_80")
+        for more in ["--ranks", "2"], ["--ranks", "2", "--device", "sim:sm_90a"], ["--ranks", "2", "--fabric", "sim:sm_90a"]:
+            run = self.seqtile("simulate", *gather, *more)
+            self.assertEqual((run.code, run.json()["outcome"]), (0, "ok"), run.err)
+        for command in ("tune", "explain", "compile", "simulate"):
+            self.assert_line(self.seqtile(command, *LINEAR[:5], "--length", "4", "--ranks", "2"), 2,
+                             "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
+            self.assert_line(self.seqtile(command, *gather[:-1], "--set", "world_size=3", "--ranks", "2"), 2,
+                             "--set world_size=3: --ranks .*say it already")
+        self.assert_line(self.seqtile("explain", "--model", "model.json", "--ranks", "2"), 2, "--ranks.*go with an operation")
 
     def test_all_ranks_time_the_best_together(self):
         for fabric in ("threads", "processes"):
@@ -1258,16 +1488,15 @@ class Ranks(Cli):
             self.assertRegex(run.out, "1 bucket timed by all ranks together")
             again = self.seqtile(*tune).json()
             self.assertEqual((again["rank_races"], again["trials"], again["complete"]), (0, 0, True))
-            found = self.seqtile("explain", *gather, "--set", "world_size=2", "--set", f"fabric={fabric}", "--length", "16",
-                                 *stores, "--json").json()
-            self.assertRegex(found["reason"], r"; chosen on all 2 ranks: [0-9.]+ us \(.*rounds\)$")
-            together = re.search("all 2 ranks: ([0-9.]+) us", found["reason"]).group(1)
-            self.assertAlmostEqual(float(together), found["median_us"], delta=0.01)
+            found = self.seqtile("explain", *gather, "--ranks", "2", "--fabric", fabric, "--length", "16", *stores,
+                                 "--json").json()
+            self.assertRegex(found["reason"], r"; chosen by all 2 ranks: [0-9.]+ .?s \(20 to 80 %: .* to .*\)$")
             self.assertTrue(any("on all 2 ranks: " in row["detail"] for row in found["runner_ups"]), found)
             with sqlite3.connect(self.path(f"all_{fabric}.db")) as store:
-                details = store.execute("SELECT detail FROM v_best").fetchall()
-                self.assertRegex(details[0][0], "^chosen on all 2 ranks: ")
-                raced = store.execute("SELECT count(*) FROM v_trials WHERE detail LIKE '%on all 2 ranks: %'").fetchone()
+                self.assertEqual(store.execute("SELECT ranks, chosen FROM v_best").fetchall(), [(2, 1)])
+                chosen, = store.execute("SELECT ranks_us FROM v_trials WHERE chosen").fetchall()
+                self.assertAlmostEqual(chosen[0], found["median_us"], delta=0.01)
+                raced = store.execute("SELECT count(*) FROM v_trials WHERE ranks = 2 AND ranks_us > 0").fetchone()
                 self.assertGreaterEqual(raced[0], 2)
 
 
@@ -1286,7 +1515,7 @@ class BadInput(Cli):
                                     ("attention_backward", heads, r"the smallest, .* needs \d+ bytes and \d+ values"),
                                     ("softmax", ["--set", "n=200000"], 'softmax {"n":200000}: with its results a row is 400000 '
                                      "values to keep in registers, the 1024 threads of a block hold 131072; take the CPU")):
-            run = self.seqtile("compile", op, *fields, "--length", "64", "--target", "sm_80", "--emit", "ptx")
+            run = self.seqtile("compile", op, *fields, "--length", "64", "--device", "sm_80", "--emit", "ptx")
             self.assert_line(run, 2, pattern)
 
     def test_usage(self):
@@ -1297,7 +1526,7 @@ class BadInput(Cli):
                                    (["tune", *LINEAR, "--length", "4", "--length", "8"],
                                     r"--length is given 2 times \(4, 8\); give it once"),
                                    (["tune", *LINEAR, "--length"], "--length has no value; write --length N"),
-                                   (["replay", "--model", "m.json", "--trace", "t.csv", "--policy", "soft"],
+                                   (["replay", "--model", "m.json", "--requests", "t.csv", "--policy", "soft"],
                                     "--policy: soft not in {strict,default,nearest,background,tune}"),
                                    (["tune", *LINEAR, "--length", "4", "--budget", ""], "--budget: .*empty"),
                                    (["explain", *LINEAR, "--length", "4", "--dtype", ""], "--dtype: .*empty"),
@@ -1427,7 +1656,7 @@ class BadInput(Cli):
             self.assert_line(run, 2, f"^seqtile: SEQTILE_WORKER={path}: that is no program that can be run; .*unset it$")
 
     def test_a_profile_executes_nothing(self):
-        run = self.seqtile("replay", "--model", "model.json", "--trace", "trace.csv", *self.stores, "--policy",
+        run = self.seqtile("replay", "--model", "model.json", "--requests", "trace.csv", *self.stores, "--policy",
                            "nearest", "--device", "h200", "--execute", "1h", "--json")
         self.assert_line(run, 2, "--execute 1h: --device h200 is the profile .*leave --execute out.*sim:sm_90a")
         self.assertEqual(run.json()["error"]["code"], "invalid_argument")
@@ -1442,7 +1671,7 @@ class BadInput(Cli):
         os.mkfifo(self.path("pipe"))
         for path in ("pipe", "/dev/null"):
             self.assert_line(self.seqtile("cache", "stats", "--cache", path, limit=30), 2, "not a regular file")
-            run = self.seqtile("replay", "--model", "model.json", "--trace", path, *self.stores, limit=30)
+            run = self.seqtile("replay", "--model", "model.json", "--requests", path, *self.stores, limit=30)
             self.assert_line(run, 2, "not a regular file")
         with open(self.path("text.db"), encoding="utf-8") as file:
             self.assertTrue(file.read().startswith("this is not"))
@@ -1470,7 +1699,7 @@ class BadInput(Cli):
             foreign.execute("CREATE TABLE a(b)")
             foreign.commit()
         content = self.content("foreign.db")
-        replay = ["replay", "--model", "model.json", "--trace", "trace.csv", "--threads", "1"]
+        replay = ["replay", "--model", "model.json", "--requests", "trace.csv", "--threads", "1"]
         for store in "tuning.db", "artifacts.db":
             os.symlink(store, self.path("link_to_" + store))
             flag, other = ("--cache", "--artifacts") if store == "tuning.db" else ("--artifacts", "--cache")
@@ -1484,6 +1713,16 @@ class BadInput(Cli):
                 self.assert_line(run, 2, f"link_to_{store}: is a symbolic link, .*; give the file it points to, /.*/{store}$")
             os.unlink(self.path("link_to_" + store))
         self.assertEqual(self.content("foreign.db"), content)
+
+    def test_a_store_of_another_release_is_left_alone(self):
+        for version, said in ((2, "an earlier release .schema 2, this one reads 3."), (4, "a newer release")):
+            shutil.copy(self.path("tuning.db"), self.path("other_release.db"))
+            with contextlib.closing(sqlite3.connect(self.path("other_release.db"))) as store:
+                store.execute(f"PRAGMA user_version = {version}")
+            before = self.content("other_release.db")
+            for command in ["explain", *LINEAR, "--length", "40"], ["cache", "rm", "linear"], ["tune", *LINEAR, "--length", "40"]:
+                self.assert_line(self.seqtile(*command, "--cache", "other_release.db"), 3, f"other_release.db: .*{said}")
+            self.assertEqual(self.content("other_release.db"), before)
 
     def test_swapped_stores(self):
         for cache, artifacts in ("artifacts.db", "tuning.db"), ("artifacts.db", "more.db"), ("tuning.db", "tuning.db"):
@@ -1523,9 +1762,9 @@ class BadInput(Cli):
         self.assertTrue(os.path.islink(self.path("link.s")))
         self.assert_line(self.seqtile(*emit, "/dev/full"), 3, "/dev/full: cannot be written: No space left on device")
         self.assert_line(self.seqtile(*emit, "absent/a.s"), 3, "absent/a.s: cannot be written: No such file or directory")
-        absent = self.seqtile("bench", "--filter", "none", "--out", "absent/a.json")
-        self.assert_line(absent, 3, "--out absent/a.json: cannot be written: No such file or directory")
-        self.assert_line(self.seqtile("bench", "--out", "-"), 2, "--out -: .*name a file")
+        absent = self.seqtile("bench", "--filter", "none", "--output", "absent/a.json")
+        self.assert_line(absent, 3, "--output absent/a.json: cannot be written: No such file or directory")
+        self.assert_line(self.seqtile("bench", "--output", "-"), 2, "--output -: .*name a file")
         self.assertEqual(self.seqtile(*emit, "/dev/null").code, 0)
 
     def test_full_standard_output(self):
@@ -1543,12 +1782,12 @@ class BadInput(Cli):
     def test_folders_that_are_not_there_are_not_made(self):
         fused = ["fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "9"]
         for command in (["prewarm", *self.model_flags], ["tune", *LINEAR, "--length", "4"], ["explain", *NORM],
-                        ["prove", *self.model_flags], ["cache", "build"], ["trace", *fused], ["plan", "calibrate"],
-                        ["replay", "--model", "model.json", "--trace", "trace.csv"]):
+                        ["prove", *self.model_flags], ["cache", "build"], ["timeline", *fused], ["plan", "calibrate"],
+                        ["replay", "--model", "model.json", "--requests", "trace.csv"]):
             run = self.seqtile(*command, "--cache", "mistyped/here/tuning.db")
             self.assert_line(run, 2, "--cache mistyped/here/tuning.db: there is no folder mistyped/here; make it")
-        for command in (["prewarm", *self.model_flags], ["trace", *fused], ["plan", "calibrate"],
-                        ["replay", "--model", "model.json", "--trace", "trace.csv"]):
+        for command in (["prewarm", *self.model_flags], ["timeline", *fused], ["plan", "calibrate"],
+                        ["replay", "--model", "model.json", "--requests", "trace.csv"]):
             run = self.seqtile(*command, "--cache", "tuning.db", "--artifacts", "mistyped/artifacts.db")
             self.assert_line(run, 2, "--artifacts mistyped/artifacts.db: there is no folder mistyped; make it, or give")
         self.assertFalse(os.path.exists(self.path("mistyped")))
@@ -1657,7 +1896,7 @@ class BadInput(Cli):
             self.assertEqual(run.code, 1, run.err)
             self.assertIn(step + f"{' '.join(['', *device])} --cache tuning.db", run.out)
             self.assertEqual("threads" in run.out, not device)
-        for command in ["replay", "--model", "model.json", "--trace", "trace.csv"], ["explain", *LINEAR, "--length", "4"]:
+        for command in ["replay", "--model", "model.json", "--requests", "trace.csv"], ["explain", *LINEAR, "--length", "4"]:
             run = self.seqtile(*command, "--device", "h200", "--cache", "absent.db")
             self.assert_line(run, 2, "absent.db: no such file; `seqtile (tune linear|prewarm --model).* --device h200 .*"
                                      "--cache absent.db` makes one")
@@ -1667,23 +1906,23 @@ class BadInput(Cli):
         rows[2:2] = ["2023,abc,4", "2023,10", "2023,-4,4"]
         self.write("rows.csv", "\n".join(rows))
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
-        run = self.seqtile(*replay, "--trace", "rows.csv", "--json")
+        run = self.seqtile(*replay, "--requests", "rows.csv", "--json")
         self.assertEqual(run.code, 1, run.err)
         self.assertIn("line 3", run.err)
         self.assertRegex(run.out, "3 broken rows left out, .* exit code 1; .* --skip-bad-rows")
         self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
-        run = self.seqtile(*replay, "--trace", "rows.csv", "--skip-bad-rows", "--json")
+        run = self.seqtile(*replay, "--requests", "rows.csv", "--skip-bad-rows", "--json")
         self.assertEqual(run.code, 0, run.err)
         self.assertEqual((run.json()["requests"], run.json()["broken_rows"]), (4, 3))
         self.assertIn("3 broken rows left out, as --skip-bad-rows allows", run.out)
-        self.assert_line(self.seqtile(*replay, "--trace", "absent.csv"), 2, "absent.csv")
-        self.assert_line(self.seqtile(*replay, "--trace", self.write("empty.csv", "")), 2, "empty.csv")
-        self.assert_line(self.seqtile(*replay, "--trace", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
-        self.assert_line(self.seqtile(*replay, "--trace", "trace.csv", "--policy", "guess"), 2, "guess")
+        self.assert_line(self.seqtile(*replay, "--requests", "absent.csv"), 2, "absent.csv")
+        self.assert_line(self.seqtile(*replay, "--requests", self.write("empty.csv", "")), 2, "empty.csv")
+        self.assert_line(self.seqtile(*replay, "--requests", self.write("bad.csv", "A,B\n1,2\n")), 2, "ContextTokens")
+        self.assert_line(self.seqtile(*replay, "--requests", "trace.csv", "--policy", "guess"), 2, "guess")
 
     def test_traces_in_every_form_say_the_same(self):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--json"]
-        wanted = self.seqtile(*replay, "--trace", "trace.csv").json()
+        wanted = self.seqtile(*replay, "--requests", "trace.csv").json()
         self.assertEqual((wanted["layout"], wanted["duration_s"]), ("azure", 3))
         pairs = [row.split(",")[1:] for row in TRACE.strip().split("\n")[1:]]
         self.write("forms.csv", "\ufeffTimestamp;Model;Request tokens;Response tokens\r\n" +
@@ -1694,9 +1933,9 @@ class BadInput(Cli):
         with gzip.open(self.path("forms.csv.gz"), "wt") as file:
             file.write(TRACE)
         bare = ["bare.csv", "--prompt-column", "3", "--output-column", "2", "--time-column", "1"]
-        for layout, trace in (("burstgpt", ["forms.csv"]), ("burstgpt", ["forms.csv", "--trace-format", "BurstGPT"]),
+        for layout, trace in (("burstgpt", ["forms.csv"]), ("burstgpt", ["forms.csv", "--requests-format", "BurstGPT"]),
                               ("mooncake", ["forms.jsonl"]), ("azure", ["forms.csv.gz"]), ("columns as named", bare)):
-            run = self.seqtile(*replay, "--trace", *trace)
+            run = self.seqtile(*replay, "--requests", *trace)
             self.assertEqual(run.code, 0, run.err)
             self.assertEqual(run.json()["layout"], layout)
             for name in ("requests", "duration_s", "chunks", "decode_steps", "distinct_lengths", "lookups", "buckets"):
@@ -1709,12 +1948,12 @@ class BadInput(Cli):
                             (["tail.csv.gz"], "tail.csv.gz: other bytes follow its packed data, from byte"),
                             (["bare.csv"], "positions, for example --prompt-column 2 --output-column 3"),
                             (["trace.csv", "--prompt-column", "tokens"], "no column 'tokens', which --prompt-column names"),
-                            (["trace.csv", "--trace-format", "mooncake"], "has no column inputlength of --trace-format")):
-            self.assert_line(self.seqtile(*replay, "--trace", *trace), 2, said)
+                            (["trace.csv", "--requests-format", "mooncake"], "has no column inputlength of --requests-format")):
+            self.assert_line(self.seqtile(*replay, "--requests", *trace), 2, said)
 
     def test_prompts_beyond_the_positions_are_counted(self):
         self.write("long_prompts.csv", "ContextTokens,GeneratedTokens\n1048576,1\n97,0\n96,0\n90,7\n90,6\n")
-        run = self.seqtile("replay", "--model", "model.json", *self.stores, "--threads", "1", "--trace",
+        run = self.seqtile("replay", "--model", "model.json", *self.stores, "--threads", "1", "--requests",
                            "long_prompts.csv", "--json")
         self.assertEqual(run.code, 0, run.err)
         found = run.json()
@@ -1753,7 +1992,7 @@ class BadInput(Cli):
         return 1024 * usage.ru_maxrss
 
     def test_memory_does_not_grow_with_the_trace(self):
-        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--trace"]
+        replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1", "--requests"]
         before = self.peak_bytes(*replay, "trace.csv")
         for layout, name in (("azure", "many.csv.gz"), ("mooncake", "many.jsonl")):
             make_trace.write_trace(500_000, self.path(name), layout)  # 100 MB where its calls are kept
@@ -1762,8 +2001,8 @@ class BadInput(Cli):
     def test_damaged_page_costs_records_only(self):
         shutil.copy(self.path("tuning.db"), self.path("damaged.db"))
         with open(self.path("damaged.db"), "r+b") as file:
-            page = 4096  # the whole of it: in its middle there may be nothing
-            file.seek(os.path.getsize(self.path("damaged.db")) // 2 // page * page)
+            page = 4096  # the whole of it: in its middle there may be nothing; the schema's pages are the first ones
+            file.seek(os.path.getsize(self.path("damaged.db")) * 3 // 4 // page * page)
             file.write(b"\xff" * page)
         with contextlib.closing(sqlite3.connect(shutil.copy(self.path("tuning.db"), self.path("torn.db")))) as torn:
             roots = [row[0] for row in torn.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table'")]
@@ -1809,7 +2048,7 @@ class BadInput(Cli):
         absent, norm = ["--model", "absent.json"], ["rms_norm", "--set", "n=96", "--length", "0"]
         for command in (["prewarm", *absent, "--lengths", "1..4"], ["prewarm", *absent, "--lengths", "1..4", "--dry-run"],
                         ["tune", *norm], ["prove", *absent, "--lengths", "1..4"],
-                        ["replay", *absent, "--trace", "trace.csv"], ["report", "--prewarm", "no", "--replay", "no"],
+                        ["replay", *absent, "--requests", "trace.csv"], ["report", "--prewarm", "no", "--replay", "no"],
                         ["explain", *norm, *self.stores], ["compile", *norm], ["simulate", *norm],
                         *(["cache", part, "--cache", "absent.db"] for part in ("check", "ls", "stats", "build")),
                         ["cache", "show", "linear", "--cache", "absent.db"], ["plan", "graph", "--bogus"],
@@ -1887,12 +2126,12 @@ class Interrupt(Cli):
         replay = ["replay", "--model", "model.json", *self.stores, "--threads", "1"]
         self.write_bytes("long.csv.gz", gzip.compress(b"ContextTokens,GeneratedTokens\n") +
                          gzip.compress(b"90,30\n" * 1_000_000) * 2_000)
-        self.assert_ctrl_c_ends(*replay, "--trace", "long.csv.gz")  # reads, for minutes
+        self.assert_ctrl_c_ends(*replay, "--requests", "long.csv.gz")  # reads, for minutes
         layers = ["--lengths", "1..96", "--device", "sim:sm_80", "--policy", "default", "--execute", "1h"]
-        self.assert_ctrl_c_ends(*replay, "--trace", "trace.csv", *layers)
+        self.assert_ctrl_c_ends(*replay, "--requests", "trace.csv", *layers)
 
     def test_ranks_end_with_the_process_that_started_them(self):
-        process = subprocess.Popen([self.program, "trace", "fused_allgather_and_linear", "--set", "n=2048", "--set",
+        process = subprocess.Popen([self.program, "timeline", "fused_allgather_and_linear", "--set", "n=2048", "--set",
                                     "k=2048", "--length", "20000", "--calls", "1000", "--fabric", "processes"],
                                    cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         children = f"/proc/{process.pid}/task/{process.pid}/children"
@@ -1927,9 +2166,13 @@ class Interrupt(Cli):
                 self.assert_line(run, 3, r"tensors of linear at length \d+ need \d+ bytes of memory.*shorter")
         self.assertFalse(os.path.exists(self.path("large.db")))
 
-    def test_compile_takes_no_device(self):
-        for device in "sim:sm_80", "h200":
-            self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", device), 2, "--target")
+    def test_compile_for_a_device(self):
+        for device, target in ("sim:sm_80", "sm_80"), ("h200", "sm_90a"), ("neon", "cpu:neon"):
+            run = self.seqtile("compile", *LINEAR, "--length", "4", "--device", device, "--emit", "ll", "--json")
+            self.assertEqual((run.code, run.json()["target"]), (0, target), run.err)
+        self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--device", "tpu"), 2,
+                         'unknown device "tpu"; .*h200.*targets .*neon.*sm_90a')
+        self.assert_line(self.seqtile("compile", *LINEAR, "--length", "4", "--target", "neon"), 2, "no option --target")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ echo "ran $1"; [ "$1" != "FAILING" ]"""
 BENCH = """[ "$1" = --list-workloads ] && { echo 'linear --set n=8 --length 4'; echo 'softmax --set n=8 --length 4'; exit; }
 echo 'goal: linear of cuBLAS, geometric mean: 0.97, to reach: 0.95 or more: met'
 echo 'gpu/linear/x   12.0 us  1.0 TFLOP/s  3 GB/s'
-while [ $# -gt 0 ]; do [ "$1" = --out ] && echo '{"benchmarks":[]}' > "$2"; shift; done"""
+while [ $# -gt 0 ]; do [ "$1" = --output ] && echo '{"benchmarks":[]}' > "$2"; shift; done"""
 
 
 class GpuCheck(unittest.TestCase):

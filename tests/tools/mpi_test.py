@@ -14,7 +14,7 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dt
          "rms_norm_eps": 1e-5, "hidden_size": 96, "intermediate_size": 192, "num_hidden_layers": 2,
          "num_attention_heads": 3, "num_key_value_heads": 3, "vocab_size": 384, "max_position_embeddings": 64,
          "rope_theta": 10000.0, "rope_scaling": None, "tie_word_embeddings": True, "attention_bias": False}
-GATHER = ["trace", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--calls", "2"]
+GATHER = ["timeline", "fused_allgather_and_linear", "--set", "n=64", "--set", "k=64", "--length", "40", "--calls", "2"]
 STORES = ["--cache", "tuning.db", "--artifacts", "artifacts.db"]
 ON_MODEL = ["--model", "model.json", "--lengths", "1..3", "--kv-lengths", "1..6", "--threads", "1", *STORES]
 
@@ -67,7 +67,7 @@ class Mpi(unittest.TestCase):
             self.assertEqual({item["pid"] for item in json.load(file)["traceEvents"]}, {0, 1, 2})
 
     def test_replay(self):
-        run = self.ranks(3, "replay", *ON_MODEL, "--trace", "trace.csv", "--policy", "nearest", "--execute", "1s", "--fabric",
+        run = self.ranks(3, "replay", *ON_MODEL, "--requests", "trace.csv", "--policy", "nearest", "--execute", "1s", "--fabric",
                          "mpi", "--ranks", "3", "--json")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertEqual(run.stdout.count(" of the trace, layout: "), 1)

@@ -369,7 +369,7 @@ class Kept(Plan):
     def test_whatever_decides_a_plan_is_looked_at(self):
         self.run_plan(*self.graph)
         self.run_plan(*self.graph, *self.seconds)
-        others = [["--budget", "1e9"], [*self.seconds, "--budget", "1e9"], ["--phase", "prefill"], ["--batch", "2"],
+        others = [["--memory", "1e9"], [*self.seconds, "--memory", "1e9"], ["--phase", "prefill"], ["--batch", "2"],
                   ["--layers", "2"], CALIBRATED]
         for flags in others:
             self.assertFalse(self.run_plan(*self.graph, *flags)[1], flags)
@@ -392,10 +392,10 @@ class Kept(Plan):
             self.assertEqual([self.run_plan(*graph)[1] for _ in range(2)], [False, True])
 
     def test_what_is_no_plan_is_not_kept(self):
-        self.assertEqual(self.plan(*self.graph, "--budget", "1").returncode, 1)
+        self.assertEqual(self.plan(*self.graph, "--memory", "1").returncode, 1)
         self.assertFalse(os.path.exists(self.path("plans.db")))
         self.run_plan(*self.graph)
-        self.assertEqual(self.plan(*self.graph, "--budget", "1").returncode, 1)
+        self.assertEqual(self.plan(*self.graph, "--memory", "1").returncode, 1)
         self.write("bad.json", json.dumps(SMALL).replace('"relu"', "7"))
         self.write("three.json", json.dumps({"alpha": [1, 1, 1]}))
         for command, message in ((["graph", "bad.json"], "bad.json"),
@@ -630,7 +630,7 @@ class Forms(Plan):
     def test_inputs_are_no_partial_sums(self):
         """Those in the layouts of operands are of gradients."""
         self.write("linears.json", json.dumps(linears(256, 1024)))
-        flags = ["graph", "linears.json", *CALIBRATED, "--budget", "10e6"]
+        flags = ["graph", "linears.json", *CALIBRATED, "--memory", "10e6"]
         self.assertEqual(self.answer(*flags)["plan"]["a"], "S0 n")  # the gradient of x is a partial sum
         found = self.python_plan(*flags)
         self.assertEqual(found["activations"]["a"], {"inputs": [["R"]], "output": [1]})
@@ -646,9 +646,9 @@ class Forms(Plan):
         whole = self.python_plan(*flags)["parameters"]
         self.assertEqual(self.answer(*flags)["plan"]["a"], "S0 rows")
         self.assertEqual(whole, dict.fromkeys(["a.bias", "a.weight", "b.bias", "b.weight"], ["R"]))
-        done = self.plan(*flags, "--budget", "1", "--json")
-        budget = json.loads(done.stdout.rstrip("\n").split("\n")[-1])["smallest_budget"]
-        flags += ["--budget", str(budget)]
+        done = self.plan(*flags, "--memory", "1", "--json")
+        budget = json.loads(done.stdout.rstrip("\n").split("\n")[-1])["smallest_memory"]
+        flags += ["--memory", str(budget)]
         self.assertIn("parameters in parts", self.answer(*flags)["plan"]["b"])
         self.assertEqual(self.python_plan(*flags)["parameters"], dict.fromkeys(whole, [0]))
         self.assertIn(f"parameters {2 * 257 * 256 * (4 + 8) / 4 / 1e3:.1f} kB", self.good(*flags, "--format", "html"))
@@ -690,9 +690,9 @@ class Forms(Plan):
         self.assertEqual(done.returncode, 0)
         self.assertIn("no way to cut them is known", done.stderr)
         self.assertTrue(done.stdout.startswith("digraph") and done.stdout.endswith("}\n"))
-        done = self.plan("model", *FLAGS, "--format", "html", "--budget", "1")
+        done = self.plan("model", *FLAGS, "--format", "html", "--memory", "1")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("no plan keeps a budget of 1 B", done.stderr)
+        self.assertIn("no plan fits 1 B of memory", done.stderr)
         self.assert_line(self.plan("model", *FLAGS, "--format", "dot", "--json"), "excludes")
         self.assert_line(self.plan("model", *FLAGS, "--format", "pdf"), "--format")
 
@@ -777,21 +777,21 @@ class BadInput(Plan):
         for kind, graph in graphs.items():
             file = f"{kind}\x1b[1m.json"
             self.write(file, graph)
-            for flags in [], ["--format", "dot"], ["--format", "html"], ["--format", "dtensor"], ["--budget", "1"]:
+            for flags in [], ["--format", "dot"], ["--format", "html"], ["--format", "dtensor"], ["--memory", "1"]:
                 done = self.plan("graph", file, *flags)
-                self.assertEqual(done.returncode, 2 if kind in ("wrong", "cut") else 1 if "--budget" in flags else 0, done.stderr)
+                self.assertEqual(done.returncode, 2 if kind in ("wrong", "cut") else 1 if "--memory" in flags else 0, done.stderr)
                 self.assertIsNone(controls.search(done.stdout + done.stderr), repr(done.stdout + done.stderr))
                 self.assertNotRegex(done.stdout + done.stderr, "(?m)^seqtile: done")
         found = self.answer("graph", "plain\x1b[1m.json")
         self.assertIn(name, found["plan"])  # as JSON they are what they are
 
-    def test_budgets_are_finite_numbers_of_bytes(self):
+    def test_memory_is_a_finite_number_of_bytes(self):
         self.write("small.json", json.dumps(SMALL))
         for command in ["graph", "small.json"], ["model", *FLAGS], ["solve", "small.json"]:
             for budget in "nan", "-nan", "inf", "-inf", "1e999", "0", "-1", "much":
-                done = self.plan(*command, f"--budget={budget}")
-                self.assert_line(done, f"--budget.*{budget}.*finite number of bytes above 0")
-        self.good("graph", "small.json", "--budget", "1e6")
+                done = self.plan(*command, f"--memory={budget}")
+                self.assert_line(done, f"--memory.*{budget}.*finite number of bytes above 0")
+        self.good("graph", "small.json", "--memory", "1e6")
 
     def test_flags_that_would_do_nothing(self):
         self.write("small.json", json.dumps(SMALL))

@@ -1,6 +1,6 @@
 # tests/tools/tests.cmake -- the command line, the layering and the headers; Python's standard library only.
 # SPDX-License-Identifier: Apache-2.0
-seqtile_test(tools tools/request_plan_test.cpp tools/trace_test.cpp)
+seqtile_test(tools tools/errors_test.cpp tools/request_plan_test.cpp tools/trace_test.cpp)
 target_link_libraries(tools_tests PRIVATE seqtile_trace ZLIB::ZLIB)
 
 # seqtile_script_test(name labels script arguments...)

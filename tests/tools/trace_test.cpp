@@ -357,9 +357,9 @@ TEST_CASE("trace: rows are the same wherever a block of the file ends", "[tools]
 TEST_CASE("trace: a row without an end is an error, not all memory", "[tools]") {
   const std::string endless(20'000'000, 'x');
   CHECK_THAT(read("ContextTokens,GeneratedTokens\n1,\"" + endless).error,
-             Contains("line 2 is longer than 16777216") && Contains("--trace trace_test_"));
+             Contains("line 2 is longer than 16777216") && Contains("--requests trace_test_"));
   CHECK_THAT(read("{\"input_length\": 1, \"output_length\": 2}\n{\"a\": \"" + endless).error,
-             Contains("line 2 is longer than 16777216") && Contains("--trace trace_test_"));
+             Contains("line 2 is longer than 16777216") && Contains("--requests trace_test_"));
 }
 
 TEST_CASE("trace: times are dates or numbers, and duration is known or said to be unknown", "[tools]") {

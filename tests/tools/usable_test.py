@@ -129,7 +129,7 @@ class Usable(Cli):
                 if gap["lo"] <= bucket[0] and bucket[1] <= gap["hi"]}
 
     def replay(self, code):
-        return self.run_json(code, "replay", *self.flags, "--trace", "trace.csv", *self.stores)
+        return self.run_json(code, "replay", *self.flags, "--requests", "trace.csv", *self.stores)
 
     def operation_flags(self, fields):
         flags = ["linear", "--threads", "1", "--dtype", fields["dtype"]]

@@ -15,14 +15,15 @@ namespace seqtile::cli {
 namespace {
 
 struct BenchOptions : Options {
-  std::string suite, filter, out;
+  std::string suite, filter, output;
   bool list = false;
   std::vector<std::string> others;
 };
 
 int run(const Session&, const BenchOptions& options) {
-  if (is_standard_output(options.out)) bad_input("--out -: tables go to standard output; name a file, or give --json");
-  if (!options.out.empty()) check_can_write("--out", options.out);
+  if (is_standard_output(options.output))
+    bad_input("--output -: tables go to standard output; name a file, or give --json");
+  if (!options.output.empty()) check_can_write("--output", options.output);
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string bench = self.parent_path() / "seqtile_bench";
   std::vector<std::string> words{bench};
@@ -33,7 +34,7 @@ int run(const Session&, const BenchOptions& options) {
   };
   pass("--filter", options.filter);
   if (!options.threads.empty()) pass("--threads", std::to_string(one_thread_count(options)));
-  pass("--out", options.out);
+  pass("--output", options.output);
   if (options.list) words.push_back("--list");
   if (options.json) words.push_back("--json");
   if (!options.suite.empty()) words.push_back(options.suite);  // or the first flag behind --
@@ -55,11 +56,11 @@ void add_bench(CLI::App& app, Session& session) {
                                   "  seqtile bench --list\n"
                                   "  seqtile bench seqpar -- --torch ~/venv/bin/python\n"
                                   "  seqtile bench --filter 'linear/f32/m(7|512)_n4096_k4096' --threads 2\n"
-                                  "  seqtile bench --filter attention --out attention.json",
+                                  "  seqtile bench --filter attention -o attention.json",
                                   options, run);
   command.add_option("--filter", options->filter, "Regular expression over benchmark names")->type_name("REGEX");
   command.add_option("--threads", options->threads, "Only benchmarks with this many threads")->type_name("N");
-  command.add_option("--out", options->out, "Write Google Benchmark JSON to a file")->type_name("FILE");
+  command.add_option("-o,--output", options->output, "Write Google Benchmark JSON to a file")->type_name("FILE");
   command.add_flag("--list", options->list, "Print the names only");
   command.add_option("suite", options->suite, "Only one suite: seqpar, linear, ...");
   command.add_option("args", options->others, "After --: flags for the benchmark program itself");

@@ -29,9 +29,10 @@ void add_explain(CLI::App& app, Session& session);
 void add_cache(CLI::App& app, Session& session);
 void add_compile(CLI::App& app, Session& session);
 void add_simulate(CLI::App& app, Session& session);
-void add_trace(CLI::App& app, Session& session);
+void add_timeline(CLI::App& app, Session& session);
 void add_plan(CLI::App& app, Session& session);
 void add_bench(CLI::App& app, Session& session);
+void add_help_commands(CLI::App& app, Session& session);  ///< completion and man, which --help does not show
 
 /// A subcommand with its own options object; `run` returns the exit code. `examples` is shown by --help.
 template <class CommandOptions>

@@ -24,15 +24,15 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::invalid_argument:
     case ErrorCode::unsupported:
     case ErrorCode::compile_failed: return kBadInput;
-    case ErrorCode::wrong_result:
-    case ErrorCode::internal: return kNo;
+    case ErrorCode::wrong_result:  // a command that compares results answers kNo itself
+    case ErrorCode::internal: return kBug;
     case ErrorCode::aborted: return interrupted ? interrupted_exit_code() : kMachine;  // else a rank has left
     case ErrorCode::out_of_resources:
     case ErrorCode::driver:
     case ErrorCode::io:
     case ErrorCode::timeout: return kMachine;
   }
-  return kNo;
+  return kBug;
 }
 
 int interrupted_exit_code() { return 128 + signal_number.load(); }

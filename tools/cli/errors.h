@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // 0 done; 1 the answer is no (coverage missing, a check failed); 2 bad usage or input; 3 the machine (no space, no
-// device, a store that cannot be read or written); 130 interrupted by Ctrl-C, 143 by SIGTERM, as of a process that the
-// signal ends. The enumerators' values are what scripts test: do not renumber.
+// device, a store that cannot be read or written); 70 a bug of this program (EX_SOFTWARE of sysexits.h); 130
+// interrupted by Ctrl-C, 143 by SIGTERM, as of a process that the signal ends. The enumerators' values are what scripts
+// test: do not renumber.
 #pragma once
 #include <atomic>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace seqtile::cli {
 
-enum ExitCode { kDone = 0, kNo = 1, kBadInput = 2, kMachine = 3 };
+enum ExitCode { kDone = 0, kNo = 1, kBadInput = 2, kMachine = 3, kBug = 70 };
 
 int exit_code_of(ErrorCode code);
 

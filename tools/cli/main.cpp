@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "autotune/runner.h"
 #include "jit/compiler.h"
@@ -21,12 +22,29 @@ namespace seqtile::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 the answer is no, 2 bad usage or input, 3 the machine, 130 or 143 interrupted.\n"
+    "Exit codes: 0 done, 1 the answer is no, 2 bad usage or input, 3 the machine, 70 a bug of this program,\n"
+    "130 or 143 interrupted.\n"
     "`seqtile COMMAND --help` shows flags and examples.";
 
 void report(const Session& session, ErrorCode code, const std::string& message) {
   warn(message);
   if (session.json) print_json({{"error", {{"code", std::string(error_code_name(code))}, {"message", message}}}});
+}
+
+void add_commands(CLI::App& app, Session& session) {
+  struct Group {
+    const char* name;
+    std::vector<void (*)(CLI::App&, Session&)> add;
+  };
+  for (const Group& group :
+       {Group{"Tune", {add_prewarm, add_tune, add_prove}}, Group{"Serve", {add_replay, add_report, add_explain}},
+        Group{"Look", {add_cache, add_devices, add_compile, add_simulate, add_timeline}}, Group{"Plan", {add_plan}},
+        Group{"Bench", {add_bench}}}) {
+    const size_t before = app.get_subcommands({}).size();
+    for (const auto add : group.add) add(app, session);
+    const std::vector<CLI::App*> all = app.get_subcommands({});
+    for (size_t i = before; i < all.size(); ++i) all[i]->group(group.name);
+  }
 }
 
 /// An empty value is most often a shell variable without one; it does not stand for the default.
@@ -92,9 +110,8 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
   app.require_subcommand(1);
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
-  for (auto* add : {add_devices, add_prewarm, add_tune, add_prove, add_replay, add_report, add_explain, add_cache,
-                    add_compile, add_simulate, add_trace, add_plan, add_bench})
-    add(app, session);
+  add_commands(app, session);
+  add_help_commands(app, session);
   refuse_empty_values(app);
   try {
     app.parse(argc, argv);
@@ -116,7 +133,7 @@ int run(int argc, char** argv, const autotune::Registry& registry) {
     return kMachine;
   } catch (const std::exception& error) {
     report(session, ErrorCode::internal, fmt::format("unexpected: {}", error.what()));
-    return kNo;
+    return kBug;
   }
 }
 

@@ -8,9 +8,9 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include "autotune/bucket.h"
+#include "autotune/text/seconds.h"
 #include "cache/database/files.h"
 #include "cache/database/schema.h"
 #include "jit/device/device.h"
@@ -22,7 +22,6 @@ namespace seqtile::cli {
 namespace {
 
 constexpr int kThreadsPerCore = 4;       ///< more than that is a slip
-constexpr double kMaxSeconds = 1e9;      ///< of a flag: clocks count nanoseconds in 64 bits
 constexpr size_t kApplicationIdAt = 68;  ///< in the header of an SQLite file
 
 template <class T>
@@ -140,7 +139,7 @@ void add_ranks(CLI::App& app, Options& options) {
                  "What the ranks are: threads, processes, sim:sm_80, sim:sm_90a, virtual:sm_80 or virtual:sm_90a (one "
                  "GPU for all: simulated, or --device cuda), cuda:sm_80 or cuda:sm_90a "
                  "(default: threads); mpi: those that "
-                 "mpirun has started (replay, prove, trace)")
+                 "mpirun has started (replay, prove, timeline)")
       ->type_name("F");
   app.add_option("--as-rank", options.as_rank)->group("");  // not for people
 }
@@ -180,19 +179,11 @@ LengthRange parse_lengths(const std::string& flag, const std::string& text) {
 }
 
 double parse_seconds(const std::string& flag, const std::string& text) {
-  const size_t unit_at = std::min(text.find_first_not_of("0123456789."), text.size());
-  const std::string unit = text.substr(unit_at);
-  static const std::map<std::string, double> kUnits = {{"", 1}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
-  double value = 0;
-  if (!parse_number(std::string_view(text).substr(0, unit_at), value) || !kUnits.contains(unit) || value <= 0)
-    bad_input(
-        fmt::format("{} '{}': not a time above 0: digits, perhaps with a point, and ms, s, m or h; write for "
-                    "example 90, 120s or 2m",
-                    flag, text));
-  const double seconds = value * kUnits.at(unit);
-  if (seconds > kMaxSeconds)
-    bad_input(fmt::format("{} {}: longer than {:.0f} s; write for example 2h", flag, text, kMaxSeconds));
-  return seconds;
+  const auto seconds = autotune::parse_seconds(text);
+  if (!seconds) bad_input(fmt::format("{} '{}': not a time above 0: {}", flag, text, autotune::kSecondsForm));
+  if (*seconds > autotune::kMaxSeconds)
+    bad_input(fmt::format("{} {}: longer than {:.0f} s; write for example 2h", flag, text, autotune::kMaxSeconds));
+  return *seconds;
 }
 
 DType parse_dtype_flag(const std::string& text) {
@@ -309,19 +300,20 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
   check_stores_differ(options);
   check_is_database("--cache", path, options.cache.empty(), cache::kTuningSchema);
   const bool exists = std::filesystem::exists(path);
-  if (!exists && (use == StoreUse::read_existing || use == StoreUse::check))
+  if (!exists && (use == StoreUse::read_existing || use == StoreUse::check || use == StoreUse::edit))
     bad_input(fmt::format("--cache {}: no such file; {} makes one", path,
                           !options.model.empty()    ? next_step("prewarm", options)
                           : !options.length.empty() ? next_step("tune", options)
                                                     : "`seqtile prewarm` or `seqtile tune`"));
+  const bool is_for_writing = use == StoreUse::write || use == StoreUse::edit;
   auto store =
-      cache::TuningStore::open(path, use == StoreUse::write ? cache::OpenMode::read_write : cache::OpenMode::read_only);
+      cache::TuningStore::open(path, is_for_writing ? cache::OpenMode::read_write : cache::OpenMode::read_only);
   const std::string status = store->status();
   if (store->counters().foreign_files > 0) bad_input(status);
-  const bool is_usable = use == StoreUse::write ? store->is_writable() : !could_not_read(*store);
+  const bool is_usable = is_for_writing ? store->is_writable() : !could_not_read(*store);
   if (!is_usable && use != StoreUse::check) throw Error(ErrorCode::io, status);
   const bool is_new = !exists || std::filesystem::is_empty(path);  // who writes later makes a store of it
-  if (!status.empty() && (!is_new || use == StoreUse::write || use == StoreUse::check)) warn(status);
+  if (!status.empty() && (!is_new || is_for_writing || use == StoreUse::check)) warn(status);
   return store;
 }
 

@@ -30,15 +30,15 @@ struct Options {
   bool json = false;
 };
 
-void add_operation(CLI::App& app, Options& options);  ///< OP --set
-void add_key(CLI::App& app, Options& options);        ///< --dtype --threads --device
-void add_length(CLI::App& app, Options& options);     ///< --length
-void add_lengths(CLI::App& app, Options& options);    ///< --lengths
-void add_model(CLI::App& app, Options& options);      ///< --model --strict-model --kv-lengths
+void add_operation(CLI::App& app, Options& options);    ///< OP --set
+void add_key(CLI::App& app, Options& options);          ///< --dtype --threads --device
+void add_length(CLI::App& app, Options& options);       ///< --length
+void add_lengths(CLI::App& app, Options& options);      ///< --lengths
+void add_model(CLI::App& app, Options& options);        ///< --model --strict-model --kv-lengths
 void add_strict_model(CLI::App& app, bool& is_strict);  ///< --strict-model
-void add_ranks(CLI::App& app, Options& options);      ///< --ranks --fabric
-void add_stores(CLI::App& app, Options& options);     ///< --cache --artifacts
-void add_json(CLI::App& app, Options& options);       ///< --json
+void add_ranks(CLI::App& app, Options& options);        ///< --ranks --fabric
+void add_stores(CLI::App& app, Options& options);       ///< --cache --artifacts
+void add_json(CLI::App& app, Options& options);         ///< --json
 
 struct LengthRange {
   int64_t lo, hi;
@@ -71,6 +71,7 @@ enum class StoreUse {
   peek,   ///< an absent file is an empty store
   check,  ///< the file must exist; one that cannot be used is the caller's answer
   write,
+  edit,  ///< as write, of a file that must exist
 };
 /// Opens tuning.db. Errors: invalid_argument for what is no tuning store (a folder, a link, another program's
 /// database), a file that --artifacts names too, or an absent one that should be read; io when a store is there and

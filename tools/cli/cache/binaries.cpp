@@ -19,10 +19,7 @@
 #include "tools/cli/output.h"
 
 namespace seqtile::cli {
-namespace {
 
-/// The operation and workload whose key this is on the device; nothing of another device, toolchain or version.
-/// What no engine would ask for, as texts that are not as they are written here, is another's too.
 std::optional<std::pair<const autotune::OpDef*, autotune::Workload>> owner_of(const autotune::Registry& registry,
                                                                               const cache::TuningKey& key,
                                                                               const DeviceInfo& device) {
@@ -42,6 +39,8 @@ std::optional<std::pair<const autotune::OpDef*, autotune::Workload>> owner_of(co
   }
   return std::nullopt;
 }
+
+namespace {
 
 /// The records of one key with the judge of all of them.
 struct Owner {

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autotune/op_def.h"
@@ -30,6 +32,12 @@ struct BuildReport {
 
   int64_t remaining() const { return binaries - there - compiled - failed; }
 };
+
+/// The operation and workload whose key this is on the device; nothing of another device, toolchain or version.
+/// What no engine would ask for, as texts that are not as they are written here, is another's too.
+std::optional<std::pair<const autotune::OpDef*, autotune::Workload>> owner_of(const autotune::Registry& registry,
+                                                                              const cache::TuningKey& key,
+                                                                              const DeviceInfo& device);
 
 /// Compiles what `artifacts` lacks or has of a kind that does not serve, and what it has as PTX where there is an
 /// assembler now. A record that does not compile is a warning and counted.

@@ -1,4 +1,4 @@
-// tools/cli/cache/cache.cpp -- `seqtile cache ls|show|stats|check|build`: look into the stores and fill in binaries.
+// tools/cli/cache/cache.cpp -- `seqtile cache`: look into the stores, change them (edit.h), and fill in binaries.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -10,6 +10,8 @@
 #include "cache/plan_store.h"
 #include "jit/base/dtype.h"
 #include "tools/cli/cache/binaries.h"
+#include "tools/cli/cache/edit.h"
+#include "tools/cli/cache/records.h"
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
@@ -19,26 +21,6 @@ namespace {
 
 constexpr size_t kWorkloadColumns = 100;
 constexpr size_t kGraphDigits = 12;  ///< of a hash, for people
-
-/// The records of one key.
-struct KeyGroup {
-  cache::TuningKey key;
-  std::vector<cache::Record> records;
-};
-
-std::vector<KeyGroup> groups_of(cache::TuningStore& store, const std::string& operation) {
-  std::map<std::string, KeyGroup> groups;
-  for (cache::KeyedRecord& keyed : store.all_records()) {
-    if (!operation.empty() && keyed.key.operation != operation) continue;
-    KeyGroup& group =
-        groups[keyed.key.operation + keyed.key.workload_json + keyed.key.env_json + keyed.key.source_hash];
-    group.key = keyed.key;
-    group.records.push_back(std::move(keyed.record));
-  }
-  std::vector<KeyGroup> list;
-  for (auto& [name, group] : groups) list.push_back(std::move(group));
-  return list;
-}
 
 /// The fields that tell one workload from another at a glance.
 std::string short_fields(const autotune::Fields& fields) {
@@ -64,33 +46,11 @@ std::vector<std::string> wrapped(std::string text) {
   return lines;
 }
 
-/// A stored text, also where it is no JSON.
-Json json_or_text(const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
-  return json.is_discarded() ? Json(text) : json;
-}
-
-Json record_json(const cache::Record& record) {
-  return {{"bucket", {record.lo, record.hi}},
-          {"origin", std::string(cache::origin_name(record.origin))},
-          {"config", json_or_text(record.config_json)},
-          {"median_us", record.median_us},
-          {"default_us", record.default_us},
-          {"noisy", record.noisy},
-          {"sliced", record.sliced}};
-}
-
 /// What a plan is of, by its manifest.
 std::string mesh_of(const Json& manifest) {
   std::string text;
   for (const Json& size : manifest["mesh"]) text += (text.empty() ? "" : "x") + size.dump();
   return text;
-}
-
-/// A stored text, also where it is no configuration.
-std::string format_config(const std::string& json) {
-  const auto config = autotune::parse_config(json);
-  return config ? format_fields(*config) : json;
 }
 
 struct PlansFound {
@@ -131,7 +91,7 @@ int run_ls(const Session&, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   std::map<std::string, Table> tables;  // by device
   Json list = Json::array();
-  for (const KeyGroup& group : groups_of(*store, "")) {
+  for (const KeyGroup& group : all_groups(*store)) {
     const std::string lengths = format_bucket(group.records.front().lo, group.records.back().hi);
     const Table header({"  operation", "records", "lengths", "workload, fields that are 0 or none left out"});
     Table& table = tables.try_emplace(group.key.device_name, header).first->second;
@@ -157,25 +117,20 @@ int run_ls(const Session&, const Options& options) {
 
 int run_show(const Session& session, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
-  const std::vector<KeyGroup> groups = groups_of(*store, options.operation);
-  if (groups.empty()) session.registry.find(options.operation);  // refuses a name that no operation has
+  const std::vector<KeyGroup> groups = chosen_groups(session, options, *store);
   Json list = Json::array();
   for (const KeyGroup& group : groups) {
-    print_line(
-        fmt::format("{} {} on {}", group.key.operation, workload_fields(group.key).json(), group.key.device_name));
+    print_line(key_title(group.key));
     Table table({"  bucket", "origin", "median", "default", "config"});
     for (const cache::Record& record : group.records) {
       table.add({"  " + format_bucket(record.lo, record.hi), std::string(cache::origin_name(record.origin)),
                  format_us(record.median_us), format_us(record.default_us), format_config(record.config_json)});
-      Json row = record_json(record);
-      row["operation"] = group.key.operation;
-      row["workload"] = json_or_text(group.key.workload_json);
-      list.push_back(std::move(row));
+      list.push_back(record_json(group.key, record));
     }
     table.print();
   }
   if (groups.empty() && !could_not_read(*store))
-    print_line(fmt::format("no record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
+    print_line(fmt::format("no such record of '{}' in {}; see `seqtile cache ls`", options.operation, store->path()));
   check_was_read(*store);
   if (options.json) print_json({{"records", std::move(list)}});
   return groups.empty() ? kNo : kDone;
@@ -185,7 +140,7 @@ int run_stats(const Session&, const Options& options) {
   const auto store = open_store_of(options, StoreUse::read_existing);
   std::map<std::string, int64_t> origins;
   int64_t records = 0, ranges = 0;
-  const std::vector<KeyGroup> groups = groups_of(*store, "");
+  const std::vector<KeyGroup> groups = all_groups(*store);
   for (const KeyGroup& group : groups) {
     std::string config;
     for (const cache::Record& record : group.records) {
@@ -376,18 +331,21 @@ int run_build(const Session& session, const Options& options) {
 }  // namespace
 
 void add_cache(CLI::App& app, Session& session) {
-  CLI::App& cache = *app.add_subcommand("cache", "Look into the stores, check them, fill in binaries");
+  CLI::App& cache = *app.add_subcommand("cache", "Look into the stores, change and check them, fill in binaries");
   cache.require_subcommand(1);
   cache.footer(
       "Examples:\n  seqtile cache ls --cache tuning.db\n  seqtile cache show linear --cache tuning.db\n"
-      "  seqtile cache check --cache tuning.db --json");
+      "  seqtile cache check --cache tuning.db --json\n"
+      "  seqtile cache rm linear --set n=4096 --lengths 33..64 --cache tuning.db --dry-run");
   struct Part {
     const char *name, *summary, *examples;
     int (*run)(const Session&, const Options&);
   };
   for (const Part& part :
        {Part{"ls", "One line for every key and every plan", "  seqtile cache ls --cache tuning.db", run_ls},
-        Part{"show", "Every record of an operation", "  seqtile cache show linear", run_show},
+        Part{"show", "The records of an operation",
+             "  seqtile cache show linear\n  seqtile cache show linear --set n=4096 --lengths 33..64 --cache tuning.db",
+             run_show},
         Part{"stats", "Counts of keys, records, ranges, origins and plans", "  seqtile cache stats", run_stats},
         Part{
             "check", "Verify every row; with --artifacts also every binary, and that no decision lacks its own",
@@ -398,10 +356,12 @@ void add_cache(CLI::App& app, Session& session) {
     auto options = std::make_shared<Options>();
     CLI::App& command = add_command(cache, session, part.name, part.summary, part.examples, options, part.run);
     add_stores(command, *options);
-    if (part.run == run_show) command.add_option("operation", options->operation, "Name of the operation")->required();
+    if (part.run == run_show) add_record_choice(command, *options);
     if (part.run == run_build || part.run == run_check)
       command.add_option("--device", options->device, "Whose records")->capture_default_str();
   }
+  add_cache_edits(cache, session);
+  add_cache_diff(cache, session);
 }
 
 }  // namespace seqtile::cli

@@ -30,7 +30,7 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 planner::SolveOptions solve_options(const PlanOptions& options) {
   planner::SolveOptions result;
-  if (options.budget > 0) result.memory_budget = options.budget;
+  if (options.memory > 0) result.memory_budget = options.memory;
   return result;
 }
 
@@ -153,8 +153,8 @@ std::string refuse_bytes(const std::string& text) {
   return text + ": a finite number of bytes above 0 is wanted, as 16e9";
 }
 
-void add_budget(CLI::App& command, PlanOptions& options) {
-  command.add_option("--budget", options.budget, "Bytes of memory that a device has for it")
+void add_memory(CLI::App& command, PlanOptions& options) {
+  command.add_option("--memory", options.memory, "Bytes of memory that a device has for it")
       ->type_name("BYTES")
       ->check(CLI::Validator([](std::string& text) { return refuse_bytes(text); }, ""));
 }
@@ -176,12 +176,12 @@ void add_format(CLI::App& command, PlanOptions& options) {
 
 void add_solve_flags(CLI::App& command, PlanOptions& options) {
   add_file(command, options);
-  add_budget(command, options);
+  add_memory(command, options);
 }
 
 void add_graph_flags(CLI::App& command, PlanOptions& options) {
   add_file(command, options);
-  add_budget(command, options);
+  add_memory(command, options);
   add_pricing_options(command, options.pricing);
   add_strategies_choice(command, options.pricing);
   add_devices_count(command, options);
@@ -191,7 +191,7 @@ void add_graph_flags(CLI::App& command, PlanOptions& options) {
 void add_model_flags(CLI::App& command, PlanOptions& options) {
   add_model_choice(command, options);
   add_pricing_options(command, options.pricing);
-  add_budget(command, options);
+  add_memory(command, options);
   add_devices_count(command, options);
   add_format(command, options);
 }
@@ -209,7 +209,7 @@ void add_plan(CLI::App& app, Session& session) {
   CLI::App& plan = *app.add_subcommand("plan", "Find the cheapest way to cut a model over a mesh of devices");
   plan.require_subcommand(1);
   plan.footer(
-      "Examples:\n  seqtile plan solve problem.json\n  seqtile plan graph resnet50.json.gz --budget 410e6 --json");
+      "Examples:\n  seqtile plan solve problem.json\n  seqtile plan graph resnet50.json.gz --memory 410e6 --json");
   struct Part {
     const char *name, *summary, *examples;
     int (*run)(const Session&, const PlanOptions&);
@@ -248,7 +248,7 @@ void add_plan(CLI::App& app, Session& session) {
     command.footer(std::string("Examples:\n") + part.examples);
     command.callback([options, run = part.run, &session] {
       session.json = options->json;
-      options->pricing.has_budget = options->budget > 0;
+      options->pricing.has_memory_limit = options->memory > 0;
       session.exit_code = run(session, *options);
     });
     part.add_flags(command, *options);

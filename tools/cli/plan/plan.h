@@ -24,7 +24,7 @@ struct RunOptions {
 
 struct PlanOptions {
   std::string file, node;
-  double budget = 0;  ///< bytes; 0: none
+  double memory = 0;  ///< bytes of a device; 0: no limit
   PricingOptions pricing;
   std::string format = "table";
   int64_t devices = 0;  ///< 0: as many as the mesh has

@@ -65,13 +65,13 @@ void print_parts(const CostParts& parts) {
 }
 
 std::string no_plan(const planner::Solution& solution, const PlanOptions& options) {
-  const bool is_proven = solution.smallest_budget_bound > options.budget,
+  const bool is_proven = solution.smallest_budget_bound > options.memory,
              is_least = solution.smallest_budget_bound >= solution.smallest_budget;
-  std::string text = fmt::format(
-      "no plan {} a budget of {} on a device; the smallest that one {} is {} ({:.17g} bytes)",
-      is_proven ? "keeps" : "was found that keeps", format_bytes(options.budget),
-      is_least ? "keeps" : "was found to keep", format_bytes(solution.smallest_budget), solution.smallest_budget);
-  if (!is_least) text += fmt::format(", and none keeps less than {:.17g}", solution.smallest_budget_bound);
+  std::string text = fmt::format("no plan {} {} of memory on a device; the smallest that one {} is {} ({:.17g} bytes)",
+                                 is_proven ? "fits" : "was found that fits", format_bytes(options.memory),
+                                 is_least ? "fits" : "was found to fit", format_bytes(solution.smallest_budget),
+                                 solution.smallest_budget);
+  if (!is_least) text += fmt::format(", and none fits less than {:.17g}", solution.smallest_budget_bound);
   return text;
 }
 
@@ -136,8 +136,8 @@ int print_solution(const planner::Solution& solution, double ms, const PlanOptio
     print_line(no_plan(solution, options));
     if (options.json)
       print_json({{"feasible", false},
-                  {"smallest_budget", solution.smallest_budget},
-                  {"smallest_budget_bound", solution.smallest_budget_bound}});
+                  {"smallest_memory", solution.smallest_budget},
+                  {"smallest_memory_bound", solution.smallest_budget_bound}});
     return kNo;
   }
   print_line(fmt::format("objective {:.17g}, {}; width {}; {} on a device; {:.2f} ms", solution.objective,

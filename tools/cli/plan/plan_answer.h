@@ -9,7 +9,7 @@
 
 namespace seqtile::cli {
 
-// Both return the exit code: kNo where no plan keeps the budget. `ms`: what planning has taken.
+// Both return the exit code: kNo where no plan fits --memory. `ms`: what planning has taken.
 /// `plan`: the choices, as the JSON object has them; `more`: its fields beside those of the solution.
 int print_solution(const planner::Solution& solution, double ms, const PlanOptions& options, Json plan,
                    const Json& more = Json::object());

@@ -26,7 +26,7 @@ Json manifest_of(const planner::Graph& graph, const PriceSources& sources, const
             {"graph", planner::graph_hash(graph)}, {"phase", graph.is_training ? "training" : "prefill"},
             {"mesh", of_axes(mesh.shape)},         {"alpha", of_axes(mesh.alpha)},
             {"beta", of_axes(mesh.beta)}};
-  if (options.budget > 0) json["budget"] = options.budget;
+  if (options.memory > 0) json["memory"] = options.memory;
   if (!options.pricing.strategies.empty()) json["strategies"] = options.pricing.strategies;
   if (!is_calibrated) return json;
   json["prices"] = Json::parse(planner::prices_json(sources.calibration));

@@ -72,7 +72,7 @@ Priced price_calibrated(const PriceSources& sources, planner::Graph graph, const
   Priced priced{std::move(graph), {}, {}};
   planner::apply(sources.calibration, priced.graph.mesh);
   planner::CalibratedCosts costs = planner::costs_of(sources.calibration, priced.graph.is_training);
-  costs.cuts_parameters = options.has_budget;
+  costs.cuts_parameters = options.has_memory_limit;
   if (sources.records) costs.kernel_time = recorded_kernel_times(sources.records, std::move(costs.kernel_time));
   planner::ReshardTables paths(priced.graph.mesh);
   planner::CalibratedStrategies strategies = planner::generate_calibrated_strategies(priced.graph, costs, paths);

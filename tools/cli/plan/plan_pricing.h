@@ -13,11 +13,11 @@
 namespace seqtile::cli {
 
 struct PricingOptions {
-  std::string costs = "compat";  ///< or "calibrated"
-  std::string calibration;       ///< a file; empty: defaults
-  Options records;               ///< --cache, and, of calibrated prices, --device (empty: this machine) and --threads
-  bool has_budget = false;       ///< calibrated: parameters may be kept in parts
-  std::string strategies;        ///< compat: "file" or "own"; empty: the file's where it has them
+  std::string costs = "compat";   ///< or "calibrated"
+  std::string calibration;        ///< a file; empty: defaults
+  Options records;                ///< --cache, and, of calibrated prices, --device (empty: this machine) and --threads
+  bool has_memory_limit = false;  ///< calibrated: parameters may be kept in parts
+  std::string strategies;         ///< compat: "file" or "own"; empty: the file's where it has them
 
   bool is_calibrated() const { return costs == "calibrated"; }
 };

@@ -100,10 +100,10 @@ std::optional<World> world_of(const Options& options) {
                           channel::kMaxRanks));
   if (world.fabric == "mpi")
     bad_input(
-        "--fabric mpi: replay, prove and trace run on the ranks of mpirun; their records are made with --fabric "
+        "--fabric mpi: replay, prove and timeline run on the ranks of mpirun; their records are made with --fabric "
         "processes");
   if (std::ranges::find(kFabrics, world.fabric) == std::end(kFabrics))
-    bad_input(fmt::format("--fabric {}: unknown; use {}; for replay, prove and trace also mpi", world.fabric,
+    bad_input(fmt::format("--fabric {}: unknown; use {}; for replay, prove and timeline also mpi", world.fabric,
                           fmt::join(kFabrics, ", ")));
   if (is_shared(world) && options.device.starts_with("cuda")) world.device = options.device;
   return world;
@@ -128,6 +128,27 @@ void refuse_rank_fields(const Options& options) {
     for (const char* name : {"world_size=", "fabric="})
       if (field.starts_with(name))
         bad_input(fmt::format("--set {}: --ranks and --fabric say it already; give one of both", field));
+}
+
+void set_rank_fields(const Session& session, Options& options) {
+  const auto world = world_of(options);
+  if (!world) return;
+  apply_ranks(options);
+  name_rank_fields(session, options);
+}
+
+void name_rank_fields(const Session& session, Options& options) {
+  const auto world = world_of(options);
+  if (!world) return;
+  refuse_rank_fields(options);
+  if (!session.registry.find(options.operation).on_rank)
+    bad_input(
+        fmt::format("--ranks {}: {} runs on one rank; leave --ranks out, or name an operation that communicates, "
+                    "for example fused_allgather_and_linear",
+                    world->size, options.operation));
+  options.set.push_back(fmt::format("world_size={}", world->size));
+  options.set.push_back("fabric=" + world->fabric);
+  options.ranks.clear(), options.fabric.clear();  // `--set` says it, in next steps too
 }
 
 void enter_processes(Options& options) {

@@ -39,6 +39,12 @@ void apply_ranks(Options& options);
 /// Errors: invalid_argument where --set gives a field that --ranks and --fabric give.
 void refuse_rank_fields(const Options& options);
 
+/// Of a command that names an operation: --ranks and --fabric as the fields that they are, with apply_ranks(). Errors:
+/// invalid_argument also for an operation of one rank.
+void set_rank_fields(const Session& session, Options& options);
+/// The same without a device, where nothing runs.
+void name_rank_fields(const Session& session, Options& options);
+
 /// Lets processes be the ranks: with --fabric mpi those that mpirun has started, with --fabric processes copies of this
 /// program. From then on --ranks and --fabric are what the records' keys say. Errors: invalid_argument where --ranks
 /// is not the number of those started, and as RankProcess.

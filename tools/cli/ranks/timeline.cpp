@@ -1,5 +1,5 @@
-// tools/cli/ranks/timeline.cpp -- `seqtile trace`: calls of a fused operation on several ranks, as a picture of who
-// waits.
+// tools/cli/ranks/timeline.cpp -- `seqtile timeline`: calls of a fused operation on several ranks, as a picture of
+// who waits.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ constexpr int64_t kMaxEvents = int64_t{1} << 20;
 
 struct TimelineOptions : Options {
   int calls = 3;
-  std::string out = "trace.json";
+  std::string out = "timeline.json";
 };
 
 /// The tensors of a rank's call, with random values.
@@ -85,7 +85,7 @@ std::vector<std::vector<TimelineEvent>> events_of_ranks(Fabric& fabric, const st
   return all;
 }
 
-int trace(const Session& session, TimelineOptions& options) {
+int draw(const Session& session, TimelineOptions& options) {
   const World world = *world_of(options);
   refuse_rank_fields(options);
   options.set.push_back(fmt::format("world_size={}", world.size));
@@ -126,23 +126,23 @@ int run(const Session& session, const TimelineOptions& given) {
   TimelineOptions options = given;
   if (!session.registry.find(options.operation).on_rank)
     bad_input(
-        fmt::format("trace {}: the operation does not communicate; name one that does, for example "
+        fmt::format("timeline {}: the operation does not communicate; name one that does, for example "
                     "fused_allgather_and_linear",
                     options.operation));
   if (options.ranks.empty() && options.fabric != "mpi") options.ranks = "2";
   enter_processes(options);
-  return run_on_processes(options, [&] { return trace(session, options); });
+  return run_on_processes(options, [&] { return draw(session, options); });
 }
 
 }  // namespace
 
-void add_trace(CLI::App& app, Session& session) {
+void add_timeline(CLI::App& app, Session& session) {
   auto options = std::make_shared<TimelineOptions>();
   CLI::App& command = add_command(
-      app, session, "trace",
+      app, session, "timeline",
       "Run a fused operation on several ranks and draw when each of them computes, sends and waits",
-      "  seqtile trace fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --length 1024 -o trace.json\n"
-      "  seqtile trace fused_linear_and_reducescatter --set n=64 --set k=64 --fabric sim:sm_80 --length 100",
+      "  seqtile timeline fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --length 1024 -o timeline.json\n"
+      "  seqtile timeline fused_linear_and_reducescatter --set n=64 --set k=64 --fabric sim:sm_80 --length 100",
       options, run);
   add_operation(command, *options);
   command.add_option("--dtype", options->dtype, "f32, bf16 or f16")->type_name("T");
@@ -154,7 +154,7 @@ void add_trace(CLI::App& app, Session& session) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
   command
-      .add_option("-o,--output", options->out, "The file (default: trace.json); .svg: a picture; -: standard output")
+      .add_option("-o,--output", options->out, "The file (default: timeline.json); .svg: a picture; -: standard output")
       ->type_name("FILE");
 }
 

@@ -90,14 +90,14 @@ class RequestTaker {
 
   /// The next row must not be taken for that of the names.
   [[noreturn]] void refuse_names(const TraceRow& row) const {
-    bad_input(fmt::format("--trace {}: {}, the first row, {}; mend it, as it has the names of the columns",
+    bad_input(fmt::format("--requests {}: {}, the first row, {}; mend it, as it has the names of the columns",
                           options_.path, lines_of(row), row.problem));
   }
 
   [[noreturn]] void refuse_empty() const {
     if (!summary_.problems.empty())
-      bad_input(fmt::format("--trace {}: no usable row; {}", options_.path, summary_.problems[0]));
-    bad_input(fmt::format("--trace {}: {}; give a trace with one request a row", options_.path,
+      bad_input(fmt::format("--requests {}: no usable row; {}", options_.path, summary_.problems[0]));
+    bad_input(fmt::format("--requests {}: {}; give a trace with one request a row", options_.path,
                           is_named_ ? "no row follows the names of the columns" : "is empty"));
   }
 

@@ -72,7 +72,7 @@ class ColumnFinder {
       if (found && (plain(found->prompt) == layout.prompt)) continue;
       if (found)
         fail(
-            fmt::format("fits the layouts {} and {}; choose by --trace-format, or name its columns by "
+            fmt::format("fits the layouts {} and {}; choose by --requests-format, or name its columns by "
                         "--prompt-column and --output-column",
                         found->name, layout.name));
       found = &layout;
@@ -107,7 +107,7 @@ class ColumnFinder {
   [[noreturn]] void fail(const std::string& what) const {
     std::string names = fmt::format("{}", fmt::join(names_, ", "));
     if (names.size() > 200) names = names.substr(0, 200) + "...";
-    bad_input(fmt::format("--trace {}: line {} ({}) {}", options_.path, line_, names, what));
+    bad_input(fmt::format("--requests {}: line {} ({}) {}", options_.path, line_, names, what));
   }
 
   static bool is_position(const std::string& text) {
@@ -126,7 +126,7 @@ class ColumnFinder {
   size_t require(const char* flag, const std::string& given, std::string_view of_layout) const {
     if (given.empty()) {
       if (const auto at = position_of(of_layout)) return *at;
-      fail(fmt::format("has no column {} of --trace-format {}; name it by {}", of_layout, options_.layout, flag));
+      fail(fmt::format("has no column {} of --requests-format {}; name it by {}", of_layout, options_.layout, flag));
     }
     if (!is_by_position_) {
       if (std::ranges::count(names_, given) == 1)

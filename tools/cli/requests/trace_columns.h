@@ -21,7 +21,7 @@ struct TraceColumns {
   bool has_header = true;                ///< false: the first row holds numbers, columns are named by position
 };
 
-/// Names of the layouts that are known, for --trace-format.
+/// Names of the layouts that are known, for --requests-format.
 std::vector<std::string> trace_layouts();
 
 /// Capitals, spaces, underscores and other signs do not count: "Request tokens" is "request_tokens".

@@ -101,8 +101,8 @@ class CsvRows : public TraceRows {
   }
 
   [[noreturn]] void refuse_long_row() const {
-    bad_input(fmt::format("--trace {}: the row at line {} is longer than {} bytes; is a quote in it not closed?", path_,
-                          first_line_, kMaxRowBytes));
+    bad_input(fmt::format("--requests {}: the row at line {} is longer than {} bytes; is a quote in it not closed?",
+                          path_, first_line_, kMaxRowBytes));
   }
 
   void clear() {

@@ -46,7 +46,7 @@ constexpr Foreign kForeign[] = {
 };
 
 [[noreturn]] void refuse(const std::string& path, const char* kind, const char* advice) {
-  bad_input(fmt::format("--trace {}: {}; {}", path, kind, fmt::format(fmt::runtime(advice), path)));
+  bad_input(fmt::format("--requests {}: {}; {}", path, kind, fmt::format(fmt::runtime(advice), path)));
 }
 
 /// `text` begins with "[": one array of objects, one of arrays, or an array a row.
@@ -65,7 +65,7 @@ constexpr Foreign kForeign[] = {
 
 TraceFile::TraceFile(const std::string& path)
     : path_(path), file_(std::fopen(path.c_str(), "rb")), block_(kBlockBytes) {
-  if (!file_) bad_input(fmt::format("--trace {}: cannot be opened: {}", path, std::strerror(errno)));
+  if (!file_) bad_input(fmt::format("--requests {}: cannot be opened: {}", path, std::strerror(errno)));
   std::error_code error;
   bytes_total_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (error) bytes_total_ = 0;
@@ -75,7 +75,7 @@ TraceFile::TraceFile(const std::string& path)
   unpacked_.resize(kBlockBytes);
   constexpr int kGzipOnly = 16 + MAX_WBITS;
   if (inflateInit2(&inflating_, kGzipOnly) != Z_OK)
-    throw Error(ErrorCode::out_of_resources, fmt::format("--trace {}: no memory to unpack it", path));
+    throw Error(ErrorCode::out_of_resources, fmt::format("--requests {}: no memory to unpack it", path));
 }
 
 void TraceFile::fill() {
@@ -83,7 +83,7 @@ void TraceFile::fill() {
   stored_ = {block_.data(), std::fread(block_.data(), 1, block_.size(), file_.get())};
   bytes_read_ += static_cast<int64_t>(stored_.size());
   if (std::ferror(file_.get()))
-    throw Error(ErrorCode::io, fmt::format("--trace {}: cannot be read: {}", path_, std::strerror(errno)));
+    throw Error(ErrorCode::io, fmt::format("--requests {}: cannot be read: {}", path_, std::strerror(errno)));
 }
 
 std::string_view TraceFile::read() {
@@ -98,14 +98,14 @@ std::string_view TraceFile::unpack() {
   while (is_in_member_ && inflating_.avail_out > 0) {
     fill();
     if (stored_.empty())
-      bad_input(fmt::format("--trace {}: ends in the middle of its packed data; get the whole file", path_));
+      bad_input(fmt::format("--requests {}: ends in the middle of its packed data; get the whole file", path_));
     inflating_.next_in = reinterpret_cast<Bytef*>(block_.data() + (stored_.data() - block_.data()));
     inflating_.avail_in = static_cast<uInt>(stored_.size());
     const int code = inflate(&inflating_, Z_NO_FLUSH);
     stored_.remove_prefix(stored_.size() - inflating_.avail_in);
     if (code == Z_STREAM_END) end_member();
     else if (code != Z_OK)
-      bad_input(fmt::format("--trace {}: its packed data are damaged after byte {}; get the file again", path_,
+      bad_input(fmt::format("--requests {}: its packed data are damaged after byte {}; get the file again", path_,
                             bytes_done()));
   }
   return {unpacked_.data(), kBlockBytes - inflating_.avail_out};
@@ -120,7 +120,7 @@ void TraceFile::end_member() {
     stored_.remove_prefix(std::min(stored_.find_first_not_of('\0'), stored_.size()));
     if (!stored_.empty())
       bad_input(
-          fmt::format("--trace {}: other bytes follow its packed data, from byte {} on; get the file again, or "
+          fmt::format("--requests {}: other bytes follow its packed data, from byte {} on; get the file again, or "
                       "take what is packed: gzip -dc '{}' > trace.csv",
                       path_, bytes_done(), path_));
   }

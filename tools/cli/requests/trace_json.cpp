@@ -84,7 +84,7 @@ class JsonRows : public TraceRows {
     rest_ += bytes;
     if (rest_.size() > kMaxRowBytes)
       bad_input(
-          fmt::format("--trace {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
+          fmt::format("--requests {}: line {} is longer than {} bytes; JSON lines have one object a line, which "
                       "`jq -c .` writes",
                       path_, line_, kMaxRowBytes));
   }

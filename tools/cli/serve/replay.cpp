@@ -157,7 +157,7 @@ int replay(const Session& session, ReplayOptions& options) {
     bad_input(fmt::format("--deadline {}: one rank waits for nobody; add --ranks 2", options.deadline));
   apply_ranks(options);
   const double seconds = seconds_to_execute(options);
-  check_is_file("--trace", options.trace.path, "give a trace: CSV or JSON lines");
+  check_is_file("--requests", options.trace.path, "give a trace: CSV or JSON lines");
   const bool is_length_given = !options.lengths.empty();
   if (!is_length_given) options.lengths = fmt::format("1..{}", kDefaultLength);
   const int threads = one_thread_count(options);
@@ -194,10 +194,10 @@ int run(const Session& session, const ReplayOptions& given) {
 }
 
 void add_trace_options(CLI::App& command, ReplayOptions& options) {
-  command.add_option("--trace", options.trace.path, "Requests: CSV or JSON lines, also packed by gzip")
+  command.add_option("--requests", options.trace.path, "Requests: CSV or JSON lines, also packed by gzip")
       ->type_name("FILE")
       ->required();
-  command.add_option("--trace-format", options.trace.layout, "Names of the columns (default: found by the header)")
+  command.add_option("--requests-format", options.trace.layout, "Names of the columns (default: found by the header)")
       ->check(CLI::IsMember(trace_layouts(), CLI::ignore_case));
   const char* positions = "; or its position from 1 where the file has no header";
   command
@@ -215,9 +215,11 @@ void add_replay(CLI::App& app, Session& session) {
   auto options = std::make_shared<ReplayOptions>();
   CLI::App& command = add_command(
       app, session, "replay", "Serve the requests of a trace: look up and plan all, execute a sample, check outputs",
-      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --policy strict --execute 20s\n"
-      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --lengths 1..2048 --json | tail -n 1\n"
-      "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --ranks 2 --fabric threads --execute "
+      "  seqtile replay --model config.json --requests trace.csv --cache tuning.db --policy strict --execute 20s\n"
+      "  seqtile replay --model config.json --requests trace.csv --cache tuning.db --lengths 1..2048 --json | tail -n "
+      "1\n"
+      "  seqtile replay --model config.json --requests trace.csv --cache tuning.db --ranks 2 --fabric threads "
+      "--execute "
       "20s",
       options, run);
   add_model(command, *options);

@@ -126,7 +126,7 @@ void add_report(CLI::App& app, Session& session) {
   CLI::App& command =
       add_command(app, session, "report", "One table from the JSON of a prewarm and a replay",
                   "  seqtile prewarm --model config.json --lengths 1..4096 --cache tuning.db --json > prewarm.json\n"
-                  "  seqtile replay --model config.json --trace trace.csv --cache tuning.db --json > replay.json\n"
+                  "  seqtile replay --model config.json --requests trace.csv --cache tuning.db --json > replay.json\n"
                   "  seqtile report --prewarm prewarm.json --replay replay.json",
                   options, run);
   command.add_option("--prewarm", options->prewarm, "Output of `seqtile prewarm --json`")

@@ -13,6 +13,7 @@
 #include "jit/simulation.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks/ranks.h"
 #include "tools/cli/simulate/ptx_file.h"
 #include "tools/cli/simulate/simulate_foreign.h"
 #include "tools/cli/simulate/simulation_watch.h"
@@ -33,7 +34,7 @@ struct Outcome {
 
 KernelBinary read_ptx(KernelBinary binary, const std::string& path) {
   const std::string text = read_ptx_file(
-      "--ptx", path, fmt::format("`seqtile compile OP ... --target {} --emit ptx` prints such a text", binary.target));
+      "--ptx", path, fmt::format("`seqtile compile OP ... --device {} --emit ptx` prints such a text", binary.target));
   binary.code.assign(reinterpret_cast<const std::byte*>(text.data()),
                      reinterpret_cast<const std::byte*>(text.data()) + text.size());
   return binary;
@@ -85,7 +86,10 @@ void print_outcome(const Outcome& outcome, const SimulatedLaunch& launch, bool w
 }
 
 int run_operation(const Session& session, SimulateOptions options) {
-  if (options.device.empty()) options.device = "sim:sm_80";
+  if (!options.ranks.empty() && options.fabric.empty())
+    options.fabric = options.device.empty() ? "sim:sm_80" : options.device;
+  if (options.device.empty()) options.device = options.ranks.empty() ? "sim:sm_80" : "cpu";  // or the fabric's
+  set_rank_fields(session, options);
   if (options.length.empty()) bad_input("--length is required");
   const autotune::OpDef& op = session.registry.find(options.operation);
   if (!options.device.starts_with("sim"))
@@ -145,7 +149,7 @@ void add_simulate(CLI::App& app, Session& session) {
       app, session, "simulate", "Run one call of a kernel on a simulated GPU, check everything, count what it does",
       "  seqtile simulate rms_norm --set n=576 --dtype bf16 --length 64\n"
       "  seqtile simulate linear --set n=512 --set k=256 --dtype bf16 --length 100 --profile\n"
-      "  seqtile compile softmax --set n=100 --length 8 --target sm_80 --emit ptx > softmax.ptx\n"
+      "  seqtile compile softmax --set n=100 --length 8 --device sm_80 --emit ptx > softmax.ptx\n"
       "  seqtile simulate softmax --set n=100 --length 8 --ptx softmax.ptx --seed 7\n"
       "  seqtile simulate --ptx add.ptx --entry add_kernel --grid 4 --block 128 --arg f32[1000]=random:1 \\\n"
       "    --arg f32[1000]=random:2 --arg f32[1000] --arg i32=1000 --arg null --arg null",
@@ -157,6 +161,7 @@ void add_simulate(CLI::App& app, Session& session) {
       ->description("sim:sm_80 or sim:sm_90a (default: sm_80, or what the text of --entry needs)")
       ->default_str("");
   command.get_option("--threads")->description("Host threads that simulate (default: all cores)");
+  add_ranks(command, *options);
   add_length(command, *options);
   add_config(command, options->config);
   command.add_flag("--profile", options->profile, "Count instructions by class, sectors, bytes and bank conflicts");

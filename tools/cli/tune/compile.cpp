@@ -13,36 +13,58 @@
 #include "jit/compiler.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks/ranks.h"
 #include "tools/cli/tune/config_choice.h"
 
 namespace seqtile::cli {
 namespace {
 
 struct CompileOptions : Options {
-  std::string emit, target, output;
+  std::string emit, output;
   int repeat = 0;
   std::vector<std::string> config;
 };
 
-/// The one that --target or SEQTILE_CPU_TARGET names, whether it executes here or not, or this machine's.
-Target compile_target(const std::string& given) {
-  if (given.starts_with("sm_")) return gpu_target(given);
-  const auto variable = env::cpu_target();
-  if (given.empty() && !variable) return host_target();
-  const std::string name = given.empty() ? *variable : given;
-  const auto names = cpu_target_names();
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    bad_input(fmt::format("{} {}: unknown; the targets are {}, and sm_80 and sm_90a for GPUs",
-                          given.empty() ? "SEQTILE_CPU_TARGET" : "--target", name, fmt::join(names, ", ")));
+/// A target by name, whether code for it executes here or not.
+Target named_target(const std::string& flag, const std::string& name) {
+  if (name.starts_with("sm_")) return gpu_target(name);
   const Target target = cpu_target(name);
   if (!can_compile_for(target))
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("target {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
-                    "library",
-                    name));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} {}: the LLVM of this build generates no code for it; use a build with LLVM's shared "
+                            "library",
+                            flag, name));
   // This machine's own has its cache sizes.
   return is_executable(target) && target.name == host_target().name ? host_target() : target;
+}
+
+/// The target that --device names, or that of the device. `cpu` is this machine's, or the one of SEQTILE_CPU_TARGET.
+Target compile_target(const Options& options) {
+  const auto names = cpu_target_names();
+  const auto is_cpu_target = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  const auto variable = env::cpu_target();
+  if (options.device == "cpu" && !variable) return host_target();
+  if (options.device == "cpu" && !is_cpu_target(*variable))
+    bad_input(fmt::format("SEQTILE_CPU_TARGET {}: unknown; the targets are {}", *variable, fmt::join(names, ", ")));
+  if (options.device == "cpu") return named_target("SEQTILE_CPU_TARGET", *variable);
+  if (options.device.starts_with("sm_") || is_cpu_target(options.device))
+    return named_target("--device", options.device);
+  try {
+    return open_device_of(options, 1)->target();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    bad_input(fmt::format("{}; code alone is also made for the targets {}, sm_80 and sm_90a", error.what(),
+                          fmt::join(names, ", ")));
+  }
+}
+
+/// Code for ranks of a fabric of GPUs is for their target, and a GPU's target alone names a fabric.
+void set_rank_fields_of_target(const Session& session, Options& options) {
+  const bool names_fabric = options.fabric.empty() && !options.ranks.empty() && options.device.starts_with("sm_");
+  if (names_fabric) options.fabric = "sim:" + options.device;
+  const size_t colon = options.fabric.find(':');
+  if (options.device == "cpu" && colon != std::string::npos) options.device = options.fabric.substr(colon + 1);
+  name_rank_fields(session, options);
 }
 
 bool is_for_stdout(const CompileOptions& options) {
@@ -154,16 +176,14 @@ void time_again(const ir::Function& function, const Target& target, int repeat, 
   if (!target.cubin_arch.empty()) time("cubin", target);
 }
 
-int run(const Session& session, const CompileOptions& options) {
+int run(const Session& session, const CompileOptions& given) {
+  CompileOptions options = given;
+  set_rank_fields_of_target(session, options);
   const autotune::OpDef& op = session.registry.find(options.operation);
-  const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
+  const int threads = host_threads(options);
   const int64_t length = parse_length("--length", options.length);
-  if (options.device != "cpu") {
-    open_device_of(options, 1);
-    bad_input(fmt::format("--device {}: nothing runs here; code is for a --target, for example sm_80 or sm_90a",
-                          options.device));
-  }
-  const Target wanted = compile_target(options.target);
+  const Target wanted = compile_target(options);
+  const autotune::Workload workload = workload_of(session.registry, options, wanted.is_gpu() ? 1 : threads);
   check_emit(options, wanted);
   const Target target = with_cubin(options, wanted);
   const autotune::Config config = chosen_config(op, workload, length, options.config, target);
@@ -192,12 +212,16 @@ void add_compile(CLI::App& app, Session& session) {
       add_command(app, session, "compile", "Compile one kernel and show a stage of it",
                   "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --dtype f32 --emit tile\n"
                   "  seqtile compile linear --set n=4096 --set k=4096 --length 512 --emit asm | less\n"
-                  "  seqtile compile rms_norm --set n=576 --length 64 --target neon --emit ll\n"
-                  "  seqtile compile rms_norm --set n=576 --length 64 --dtype bf16 --target sm_80 --emit ptx\n"
-                  "  seqtile compile rms_norm --set n=576 --length 64 --target sm_90a --emit cubin -o rms_norm.cubin",
+                  "  seqtile compile rms_norm --set n=576 --length 64 --device neon --emit ll\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --dtype bf16 --device sm_80 --emit ptx\n"
+                  "  seqtile compile rms_norm --set n=576 --length 64 --device sm_90a --emit cubin -o rms_norm.cubin",
                   options, run);
   add_operation(command, *options);
   add_key(command, *options);
+  command.get_option("--device")
+      ->description(
+          "Whose code: a device, or a target by name, a CPU's instruction set or a GPU (neon, sm_80, sm_90a)");
+  add_ranks(command, *options);
   add_length(command, *options);
   command.get_option("--length")->required();
   command.add_option("--emit", options->emit, "tile (tile IR), ll (LLVM IR), asm (assembly); for GPUs ptx or cubin")
@@ -206,9 +230,6 @@ void add_compile(CLI::App& app, Session& session) {
       .add_option("-o,--output", options->output,
                   "Write that stage to a file and print what the kernel needs; - is standard output")
       ->type_name("FILE");
-  command
-      .add_option("--target", options->target, "A CPU's instruction set or a GPU (sm_80, sm_90a); default: this CPU")
-      ->type_name("NAME");
   command
       .add_option("--repeat", options->repeat,
                   "With --json: also the median times of N more compilations in this process")

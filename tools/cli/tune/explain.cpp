@@ -14,6 +14,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/key_text.h"
 #include "tools/cli/output.h"
+#include "tools/cli/ranks/ranks.h"
 #include "tools/cli/tune/explain.h"
 
 namespace seqtile::cli {
@@ -38,6 +39,16 @@ std::string modelled_reason(const cache::Record& record, const std::vector<cache
   return reason + "; nothing was measured: on the GPU " + next_step("tune", options) + " does that";
 }
 
+/// What all ranks found, and the trial's own detail.
+std::string detail_of(const cache::TrialRow& trial) {
+  if (trial.ranks == 0) return trial.detail;
+  std::string text = fmt::format("{} all {} ranks", trial.chosen ? "chosen by" : "on", trial.ranks);
+  if (trial.ranks_us > 0)
+    text += fmt::format(": {} (20 to 80 %: {} to {})", format_us(trial.ranks_us), format_us(trial.ranks_p20_us),
+                        format_us(trial.ranks_p80_us));
+  return trial.detail.empty() ? text : text + ": " + trial.detail;
+}
+
 std::string reason_of(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   if (record.samples == 0) return "built and verified, not measured yet";
   std::string reason = fmt::format("measured at length {}: {} (20 to 80 %: {} to {}; {} samples; default {})",
@@ -46,7 +57,7 @@ std::string reason_of(const cache::Record& record, const std::vector<cache::Tria
   if (record.sliced) reason += "; on a slice of the grid";
   if (record.noisy) reason += "; the machine was noisy";
   for (const cache::TrialRow& trial : trials)
-    if (trial.config_json == record.config_json && !trial.detail.empty()) reason += "; " + trial.detail;
+    if (trial.config_json == record.config_json && !detail_of(trial).empty()) reason += "; " + detail_of(trial);
   return reason;
 }
 
@@ -134,8 +145,13 @@ Json print_runner_ups(const Answer& answer, std::vector<cache::TrialRow> trials)
     const auto config = autotune::parse_config(trial.config_json);
     if (!config || *config == answer.config || list.size() == kRunnerUps) continue;
     const double ratio = winner_us > 0 ? trial.median_us / winner_us : 0;
-    table.add({"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), trial.detail});
-    list.push_back({{"config", fields_json(*config)}, {"median_us", trial.median_us}, {"detail", trial.detail}});
+    table.add(
+        {"  " + format_fields(*config), format_us(trial.median_us), fmt::format("{:.2f}", ratio), detail_of(trial)});
+    list.push_back({{"config", fields_json(*config)},
+                    {"median_us", trial.median_us},
+                    {"ranks", trial.ranks},
+                    {"ranks_us", trial.ranks_us},
+                    {"detail", detail_of(trial)}});
   }
   if (!table.empty()) table.print();
   return list;
@@ -149,8 +165,8 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
     if (trial.outcome == "ok" || trial.outcome == "modelled") continue;
     const auto config = autotune::parse_config(trial.config_json);
     if (!config) continue;
-    table.add({"  " + format_fields(*config), trial.outcome, trial.detail});
-    list.push_back({{"config", fields_json(*config)}, {"outcome", trial.outcome}, {"detail", trial.detail}});
+    table.add({"  " + format_fields(*config), trial.outcome, detail_of(trial)});
+    list.push_back({{"config", fields_json(*config)}, {"outcome", trial.outcome}, {"detail", detail_of(trial)}});
   }
   if (!table.empty()) table.print();
   return list;
@@ -213,10 +229,14 @@ Explained explain_workload(const Session& session, const Options& options, const
 
 namespace {
 
-int run(const Session& session, const Options& options) {
+int run(const Session& session, const Options& given) {
+  Options options = given;
+  if (!options.model.empty() && !options.ranks.empty() + !options.fabric.empty() > 0)
+    bad_input("--ranks, --fabric: go with an operation; `seqtile prove` asks for all of a model's");
   if (!options.model.empty()) return explain_model(session, options);
   if (options.operation.empty()) bad_input("explain: give an operation and --length, or --model FILE");
   if (options.length.empty()) bad_input("--length is required with an operation");
+  set_rank_fields(session, options);
   const autotune::Workload workload = workload_of(session.registry, options, one_thread_count(options));
   const Explained explained = explain_workload(session, options, workload, parse_length("--length", options.length));
   if (options.json) print_json(explained.json);
@@ -231,6 +251,7 @@ void add_explain(CLI::App& app, Session& session) {
       app, session, "explain", "Say which bucket, configuration and origin answer a length, and what came second",
       "  seqtile explain linear --set n=4096 --set k=4096 --dtype bf16 --length 300 --cache tuning.db\n"
       "  seqtile explain rms_norm --set n=576 --length 4096 --json | tail -n 1\n"
+      "  seqtile explain fused_allgather_and_linear --set n=512 --set k=512 --ranks 2 --length 16 --cache tuning.db\n"
       "  seqtile explain --model config.json\n"
       "  seqtile explain --model config.json --length 300 --cache tuning.db",
       options, run);
@@ -245,6 +266,7 @@ void add_explain(CLI::App& app, Session& session) {
       ->excludes(command.get_option("--set"));
   add_strict_model(command, options->strict_model);
   add_key(command, *options);
+  add_ranks(command, *options);
   add_length(command, *options);
   add_stores(command, *options);
 }

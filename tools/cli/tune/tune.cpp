@@ -8,22 +8,6 @@
 namespace seqtile::cli {
 namespace {
 
-/// --ranks and --fabric as the fields that they are. Errors: invalid_argument for an operation of one rank.
-void set_rank_fields(const Session& session, TuneRunOptions& options) {
-  const auto world = world_of(options);
-  if (!world) return;
-  apply_ranks(options);
-  refuse_rank_fields(options);
-  if (!session.registry.find(options.operation).on_rank)
-    bad_input(
-        fmt::format("--ranks {}: {} runs on one rank; leave --ranks out, or name an operation that communicates, "
-                    "for example fused_allgather_and_linear",
-                    world->size, options.operation));
-  options.set.push_back(fmt::format("world_size={}", world->size));
-  options.set.push_back("fabric=" + world->fabric);
-  options.ranks.clear(), options.fabric.clear();  // `--set` says it, in next steps too
-}
-
 int tune_lengths(const Session& session, const TuneRunOptions& given) {
   TuneRunOptions options = given;
   set_rank_fields(session, options);

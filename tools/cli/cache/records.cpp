@@ -1,0 +1,146 @@
+// tools/cli/cache/records.cpp -- see records.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/cache/records.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "autotune/engine/usable.h"
+#include "tools/cli/key_text.h"
+#include "tools/cli/ranks/ranks.h"
+
+namespace seqtile::cli {
+namespace {
+
+std::vector<KeyGroup> grouped(std::vector<cache::KeyedRecord> records) {
+  std::map<std::string, KeyGroup> groups;
+  for (cache::KeyedRecord& keyed : records) {
+    const cache::TuningKey& key = keyed.key;
+    KeyGroup& group = groups[key.operation + key.workload_json + key.device_kind + key.env_json + key.source_hash];
+    group.key = keyed.key;
+    group.records.push_back(std::move(keyed.record));
+  }
+  std::vector<KeyGroup> list;
+  for (auto& [name, group] : groups) list.push_back(std::move(group));
+  return list;
+}
+
+/// The fields of a key that flags name.
+autotune::Fields wanted_fields(const Session& session, const Options& given) {
+  Options options = given;
+  name_rank_fields(session, options);
+  autotune::Fields wanted = parse_fields("--set", options.set);
+  const auto add = [&](const char* flag, const char* name, const autotune::FieldValue& value) {
+    if (wanted.contains(name)) bad_input(fmt::format("{}: --set {} says it already; give one of both", flag, name));
+    wanted.set(name, value);
+  };
+  if (!options.dtype.empty()) add("--dtype", "dtype", std::string(dtype_name(parse_dtype_flag(options.dtype))));
+  if (!options.threads.empty()) add("--threads", "threads", int64_t{host_threads(options)});
+  return wanted;
+}
+
+/// A number is the same number however it was written.
+bool is_same(const autotune::FieldValue& a, const autotune::FieldValue& b) {
+  const auto text = [](const autotune::FieldValue& value) {
+    return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+  };
+  return text(a) == text(b);
+}
+
+bool has(const autotune::Fields& fields, const autotune::Fields& wanted) {
+  for (const auto& [name, value] : wanted.values()) {
+    const auto at = fields.values().find(name);
+    if (at == fields.values().end() || !is_same(at->second, value)) return false;
+  }
+  return true;
+}
+
+/// A mistyped name of a field would otherwise choose nothing, and say so as if it were an answer.
+void check_names(const autotune::Fields& wanted, const std::string& operation,
+                 const std::vector<cache::KeyedRecord>& records) {
+  std::set<std::string> known;
+  for (const cache::KeyedRecord& keyed : records)
+    if (const auto fields = autotune::parse_config(keyed.key.workload_json))
+      for (const auto& [name, value] : fields->values()) known.insert(name);
+  for (const auto& [name, value] : wanted.values())
+    if (!known.contains(name))
+      bad_input(fmt::format("--set {}: no record of {} has this field; they have {}", name, operation,
+                            fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+std::vector<KeyGroup> all_groups(cache::TuningStore& store) { return grouped(store.all_records()); }
+
+void add_record_choice(CLI::App& command, Options& options) {
+  options.device.clear();  // of all
+  add_operation(command, options);
+  command.get_option("--set")->description("A static field that the records have; may be repeated");
+  add_key(command, options);
+  command.get_option("--dtype")->description("f32, bf16 or f16 (default: all)");
+  command.get_option("--threads")->description("Threads of one launch (default: all)")->type_name("N");
+  command.get_option("--device")->description("Whose records (default: those of all)")->default_str("");
+  add_ranks(command, options);
+  add_lengths(command, options);
+  command.get_option("--lengths")->description("Buckets with one of these lengths (default: all)");
+}
+
+std::vector<KeyGroup> chosen_groups(const Session& session, const Options& options, cache::TuningStore& store) {
+  std::vector<cache::KeyedRecord> records = store.all_records();
+  std::erase_if(records, [&](const cache::KeyedRecord& keyed) { return keyed.key.operation != options.operation; });
+  if (records.empty()) {
+    session.registry.find(options.operation);  // refuses a name that no operation has
+    return {};
+  }
+  const autotune::Fields wanted = wanted_fields(session, options);
+  check_names(wanted, options.operation, records);
+  const LengthRange lengths =
+      options.lengths.empty() ? LengthRange{0, INT64_MAX} : parse_lengths("--lengths", options.lengths);
+  const auto device = options.device.empty() ? nullptr : open_device_of(options, 1);
+  std::erase_if(records, [&](const cache::KeyedRecord& keyed) {
+    const auto fields = autotune::parse_config(keyed.key.workload_json);
+    const bool is_of_device =
+        !device || (keyed.key.device_kind == device->info().kind && keyed.key.device_name == device->info().name);
+    const bool is_in_lengths = keyed.record.lo <= lengths.hi && keyed.record.hi >= lengths.lo;
+    return !is_of_device || !is_in_lengths || !has(fields ? *fields : autotune::Fields{}, wanted);
+  });
+  return grouped(std::move(records));
+}
+
+Json json_or_text(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  return json.is_discarded() ? Json(text) : json;
+}
+
+std::string format_config(const std::string& json) {
+  const auto config = autotune::parse_config(json);
+  return config ? format_fields(*config) : json;
+}
+
+std::string key_title(const cache::TuningKey& key) {
+  return fmt::format("{} {} on {}", key.operation, workload_fields(key).json(), key.device_name);
+}
+
+Json record_json(const cache::Record& record) {
+  return {{"bucket", {record.lo, record.hi}},
+          {"origin", std::string(cache::origin_name(record.origin))},
+          {"config", json_or_text(record.config_json)},
+          {"median_us", record.median_us},
+          {"default_us", record.default_us},
+          {"noisy", record.noisy},
+          {"sliced", record.sliced}};
+}
+
+Json record_json(const cache::TuningKey& key, const cache::Record& record) {
+  Json row = record_json(record);
+  row["operation"] = key.operation;
+  row["workload"] = json_or_text(key.workload_json);
+  row["device"] = key.device_name;
+  return row;
+}
+
+}  // namespace seqtile::cli
