@@ -114,7 +114,7 @@ class LocalOps {
                     .residual = beside,
                     .weight = weight,
                     .dx = dx,
-                    .dweight = make_tensor(dweight, DType::f32, {kHidden})});
+                    .dweight = make_tensor(dweight, DType::f32, {1, kHidden})});
   }
   void attention(Activations& a) const {
     Sequence seq(a.q.rows);

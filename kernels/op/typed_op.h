@@ -15,6 +15,16 @@
 
 namespace seqtile::kernels {
 
+/// Op with the fields that somebody gives. Errors: those of the reader.
+template <class Op>
+Op read_fields(WorkloadReader& reader) {
+  Op op;
+  op.dtype = reader.dtype();
+  FieldReader fields(reader);
+  op.fields(fields);
+  return op;
+}
+
 /// Fills weights and indices as the declaration of the tensor says; false for every other tensor.
 bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed);
 
@@ -33,10 +43,7 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   op.summary = std::move(summary);
   op.normalize = [](const Workload& given) {
     WorkloadReader reader(given);
-    FieldReader fields(reader);
-    Op op;
-    op.dtype = given.dtype;
-    op.fields(fields);
+    read_fields<Op>(reader);
     return reader.finish();
   };
   op.schema = [](const Workload& w) { return schema_of(op_of<Op>(w)).schema; };
