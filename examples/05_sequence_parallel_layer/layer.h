@@ -110,7 +110,7 @@ class LocalOps {
     std::fill_n(dweight, kHidden, 0.0f);
     if (x.rows == 0) return;
     norm_backward_(
-        {.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = tensor(dweight, {kHidden})});
+        {.dy = dy, .x = x, .residual = beside, .weight = weight, .dx = dx, .dweight = tensor(dweight, {1, kHidden})});
   }
   void attention(Activations& a) const {
     Sequence seq(a.q.rows);

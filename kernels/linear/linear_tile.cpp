@@ -16,6 +16,8 @@ Var load_weight(KernelBuilder& b, const Linear& s, const Tile& t, Var w, Var fir
   return b.reshape(b.trans(panels, {1, 0, 2}), {t.kc, t.block_n});
 }
 
+ir::Attributes schedule_of(const Tile& t) { return {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}}; }
+
 }  // namespace
 
 std::string numbered(const char* name, int i) { return i == 0 ? name : name + std::to_string(i + 1); }
@@ -53,7 +55,6 @@ std::vector<Var> multiply(KernelBuilder& b, const Linear& s, const Tile& t, cons
                           std::vector<Var> sums) {
   Var first = s.is_packed() ? column / s.panel : column;
   if (sums.empty()) sums.assign(static_cast<size_t>(s.weights_per_loop()), b.full({t.block_m, t.block_n}, 0.0));
-  const ir::Attributes schedule = {{"form", t.form}, {"mr", t.mr}, {"nr", t.nr}, {"kc", t.kc}};
   return b.for_loop(
       0, s.k, t.kc, std::move(sums),
       [&](Var kk, std::vector<Var> sums) {
@@ -62,7 +63,16 @@ std::vector<Var> multiply(KernelBuilder& b, const Linear& s, const Tile& t, cons
           sums[i] = b.dot(x, load_weight(b, s, t, v.w[i], first, kk), sums[i], s.tf32 ? "tf32" : "native");
         return sums;
       },
-      schedule);
+      schedule_of(t));
+}
+
+Var add_products_of_rows(KernelBuilder& b, const Tile& t, Var dy, Var x, Var row, Var column, Var sum) {
+  Var length = b.size(dy, 0);
+  const auto add = [&](Var token, std::vector<Var> sums) {
+    Var left = b.trans(b.load(dy, {token, row}, {t.kc, t.block_m}));
+    return std::vector{b.dot(left, b.load(x, {token, column}, {t.kc, t.block_n}), sums[0])};
+  };
+  return b.for_loop(0, length, t.kc, {sum}, add, schedule_of(t))[0];
 }
 
 Var result_of(KernelBuilder& b, const Linear& s, const Operands& v, Var row, Var column, std::vector<Var> sums) {

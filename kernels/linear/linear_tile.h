@@ -28,6 +28,9 @@ int64_t column_blocks(const Linear& s, int64_t block_n);
 /// gated pair two. Added to `sums`, where some are given.
 std::vector<Var> multiply(KernelBuilder& b, const Linear& s, const Tile& t, const Operands& v, Var row, Var column,
                           std::vector<Var> sums = {});
+/// sum + dy^T x over the rows of both, for the block of a weight's gradient at (row, column): a column of dy and one of
+/// x.
+Var add_products_of_rows(KernelBuilder& b, const Tile& tile, Var dy, Var x, Var row, Var column, Var sum);
 /// Bias, activation, gate and residual, in the output's format. `sums` are [rows, columns] each.
 Var result_of(KernelBuilder& b, const Linear& s, const Operands& v, Var row, Var column, std::vector<Var> sums);
 /// The same, then the store to the output in first place; what lies beyond it is left out.

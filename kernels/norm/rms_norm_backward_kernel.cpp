@@ -6,30 +6,10 @@
 
 #include "kernels/norm/rms_norm_grid.h"
 #include "kernels/op/row_kernel.h"
-#include "kernels/op/workload_reader.h"
 
 namespace seqtile::kernels::rms_norm_backward_op {
 
 using autotune::Config;
-using autotune::Workload;
-
-void read_fields(WorkloadReader& reader) {
-  reader.required("n", 1, kMaxFeatures);
-  reader.number("eps", 1e-5, 1e-12, 1);  // above 0, so that rows beyond the end, which are zeros, have a finite scale
-  reader.flag("residual");
-  reader.number("weight_offset", 0, -1, 1);
-}
-
-bool has_residual(const Workload& w) { return w.fields.get_int("residual") != 0; }
-
-Operands::Operands(KernelBuilder& b, const Workload& w) {
-  const int64_t n = w.fields.get_int("n");
-  dy = b.view("dy", w.dtype, {kDynamic, n});
-  x = b.view("x", w.dtype, {kDynamic, n});
-  if (has_residual(w)) residual = b.view("residual", w.dtype, {kDynamic, n});
-  weight = b.view("weight", w.dtype, {n});
-  dx = b.view("dx", w.dtype, {kDynamic, n});
-}
 
 Workspaces::Workspaces(KernelBuilder& b, const Config& config) {
   parts = b.view("parts", DType::f32, {kDynamic});
@@ -41,22 +21,22 @@ namespace {
 
 /// Rows [row, row + rows) in f32. g: dy times the norm's gain.
 struct Rows {
-  Rows(KernelBuilder& b, const Workload& w, const Operands& v, Var row, int64_t rows);
+  Rows(KernelBuilder& b, const RmsNormBackward& op, const Operands& v, Var row, int64_t rows);
   /// What they add to dweight, [rows, n].
   Var terms(KernelBuilder& b) const { return dy * x * across(b, scale, x.type().shape[0], x.type().shape[1]); }
   void store_dx(KernelBuilder& b, const Operands& v) const;
   Var row, dy, x, g, scale;
 };
 
-Rows::Rows(KernelBuilder& b, const Workload& w, const Operands& v, Var row, int64_t rows) : row(row) {
-  const int64_t n = w.fields.get_int("n");
+Rows::Rows(KernelBuilder& b, const RmsNormBackward& op, const Operands& v, Var row, int64_t rows) : row(row) {
+  const int64_t n = op.n;
   dy = to_f32(b, b.load(v.dy, {row, 0}, {rows, n}));
   x = to_f32(b, b.load(v.x, {row, 0}, {rows, n}));
   Var gain = to_f32(b, b.load(v.weight, {0}, {n}));
-  if (const double offset = w.fields.get_double("weight_offset", 0); offset != 0) gain = gain + offset;
+  if (op.weight_offset != 0) gain = gain + op.weight_offset;
   g = dy * down(b, gain, rows, n);
   Var mean_square = b.sum(x * x, 1) * (1.0 / static_cast<double>(n));
-  scale = b.unary(ir::OpKind::rsqrt, mean_square + w.fields.get_double("eps", 0));
+  scale = b.unary(ir::OpKind::rsqrt, mean_square + op.eps);
 }
 
 void Rows::store_dx(KernelBuilder& b, const Operands& v) const {
@@ -98,16 +78,16 @@ void merge(KernelBuilder& b, const Workspaces& v, const Config& config, int64_t 
 
 }  // namespace
 
-void build_rows(KernelBuilder& b, const Workload& w, const Config& config, const Target& target, const Operands& v,
-                const Workspaces& workspaces, const std::function<void(Var dweight)>& give) {
-  const int64_t n = w.fields.get_int("n"), rows = config.get_int("rows"), programs = config.get_int("programs");
+void build_rows(KernelBuilder& b, const RmsNormBackward& op, const Config& config, const Target& target,
+                const Operands& v, const Workspaces& workspaces, const std::function<void(Var dweight)>& give) {
+  const int64_t n = op.n, rows = config.get_int("rows"), programs = config.get_int("programs");
   Var program = b.program_id(0), length = b.size(v.x, 0);
   Var share = b.cdiv(b.cdiv(length, programs), rows) * rows;
   Var first = program * share, end = b.min(length, first + share), part = program * n;
   // dy and x are read for the sums first: dx may be written over them.
   if (target.is_gpu()) {  // sums stay in registers
     Var sums = b.for_loop(first, end, rows, {b.full({rows, n}, 0.0)}, [&](Var row, std::vector<Var> sums) {
-      const Rows tile(b, w, v, row, rows);
+      const Rows tile(b, op, v, row, rows);
       Var next = sums[0] + tile.terms(b);
       tile.store_dx(b, v);
       return std::vector{next};
@@ -116,7 +96,7 @@ void build_rows(KernelBuilder& b, const Workload& w, const Config& config, const
   } else {  // sums stay in the caches
     b.store(workspaces.parts, {part}, b.full({n}, 0.0));
     b.for_each(first, end, rows, [&](Var row) {
-      const Rows tile(b, w, v, row, rows);
+      const Rows tile(b, op, v, row, rows);
       b.store_add(workspaces.parts, {part}, b.sum(tile.terms(b), 0));
       tile.store_dx(b, v);
     });
@@ -124,15 +104,15 @@ void build_rows(KernelBuilder& b, const Workload& w, const Config& config, const
   merge(b, workspaces, config, n, give);
 }
 
-RowGradients reference_row(const Workload& w, const std::vector<double>& dy, const std::vector<double>& x,
+RowGradients reference_row(const RmsNormBackward& op, const std::vector<double>& dy, const std::vector<double>& x,
                            const std::vector<double>& weight) {
-  const double n = static_cast<double>(x.size()), offset = w.fields.get_double("weight_offset", 0);
+  const double n = static_cast<double>(x.size()), offset = op.weight_offset;
   double squares = 0, products = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     squares += x[i] * x[i];
     products += dy[i] * (offset + weight[i]) * x[i];
   }
-  const double scale = 1 / std::sqrt(squares / n + w.fields.get_double("eps", 0));
+  const double scale = 1 / std::sqrt(squares / n + op.eps);
   RowGradients result;
   for (size_t i = 0; i < x.size(); ++i) {
     const double g = dy[i] * (offset + weight[i]);

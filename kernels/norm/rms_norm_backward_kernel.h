@@ -9,25 +9,14 @@
 #include <functional>
 #include <vector>
 
-#include "autotune/op_def.h"
 #include "jit/ir/builder.h"
-
-namespace seqtile::kernels {
-class WorkloadReader;
-}
+#include "kernels/norm/rms_norm_backward.h"
 
 namespace seqtile::kernels::rms_norm_backward_op {
 
-/// The static fields: n, eps, residual and weight_offset. Errors: those of the reader.
-void read_fields(WorkloadReader& reader);
+using Operands = RmsNormBackward::Tensors<Var>;
 
-bool has_residual(const autotune::Workload& w);
-
-/// The kernel's parameters in schema order, but for dweight, and the workspaces of rms_norm_grid.
-struct Operands {
-  Operands(KernelBuilder& b, const autotune::Workload& w);
-  Var dy, x, residual, weight, dx;
-};
+/// The workspaces of rms_norm_grid.
 struct Workspaces {
   Workspaces() = default;
   Workspaces(KernelBuilder& b, const autotune::Config& config);
@@ -35,14 +24,14 @@ struct Workspaces {
 };
 
 /// One program. `give` gets the sum over all rows [n], in the program that ends last.
-void build_rows(KernelBuilder& b, const autotune::Workload& w, const autotune::Config& config, const Target& target,
+void build_rows(KernelBuilder& b, const RmsNormBackward& op, const autotune::Config& config, const Target& target,
                 const Operands& v, const Workspaces& workspaces, const std::function<void(Var dweight)>& give);
 
 /// Columns of a row: gradient of x, and terms of the gradient of the weight.
 struct RowGradients {
   std::vector<double> dx, terms;
 };
-RowGradients reference_row(const autotune::Workload& w, const std::vector<double>& dy, const std::vector<double>& x,
+RowGradients reference_row(const RmsNormBackward& op, const std::vector<double>& dy, const std::vector<double>& x,
                            const std::vector<double>& weight);
 
 }  // namespace seqtile::kernels::rms_norm_backward_op

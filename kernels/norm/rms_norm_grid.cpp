@@ -15,7 +15,6 @@ using autotune::Config;
 using autotune::ConfigSpace;
 using autotune::GpuWork;
 using autotune::SizeExpr;
-using autotune::Workload;
 
 namespace {
 
@@ -41,20 +40,19 @@ std::vector<Config> gpu_configs(int64_t n, int64_t length) {
   return configs;
 }
 
-std::vector<Config> cpu_configs(const Workload& w, int64_t length, const Target& target) {
-  const int64_t n = w.fields.get_int("n");
+std::vector<Config> cpu_configs(int64_t n, int threads, int64_t length, const Target& target) {
   std::vector<Config> configs;
   for (const int64_t programs : {1, 2, 4, 8, 16, 32, 64, 128})
     for (const int64_t rows : {1, 2, 4, 8, 16, 32}) {
-      if (programs > 1 && (programs > 8 * w.threads || programs * rows > length + rows)) continue;
+      if (programs > 1 && (programs > 8 * threads || programs * rows > length + rows)) continue;
       if (rows > 1 && (rows >= 2 * length || rows * n * kTiles * 4 > target.l2_bytes)) continue;
       configs.push_back({{"rows", rows}, {"programs", programs}});
     }
   return configs;
 }
 
-std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& target) {
-  return target.is_gpu() ? gpu_configs(w.fields.get_int("n"), length) : cpu_configs(w, length, target);
+std::vector<Config> configs_of(int64_t n, int threads, int64_t length, const Target& target) {
+  return target.is_gpu() ? gpu_configs(n, length) : cpu_configs(n, threads, length, target);
 }
 
 }  // namespace
@@ -62,40 +60,38 @@ std::vector<Config> configs_of(const Workload& w, int64_t length, const Target& 
 int64_t members(const Config& config) { return std::min(kMembers, config.get_int("programs")); }
 int64_t num_groups(const Config& config) { return cdiv(config.get_int("programs"), kMembers); }
 
-std::vector<autotune::Workspace> workspaces(const Workload& w, const Config& config) {
-  const int64_t n = w.fields.get_int("n"), groups = num_groups(config);
+std::vector<autotune::Workspace> workspaces(int64_t n, const Config& config) {
+  const int64_t groups = num_groups(config);
   std::vector<autotune::Workspace> result = {{"parts", DType::f32, SizeExpr{config.get_int("programs") * n}}};
   if (groups > 1) result.push_back({"group_sums", DType::f32, SizeExpr{groups * n}});
   result.push_back({"arrived", DType::i32, SizeExpr{groups + 1}});
   return result;
 }
 
-ConfigSpace config_space(const Workload& w, int64_t length, const Target& target) {
+ConfigSpace config_space(const RmsNormBackward& op, int threads, int64_t length, const Target& target) {
   ConfigSpace space;
-  for (const Config& config : configs_of(w, length, target)) space.add(config);
+  for (const Config& config : configs_of(op.n, threads, length, target)) space.add(config);
   return space;
 }
 
-Config default_config(const Workload& w, int64_t length, const Target& target) {
-  const std::vector<Config> configs = configs_of(w, length, target);
+Config default_config(const RmsNormBackward& op, int threads, int64_t length, const Target& target) {
+  const std::vector<Config> configs = configs_of(op.n, threads, length, target);
   if (configs.empty())
     throw Error(
         ErrorCode::unsupported,
         fmt::format("rms_norm_backward: a row of {} values does not fit the registers of 1024 threads; take the CPU",
-                    w.fields.get_int("n")));
-  const auto us = [&](const Config& c) {
-    return target.is_gpu() ? autotune::predict_us(gpu_work(w, c, length, target), target.gpu)
-                           : predict_us(w, c, length, target);
-  };
+                    op.n));
+  const auto us = [&](const Config& c) { return predict_us(op, c, threads, length, target); };
   return *std::ranges::min_element(configs, [&](const Config& a, const Config& b) { return us(a) < us(b); });
 }
 
-double predict_us(const Workload& w, const Config& config, int64_t length, const Target& target) {
+double predict_us(const RmsNormBackward& op, const Config& config, int threads, int64_t length, const Target& target) {
+  if (target.is_gpu()) return autotune::predict_us(gpu_work(op, config, length), target.gpu);
   constexpr double kProgramUs = 0.3, kTileUs = 0.05, kRowUs = 0.02, kNearBytesPerUs = 20e3, kFarBytesPerUs = 10e3;
   const int64_t rows = config.get_int("rows"), programs = config.get_int("programs");
-  const double row_bytes = static_cast<double>(w.fields.get_int("n") * kTiles * 4);
+  const double row_bytes = static_cast<double>(op.n * kTiles * 4);
   const int64_t share = cdiv(cdiv(length, programs), rows) * rows, busy = cdiv(length, share);
-  const double rounds = static_cast<double>(cdiv(busy, w.threads));
+  const double rounds = static_cast<double>(cdiv(busy, threads));
   const double tile_bytes = static_cast<double>(rows) * row_bytes;
   const double rate = tile_bytes <= static_cast<double>(target.l1_bytes) ? kNearBytesPerUs : kFarBytesPerUs;
   const double tiles = static_cast<double>(cdiv(std::min(share, length), rows));
@@ -105,12 +101,12 @@ double predict_us(const Workload& w, const Config& config, int64_t length, const
          static_cast<double>(programs) * part_us;
 }
 
-GpuWork gpu_work(const Workload& w, const Config& config, int64_t length, const Target&) {
+GpuWork gpu_work(const RmsNormBackward& op, const Config& config, int64_t length) {
   constexpr double kInstructionsPerValue = 6, kOtherInstructions = 200;
-  const int64_t n = w.fields.get_int("n"), rows = config.get_int("rows"), num_warps = config.get_int("num_warps");
+  const int64_t n = op.n, rows = config.get_int("rows"), num_warps = config.get_int("num_warps");
   const double programs = static_cast<double>(config.get_int("programs"));
-  const double tensors = w.fields.get_int("residual") ? 4 : 3;
-  const double bytes = tensors * static_cast<double>(n * length * dtype_bytes(w.dtype));
+  const double tensors = op.residual ? 4 : 3;
+  const double bytes = tensors * static_cast<double>(n * length * dtype_bytes(op.dtype));
   const double tiles = static_cast<double>(cdiv(length, rows)) / programs;
   GpuWork work;
   work.programs = programs;

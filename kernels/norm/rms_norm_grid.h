@@ -4,19 +4,20 @@
 // rows: those of one tile; programs: those of the launch, whatever the length. Few programs leave threads idle, many
 // leave many parts of the weight's gradient to add up.
 #pragma once
-#include "autotune/op_def.h"
+#include "kernels/norm/rms_norm_backward.h"
 
 namespace seqtile::kernels::rms_norm_grid {
 
 /// Programs whose parts one of them adds up, and how many such groups there are.
 int64_t members(const autotune::Config& config);
 int64_t num_groups(const autotune::Config& config);
-std::vector<autotune::Workspace> workspaces(const autotune::Workload& w, const autotune::Config& config);
+std::vector<autotune::Workspace> workspaces(int64_t n, const autotune::Config& config);
 
-autotune::ConfigSpace config_space(const autotune::Workload& w, int64_t length, const Target& target);
-autotune::Config default_config(const autotune::Workload& w, int64_t length, const Target& target);
-double predict_us(const autotune::Workload& w, const autotune::Config& config, int64_t length, const Target& target);
-autotune::GpuWork gpu_work(const autotune::Workload& w, const autotune::Config& config, int64_t length,
-                           const Target& target);
+autotune::ConfigSpace config_space(const RmsNormBackward& op, int threads, int64_t length, const Target& target);
+autotune::Config default_config(const RmsNormBackward& op, int threads, int64_t length, const Target& target);
+/// Microseconds, for ranking; of a GPU by gpu_work().
+double predict_us(const RmsNormBackward& op, const autotune::Config& config, int threads, int64_t length,
+                  const Target& target);
+autotune::GpuWork gpu_work(const RmsNormBackward& op, const autotune::Config& config, int64_t length);
 
 }  // namespace seqtile::kernels::rms_norm_grid

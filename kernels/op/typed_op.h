@@ -15,13 +15,24 @@
 
 namespace seqtile::kernels {
 
+/// Op with the fields that somebody gives. Errors: those of the reader.
+template <class Op>
+Op read_fields(WorkloadReader& reader) {
+  Op op;
+  op.dtype = reader.dtype();
+  FieldReader fields(reader);
+  op.fields(fields);
+  return op;
+}
+
 /// Fills weights and indices as the declaration of the tensor says; false for every other tensor.
 bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed);
 
 /// normalize, schema, fill, reference, tolerance and cost of Op, which has
-///   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;  // or of all
-///   `rows` autotune::OpDef::Tolerance tolerance() const;  // absent: of one rounding double flops(int64_t length)
-///   const;            // absent: the cost is given elsewhere
+///   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
+///     or of several: (t, std::span<const int64_t> rows, out)
+///   autotune::OpDef::Tolerance tolerance() const;  // or of a length; absent: of one rounding
+///   double flops(int64_t length) const;            // absent: somebody else gives the cost
 template <class Op>
 autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   using autotune::Problem;
@@ -32,10 +43,7 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   op.summary = std::move(summary);
   op.normalize = [](const Workload& given) {
     WorkloadReader reader(given);
-    FieldReader fields(reader);
-    Op op;
-    op.dtype = given.dtype;
-    op.fields(fields);
+    read_fields<Op>(reader);
     return reader.finish();
   };
   op.schema = [](const Workload& w) { return schema_of(op_of<Op>(w)).schema; };
@@ -53,8 +61,9 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
     OutputCollector collector(outputs);
     self.tensors(collector, out);
   };
-  op.tolerance = [](const Workload& w, std::span<const int64_t>) {
-    if constexpr (requires(const Op& self) { self.tolerance(); }) return op_of<Op>(w).tolerance();
+  op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {
+    if constexpr (requires(const Op& self) { self.tolerance(symbols[0]); }) return op_of<Op>(w).tolerance(symbols[0]);
+    else if constexpr (requires(const Op& self) { self.tolerance(); }) return op_of<Op>(w).tolerance();
     else return tolerance(w.dtype, 1);
   };
   if constexpr (requires(const Op& self) { self.flops(int64_t{}); })

@@ -19,6 +19,7 @@ class WorkloadReader {
   /// Errors (here and below): invalid_argument. The element type must be f32, bf16 or f16, threads at least 1.
   explicit WorkloadReader(const autotune::Workload& given);
 
+  DType dtype() const { return given_.dtype; }
   int64_t required(std::string_view name, int64_t lo, int64_t hi);
   int64_t integer(std::string_view name, int64_t fallback, int64_t lo, int64_t hi);
   bool flag(std::string_view name) { return integer(name, 0, 0, 1) != 0; }

@@ -55,6 +55,7 @@ TEST_CASE("linear_wgrad: main gradients are added up in place, micro-batch by mi
   for (const int64_t length : {3, 70, 1})
     wgrad({.dy = make_tensor(dy.data(), DType::f32, {length, 40}),
            .x = make_tensor(x.data(), DType::f32, {length, 24}),
+           .before = make_tensor(dw.data(), DType::f32, {40, 24}),
            .dw = make_tensor(dw.data(), DType::f32, {40, 24})});
   for (const float value : dw) REQUIRE(value == 1 + 0.125f * (3 + 70 + 1));
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include "kernels/linear/linear.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rows/embedding.h"
 #include "kernels/rows/rope.h"
@@ -28,6 +29,21 @@ TEST_CASE("typed operations: a field whose default depends on another one has it
   CHECK(whole.workload().fields.get_double("eps", -1) == 0);
   const Workload given{"rope", DType::f32, 1, whole.workload().fields};
   CHECK(library_op("rope").normalize(given) == whole.workload());
+}
+
+TEST_CASE("typed operations: a field that came late or needs other values is named only where it is set", "[kernels]") {
+  const autotune::Fields plain = Linear{.n = 8, .k = 8, .dtype = DType::bf16}.workload().fields;
+  CHECK((!plain.contains("scale") && !plain.contains("soft_cap") && !plain.contains("precision")));
+  const Linear capped{.n = 8, .k = 8, .tf32 = true, .scale = 0.5, .soft_cap = 30};
+  const Workload workload = capped.workload();
+  CHECK(library_op("linear").normalize(workload) == workload);
+  const auto again = op_of<Linear>(workload);
+  CHECK((again.tf32 && again.scale == 0.5 && again.soft_cap == 30));
+  const Workload tf32_of_bf16 = Linear{.n = 8, .k = 8, .dtype = DType::bf16, .tf32 = true}.workload();
+  CHECK_THROWS_WITH(library_op("linear").normalize(tf32_of_bf16),
+                    Catch::Contains("precision is tf32, needs dtype f32"));
+  const Workload packed = Linear{.n = 8, .k = 8, .weight_layout = WeightLayout::packed}.workload();
+  CHECK(packed.fields.get_int("panel") == default_panel(host_target()));
 }
 
 TEST_CASE("typed operations: bad fields are refused with value, limit and next step", "[kernels]") {

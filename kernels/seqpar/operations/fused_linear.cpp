@@ -12,9 +12,7 @@
 #include "jit/base/error.h"
 #include "kernels/linear/linear_reference.h"
 #include "kernels/op/row_kernel.h"
-#include "kernels/op/tensor_values.h"
-#include "kernels/op/tolerance.h"
-#include "kernels/op/workload_reader.h"
+#include "kernels/op/typed_op.h"
 #include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/exchange/transfer.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
@@ -45,10 +43,7 @@ bool is_all_reduce(const Workload& w) { return w.operation == kAllReduce; }
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
   read_rank_fields(reader);
-  FieldReader fields(reader);
-  Linear product;
-  product.dtype = given.dtype;
-  product.fields(fields);
+  const auto product = read_fields<Linear>(reader);
   if (is_gather(given)) return reader.finish();
   reader.choice("transport", {"f32", "bf16", "f16"});
   reader.flag("norm");

@@ -148,8 +148,8 @@ int64_t Shape::depth() const {
   return sum;
 }
 
-std::vector<linear_wgrad_op::Gradient> Shape::gradients() const {
-  std::vector<linear_wgrad_op::Gradient> gradients;
+std::vector<LinearWgrad> Shape::gradients() const {
+  std::vector<LinearWgrad> gradients;
   for (const int64_t rows : n) gradients.push_back(wgrad(rows));
   return gradients;
 }

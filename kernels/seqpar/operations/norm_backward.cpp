@@ -5,15 +5,13 @@
 // one too; one that adds up what has come; one that awaits the rest.
 #include "kernels/seqpar/operations/norm_backward.h"
 
-#include "jit/base/forever.h"
-
 #include <algorithm>
 #include <array>
 
 #include "kernels/norm/rms_norm_backward.h"
 #include "kernels/norm/rms_norm_backward_kernel.h"
 #include "kernels/norm/rms_norm_grid.h"
-#include "kernels/op/tensor_values.h"
+#include "kernels/op/typed_op.h"
 #include "kernels/seqpar/exchange/fused_op.h"
 #include "kernels/seqpar/exchange/program_kinds.h"
 #include "kernels/seqpar/rank_call.h"
@@ -25,38 +23,24 @@ using autotune::Config;
 using autotune::Problem;
 using autotune::Schema;
 using autotune::Workload;
-using rms_norm_backward_op::Operands;
 using rms_norm_backward_op::Workspaces;
 
 namespace {
 
 constexpr const char* kName = "sequence_parallel_rms_norm_backward";
-constexpr const char* kPlainFields[] = {"n", "eps", "residual", "weight_offset"};
-
-const autotune::OpDef& plain() {
-  static const autotune::OpDef& op = forever(rms_norm_backward());
-  return op;
-}
-
 /// What a rank computes before the sum.
-Workload norm_of(const Workload& w) {
-  Workload norm{plain().name, w.dtype, w.threads, {}};
-  for (const char* name : kPlainFields)
-    if (const auto found = w.fields.values().find(name); found != w.fields.values().end())
-      norm.fields.set(name, found->second);
-  return plain().normalize(norm);
-}
+RmsNormBackward norm_of(const Workload& w) { return op_of<RmsNormBackward>(w); }
 
 Workload normalize(const Workload& given) {
   WorkloadReader reader(given);
   read_rank_fields(reader);
-  rms_norm_backward_op::read_fields(reader);
+  read_fields<RmsNormBackward>(reader);
   reader.choice("layout", {"contiguous", "zigzag"});
   return reader.finish();
 }
 
 Schema schema_of(const Workload& w) {
-  Schema schema = plain().schema(norm_of(w));
+  Schema schema = kernels::schema_of(norm_of(w)).schema;
   for (autotune::ArgSpec& arg : schema.args)
     if (arg.dims[0].symbol == "length") arg.dims[0] = "own_rows";
   add_sequence_arg(schema);
@@ -75,13 +59,11 @@ class Builder {
  public:
   Builder(KernelBuilder& b, const Workload& w, const Config& c, const Target& target)
       : b_(b),
-        w_(norm_of(w)),
+        norm_(norm_of(w)),
         config_(c),
         target_(target),
         world_size_(world_size_of(w)),
-        n_(w.fields.get_int("n")),
-        v_(b, w_),
-        dweight_(b.view("dweight", DType::f32, {1, n_})),
+        v_(views_of(norm_, b)),
         length_(b.size(b.view("sequence", DType::i8, {kDynamic}), 0)),
         channel_(declare_channel(b, [&] { workspaces_ = Workspaces(b, c); })),
         ex_(b, gather_protocol(), exchange(w, c), channel_.block, channel_.counters, channel_.number, length_) {}
@@ -89,20 +71,20 @@ class Builder {
   void build() {
     Var rows = ex_.num_rows(ex_.rank());
     for (Var* view : {&v_.dy, &v_.x, &v_.residual, &v_.dx})
-      if (view->value()) *view = b_.slice(*view, {0, 0}, {rows, n_});
+      if (view->value()) *view = b_.slice(*view, {0, 0}, {rows, norm_.n});
     const auto give = [&](Var dweight) { send(dweight); };
     const std::array kinds{
         ProgramKind{config_.get_int("programs"),
                     [&](Var) {
                       ex_.role("push", [&] {
-                        rms_norm_backward_op::build_rows(b_, w_, config_, target_, v_, workspaces_, give);
+                        rms_norm_backward_op::build_rows(b_, norm_, config_, target_, v_, workspaces_, give);
                       });
                     }},
         ProgramKind{1, [&](Var i) { ex_.role("use", [&] { sum_up(i); }); }},
         ProgramKind{1, [&](Var) { ex_.last_role(); }},
     };
     run_program(b_, b_.program_id(0), kinds);
-    ex_.leave({v_.dx, dweight_});
+    ex_.leave({v_.dx, v_.dweight});
   }
 
  private:
@@ -133,23 +115,22 @@ class Builder {
               [&] { return before; });
         })[0];
     b_.when(good, [&] {
-      b_.for_each(0, n_, kColumns, [&](Var column) {
+      b_.for_each(0, norm_.n, kColumns, [&](Var column) {
         Var sum = b_.for_loop(0, world_size_, 1, {b_.full({1, kColumns}, 0.0)}, [&](Var rank, std::vector<Var> before) {
           return std::vector{before[0] + b_.load(ex_.source(0, rank, one()), {0, column}, {1, kColumns})};
         })[0];
-        b_.store(dweight_, {0, column}, sum);
+        b_.store(v_.dweight, {0, column}, sum);
       });
     });
   }
 
   KernelBuilder& b_;
-  const Workload w_;
+  const RmsNormBackward norm_;
   const Config& config_;
   const Target& target_;
   const int world_size_;
-  const int64_t n_;
-  Operands v_;
-  Var dweight_, length_;
+  RmsNormBackward::Tensors<Var> v_;
+  Var length_;
   Workspaces workspaces_;
   ChannelViews channel_;
   Exchange ex_;
@@ -162,23 +143,23 @@ bool fill(const Problem& p, size_t arg, uint64_t seed) {
   if (fill_sequence_arg(p, arg)) return true;
   if (fill_channel_arg(p, arg, norm_backward_exchange(w), longest_rank(w), seed)) return true;
   if (p.schema->args[arg].role != ArgRole::weight) return false;
-  fill_normal(p.tensors[arg], 1 - w.fields.get_double("weight_offset", 0), 0.1, seed);
+  fill_normal(p.tensors[arg], 1 - norm_of(w).weight_offset, 0.1, seed);
   return true;
 }
 
 void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
-  const Workload norm = norm_of(w);
-  const bool has_residual = rms_norm_backward_op::has_residual(norm);
-  const std::vector<double> weight = read_row(p.tensors[has_residual ? 3 : 2], 0);
+  const RmsNormBackward norm = norm_of(w);
+  const auto t = tensors_of(norm, p.tensors);
+  const std::vector<double> weight = read_row(t.weight, 0);
   const auto gradients = [&](int64_t row) {
-    return rms_norm_backward_op::reference_row(norm, read_row(p.tensors[0], row), read_row(p.tensors[1], row), weight);
+    return rms_norm_backward_op::reference_row(norm, read_row(t.dy, row), read_row(t.x, row), weight);
   };
   outputs.assign(2, {});
   for (const int64_t row : rows) {
-    if (row < p.tensors[0].sizes[0]) {
+    if (row < t.dy.sizes[0]) {
       std::vector<double> dx = gradients(row).dx;
-      const std::vector<double> beside = has_residual ? read_row(p.tensors[2], row) : std::vector<double>();
+      const std::vector<double> beside = norm.residual ? read_row(t.residual, row) : std::vector<double>();
       for (size_t i = 0; i < beside.size(); ++i) dx[i] += beside[i];
       outputs[0].insert(outputs[0].end(), dx.begin(), dx.end());
     }
@@ -187,7 +168,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
     const auto add = [&](const std::vector<double>& terms) {
       for (size_t i = 0; i < terms.size(); ++i) outputs[1][i] += terms[i];
     };
-    for (int64_t other = 0; other < p.tensors[0].sizes[0]; ++other) add(gradients(other).terms);
+    for (int64_t other = 0; other < t.dy.sizes[0]; ++other) add(gradients(other).terms);
     for (int source = 0; source < longest_rank(w); ++source)
       add(staged_row(p, norm_backward_exchange(w), 0, source, 0));
   }
@@ -230,13 +211,13 @@ autotune::OpDef sequence_parallel_rms_norm_backward() {
   op.symbols = [](const Workload& w, int64_t length) { return symbols_of(w, length, true, norm_backward_exchange(w)); };
   add_rank_call(op);
   op.config_space = [](const Workload& w, int64_t length, const Target& target) {
-    return rms_norm_grid::config_space(norm_of(w), rows_of_rank(w, length), target);
+    return rms_norm_grid::config_space(norm_of(w), w.threads, rows_of_rank(w, length), target);
   };
   op.default_config = [](const Workload& w, int64_t length, const Target& target) {
-    return rms_norm_grid::default_config(norm_of(w), rows_of_rank(w, length), target);
+    return rms_norm_grid::default_config(norm_of(w), w.threads, rows_of_rank(w, length), target);
   };
   op.predict_us = [](const Workload& w, const Config& c, int64_t length, const Target& target) {
-    return autotune::predicted_us(plain(), norm_of(w), c, rows_of_rank(w, length), target);
+    return rms_norm_grid::predict_us(norm_of(w), c, w.threads, rows_of_rank(w, length), target);
   };
   op.build = [](KernelBuilder& b, const Workload& w, const Config& c, const Target& target) {
     Builder(b, w, c, target).build();
@@ -245,19 +226,17 @@ autotune::OpDef sequence_parallel_rms_norm_backward() {
     return {autotune::SizeExpr{c.get_int("programs") + 2}, {}, {}};
   };
   op.workspaces = [](const Workload& w, const Config& c) {
-    std::vector<autotune::Workspace> workspaces = rms_norm_grid::workspaces(norm_of(w), c);
+    std::vector<autotune::Workspace> workspaces = rms_norm_grid::workspaces(norm_of(w).n, c);
     workspaces.push_back({"counters", DType::i32, {1}});
     return workspaces;
   };
   op.fill = fill;
   op.reference = reference;
   op.cost = [](const Workload& w, std::span<const int64_t> symbols) {
-    const int64_t rows = own_rows(w, symbols[0]);
-    return plain().cost(norm_of(w), {&rows, 1});
+    return cost_of(norm_of(w), own_rows(w, symbols[0]));
   };
   op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {
-    const int64_t rows = std::max<int64_t>(symbols[0], 1);
-    return plain().tolerance(norm_of(w), {&rows, 1});
+    return norm_of(w).tolerance(std::max<int64_t>(symbols[0], 1));
   };
   return op;
 }

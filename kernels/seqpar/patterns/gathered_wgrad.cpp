@@ -7,11 +7,9 @@
 
 namespace seqtile::kernels::seqpar {
 
-using linear_wgrad_op::Gradient;
-
 namespace {
 
-int64_t tiles_of(const Gradient& g, const linear_op::Tile& tile) {
+int64_t tiles_of(const LinearWgrad& g, const linear_op::Tile& tile) {
   return cdiv(g.n, tile.block_m) * cdiv(g.k, tile.block_n);
 }
 
@@ -24,13 +22,13 @@ Var rows_of(KernelBuilder& b, Var view, Operand first, Var count) {
 
 }  // namespace
 
-int64_t num_wgrad_tiles(const std::vector<Gradient>& gradients, const linear_op::Tile& tile) {
+int64_t num_wgrad_tiles(const std::vector<LinearWgrad>& gradients, const linear_op::Tile& tile) {
   int64_t tiles = 0;
-  for (const Gradient& g : gradients) tiles += tiles_of(g, tile);
+  for (const LinearWgrad& g : gradients) tiles += tiles_of(g, tile);
   return tiles;
 }
 
-GatheredWgrad::GatheredWgrad(KernelBuilder& b, Exchange& ex, std::vector<Gradient> gradients,
+GatheredWgrad::GatheredWgrad(KernelBuilder& b, Exchange& ex, std::vector<LinearWgrad> gradients,
                              const linear_op::Tile& tile, int64_t chunk_rows, int world_size, bool cuts_dy,
                              WgradOperands operands)
     : b_(b),
@@ -66,7 +64,7 @@ void GatheredWgrad::compute(Var tile) {
   Var sum = b_.for_loop(0, world_size_, 1, {start}, [&](Var turn, std::vector<Var> sums) {
     return std::vector{add_rows_of(v, turn, row, column, tile, sums[0])};
   })[0];
-  b_.store(v.dw[0], {row, column}, to_storage(b_, sum, gradients_[0].dw_dtype));
+  b_.store(v.dw[0], {row, column}, to_storage(b_, sum, gradients_[0].dw_dtype()));
 }
 
 Var GatheredWgrad::add_rows_of(const WgradOperands& v, Var turn, Var row, Var column, Var tile, Var sum) {
@@ -78,8 +76,8 @@ Var GatheredWgrad::add_rows_of(const WgradOperands& v, Var turn, Var row, Var co
   Var own = rows_of(b_, v.cut, 0, there);
   Var gathered = b_.select(is_own, own, ex_.source(0, source, there));
   Var whole = rows_of(b_, v.whole[0], ex_.first_row(source), there);
-  return linear_wgrad_op::add_products(b_, t_, cuts_dy_ ? gathered : whole, cuts_dy_ ? whole : gathered, row, column,
-                                       sum);
+  return linear_op::add_products_of_rows(b_, t_, cuts_dy_ ? gathered : whole, cuts_dy_ ? whole : gathered, row, column,
+                                         sum);
 }
 
 }  // namespace seqtile::kernels::seqpar

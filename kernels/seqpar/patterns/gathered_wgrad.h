@@ -8,7 +8,8 @@
 #pragma once
 #include <vector>
 
-#include "kernels/linear/linear_wgrad_tile.h"
+#include "kernels/linear/linear_tile.h"
+#include "kernels/linear/linear_wgrad.h"
 #include "kernels/seqpar/exchange/exchange.h"
 
 namespace seqtile::kernels::seqpar {
@@ -22,8 +23,8 @@ struct WgradOperands {
 class GatheredWgrad {
  public:
   /// `cuts_dy`: dy is the operand that is cut, of a single gradient; else x, which all gradients share.
-  GatheredWgrad(KernelBuilder& b, Exchange& ex, std::vector<linear_wgrad_op::Gradient> gradients,
-                const linear_op::Tile& tile, int64_t chunk_rows, int world_size, bool cuts_dy, WgradOperands operands);
+  GatheredWgrad(KernelBuilder& b, Exchange& ex, std::vector<LinearWgrad> gradients, const linear_op::Tile& tile,
+                int64_t chunk_rows, int world_size, bool cuts_dy, WgradOperands operands);
   /// One tile of one of the gradients: the steps of the role "use".
   void compute(Var tile);
 
@@ -33,7 +34,7 @@ class GatheredWgrad {
 
   KernelBuilder& b_;
   Exchange& ex_;
-  const std::vector<linear_wgrad_op::Gradient> gradients_;
+  const std::vector<LinearWgrad> gradients_;
   const linear_op::Tile t_;
   const int64_t chunk_rows_;
   const int world_size_;
@@ -42,6 +43,6 @@ class GatheredWgrad {
 };
 
 /// Tiles of all gradients.
-int64_t num_wgrad_tiles(const std::vector<linear_wgrad_op::Gradient>& gradients, const linear_op::Tile& tile);
+int64_t num_wgrad_tiles(const std::vector<LinearWgrad>& gradients, const linear_op::Tile& tile);
 
 }  // namespace seqtile::kernels::seqpar

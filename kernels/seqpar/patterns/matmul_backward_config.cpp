@@ -30,7 +30,7 @@ double dgrad_us(const Workload& w, const Tile& tile, int64_t length, const Targe
 
 double wgrad_us(const Workload& w, const Tile& tile, int64_t length, const Target& target) {
   const Shape s(w);
-  return linear_wgrad_op::predict_us(s.wgrad(s.depth()), tile, w.threads, length, portable(target));
+  return s.wgrad(s.depth()).predict_us(tile, w.threads, length, portable(target));
 }
 
 struct Pair {
@@ -73,10 +73,9 @@ std::vector<Tile> dgrad_tiles(const Workload& w, int64_t rows, const Target& tar
 
 std::vector<Tile> wgrad_tiles(const Workload& w, int64_t rows, const Target& target) {
   const Shape s(w);
-  const linear_wgrad_op::Gradient gradient = s.wgrad(s.depth());
+  const LinearWgrad gradient = s.wgrad(s.depth());
   // The sums of one rank's rows are held while those of the next one's are awaited: room as beside several weights.
-  std::vector<Tile> tiles = with_room(linear_wgrad_op::candidates(gradient, w.threads, rows, portable(target)),
-                                      linear_wgrad_op::product(gradient, rows), true);
+  std::vector<Tile> tiles = with_room(gradient.tiles(w.threads, rows, portable(target)), gradient.product(rows), true);
   // Sums that start from what is there, of one of several weights, leave no registers to load far ahead.
   constexpr int64_t kMostStages = 3;
   if (s.accumulate && s.n.size() > 1)
@@ -90,7 +89,7 @@ bool fit_together(const Shape& s, const Tile& dgrad, const Tile& wgrad, const Ta
   if (dgrad.num_warps != wgrad.num_warps || dgrad.num_stages != wgrad.num_stages) return false;
   if (!dgrad.is_of_gpu()) return true;
   linear_op::SharedBytes bytes(s.dgrad(), dgrad, dgrad_result(s));
-  const linear_op::SharedBytes of_wgrad(linear_wgrad_op::product(s.wgrad(s.depth()), 1), wgrad, DType::f32);
+  const linear_op::SharedBytes of_wgrad(s.wgrad(s.depth()).product(1), wgrad, DType::f32);
   bytes.operands = std::max(bytes.operands, of_wgrad.operands);
   bytes.results = std::max(bytes.results, of_wgrad.results);
   return bytes.sum() <= target.shared_bytes;

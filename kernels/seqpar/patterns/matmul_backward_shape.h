@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "kernels/linear/linear_wgrad_tile.h"
+#include "kernels/linear/linear_wgrad.h"
 #include "kernels/seqpar/exchange/exchange.h"
 #include "kernels/seqpar/exchange/reduction.h"
 #include "kernels/seqpar/patterns/allgather_linear.h"
@@ -24,8 +24,10 @@ struct Shape {
   /// The product of the gradient and one weight; and of all of them, as one.
   Linear dgrad(size_t weight) const { return dgrad_of(n[weight]); }
   Linear dgrad() const { return dgrad_of(depth()); }
-  linear_wgrad_op::Gradient wgrad(int64_t rows) const { return {rows, k, accumulate, dtype, dw_dtype}; }
-  std::vector<linear_wgrad_op::Gradient> gradients() const;
+  LinearWgrad wgrad(int64_t rows) const {
+    return {.n = rows, .k = k, .accumulate = accumulate, .f32_gradient = dw_dtype == DType::f32, .dtype = dtype};
+  }
+  std::vector<LinearWgrad> gradients() const;
 
  private:
   Linear dgrad_of(int64_t rows) const {

@@ -132,8 +132,8 @@ class Run {
     const std::vector<double> weight = read_row(all.weight.tensor, 0);
     std::vector<double> dweight(weight.size(), 0.0);
     for (int64_t row = 0; row < length; ++row) {
-      const auto want =
-          rms_norm_backward_op::reference_row(w_, read_row(all.dy.tensor, row), read_row(all.x.tensor, row), weight);
+      const auto want = rms_norm_backward_op::reference_row(op_of<RmsNormBackward>(w_), read_row(all.dy.tensor, row),
+                                                            read_row(all.x.tensor, row), weight);
       const std::vector<double> beside = read_row(all.residual.tensor, row), got = read_row(all.dx.tensor, row);
       for (size_t i = 0; i < got.size(); ++i) {
         dweight[i] += want.terms[i];
