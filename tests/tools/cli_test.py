@@ -581,6 +581,7 @@ class Json(Cli):
         (place,) = self.record_places("pin_config.db")
         with contextlib.closing(sqlite3.connect(self.path("pin_config.db"))) as store:
             other, median = store.execute("SELECT config, median_us FROM v_trials WHERE outcome = 'ok' AND lo = 37 AND "
+                                          "operation = 'linear' AND workload ->> 'n' = 128 AND workload ->> 'k' = 96 AND "
                                           "config <> ? LIMIT 1", [place[3]]).fetchone()
         flags = [word for name, value in json.loads(other).items() for word in ("--config", f"{name}={value}")]
         run = self.seqtile("cache", "pin", *chosen, *flags, "--json")
