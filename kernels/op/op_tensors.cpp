@@ -12,21 +12,49 @@ namespace seqtile::kernels {
 
 using autotune::ArgRole;
 using autotune::ArgSpec;
+using autotune::Dim;
+using autotune::IndexRule;
+
+namespace {
+
+Dim dim_of(const Extent& extent) {
+  Dim dim(extent.size);
+  dim.symbol = extent.symbol;
+  return dim;
+}
+
+IndexRule rule_of(IndexRule::Kind kind, const std::string& arg, const RowLists& lists) {
+  IndexRule rule{.kind = kind,
+                 .arg = arg,
+                 .limit = dim_of(lists.limit),
+                 .counts = std::string(lists.counts),
+                 .least = lists.least,
+                 .is_disjoint = lists.is_disjoint};
+  if (lists.most) rule.most = dim_of(*lists.most);
+  return rule;
+}
+
+}  // namespace
 
 void SchemaMaker::add(ArgRole role, std::string_view name, Extents extents, const TensorOptions& options) {
   ArgSpec arg{.name = std::string(name), .role = role, .dtype = options.dtype.value_or(dtype_)};
-  for (const Extent& extent : extents)
-    arg.dims.push_back(extent.is_length ? autotune::Dim("length") : autotune::Dim(extent.size));
+  for (const Extent& extent : extents) {
+    arg.dims.push_back(dim_of(extent));
+    if (extent.is_dynamic() && std::ranges::find(schema.symbols, extent.symbol) == schema.symbols.end())
+      schema.symbols.emplace_back(extent.symbol);
+  }
   for (const std::string_view input : options.in_place)
     if (std::ranges::find(schema.args, input, &ArgSpec::name) != schema.args.end()) arg.in_place.emplace_back(input);
   if (options.rows_of) schema.indices.push_back({.arg = arg.name, .limit = *options.rows_of});
+  if (options.borders) schema.indices.push_back(rule_of(IndexRule::Kind::borders, arg.name, *options.borders));
+  if (options.spans) schema.indices.push_back(rule_of(IndexRule::Kind::spans, arg.name, *options.spans));
   schema.args.push_back(std::move(arg));
   means.push_back(options.mean);
 }
 
 void ViewMaker::visit(ArgRole, std::string_view name, Var& view, Extents extents, const TensorOptions& options) {
   std::vector<int64_t> sizes;
-  for (const Extent& extent : extents) sizes.push_back(extent.is_length ? kDynamic : extent.size);
+  for (const Extent& extent : extents) sizes.push_back(extent.is_dynamic() ? kDynamic : extent.size);
   view = b_.view(std::string(name), options.dtype.value_or(dtype_), sizes);
 }
 

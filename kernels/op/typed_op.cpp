@@ -6,13 +6,43 @@
 
 namespace seqtile::kernels {
 
-bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed) {
+namespace {
+
+using autotune::IndexRule;
+
+bool is_named(const IndexRule& rule, std::string_view arg) { return rule.arg == arg || rule.counts == arg; }
+
+/// Begins of lists that share `rows` rows, or their lengths.
+void fill_lists(const Tensor& tensor, const IndexRule& rule, bool is_counts, int64_t rows) {
+  const int64_t num_lists = tensor.sizes[0] - (rule.kind == IndexRule::Kind::borders);
+  const auto begin = [&](int64_t list) { return list * rows / num_lists; };
+  for (int64_t i = 0; i < tensor.sizes[0]; ++i)
+    write_element(tensor, i * tensor.strides[0], static_cast<double>(is_counts ? begin(i + 1) - begin(i) : begin(i)));
+}
+
+}  // namespace
+
+int64_t size_of(const autotune::Dim& dim, const autotune::Schema& schema, std::span<const int64_t> symbols) {
+  const auto symbol = std::ranges::find(schema.symbols, dim.symbol);
+  return dim.size +
+         (symbol == schema.symbols.end() ? 0 : symbols[static_cast<size_t>(symbol - schema.symbols.begin())]);
+}
+
+bool fill_as_declared(const SchemaMaker& declared, const autotune::Problem& p, size_t arg, uint64_t seed) {
   constexpr double kDeviation = 0.1;
-  const auto& rules = declared.schema.indices;
-  const auto rule = std::ranges::find(rules, declared.schema.args[arg].name, &autotune::IndexRule::arg);
-  if (rule != rules.end()) fill_uniform_int(tensor, 0, rule->limit.size - 1, seed);
-  else if (const auto mean = declared.means[arg]) fill_normal(tensor, *mean, kDeviation, seed);
-  else return false;
+  const autotune::Schema& schema = declared.schema;
+  const Tensor& tensor = p.tensors[arg];
+  const std::string& name = schema.args[arg].name;
+  const auto rule = std::ranges::find_if(schema.indices, [&](const IndexRule& r) { return is_named(r, name); });
+  if (rule != schema.indices.end()) {
+    const int64_t rows = size_of(rule->limit, schema, p.symbols);
+    if (rule->kind == IndexRule::Kind::places) fill_uniform_int(tensor, 0, rows - 1, seed);
+    else fill_lists(tensor, *rule, rule->counts == name, rows);
+  } else if (const auto mean = declared.means[arg]) {
+    fill_normal(tensor, *mean, kDeviation, seed);
+  } else {
+    return false;
+  }
   return true;
 }
 
