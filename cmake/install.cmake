@@ -57,7 +57,8 @@ set(seqtile_public_headers
   kernels/norm/layer_norm.h kernels/linear/linear.h kernels/linear/linear_wgrad.h kernels/op/op_fields.h kernels/op/op_tensors.h
   kernels/registry.h kernels/norm/rms_norm.h kernels/norm/rms_norm_backward.h kernels/rows/rope.h kernels/op/row_kernel.h
   kernels/act/silu_and_mul.h kernels/act/silu_and_mul_backward.h kernels/rows/softmax.h kernels/op/tensor_values.h kernels/op/tolerance.h
-  kernels/op/typed_op.h kernels/op/workload_reader.h kernels/seqpar/operations/alltoall_linear.h kernels/seqpar/operations/collectives.h
+  kernels/op/op_config.h kernels/op/tile_kernel.h kernels/op/typed_op.h kernels/op/workload_reader.h
+  kernels/seqpar/operations/alltoall_linear.h kernels/seqpar/operations/collectives.h
   kernels/seqpar/operations/context_attention.h kernels/seqpar/operations/context_attention_backward.h kernels/seqpar/exchange/exchange.h kernels/seqpar/exchange/ranks.h
   kernels/seqpar/fused_handle.h
   kernels/seqpar/operations/fused_linear.h kernels/seqpar/operations/linear_alltoall.h kernels/seqpar/operations/matmul_backward.h

@@ -6,15 +6,12 @@
 // [keys, queries]: both of its sums then have the keys as rows, as the other program's has the queries.
 #include <numbers>
 
-#include "kernels/attention/attention_backward_shape.h"
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_backward_parts.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/op/row_kernel.h"
 
-namespace seqtile::kernels::attention_backward_op {
-
-using autotune::Config;
-using autotune::Workload;
-
+namespace seqtile::kernels {
+namespace attention_backward_op {
 namespace {
 
 /// Products of two tiles whose rows lie along the head, [rows of a, rows of b].
@@ -33,7 +30,7 @@ Var load_delta(KernelBuilder& b, Var out, Var row, Var dout) {
   return b.sum(to_f32(b, dout) * to_f32(b, b.load(out, {row, 0}, {size[0], size[1]})), 1);
 }
 
-std::vector<Var> add_queries(KernelBuilder& b, const Shape& s, DType dtype, Var keys, Var values, Var q, Var dout,
+std::vector<Var> add_queries(KernelBuilder& b, const AttentionBackward& s, Var keys, Var values, Var q, Var dout,
                              Var row, int64_t block_n, const QueryFacts& facts, const std::function<Var()>& visible,
                              const std::vector<Var>& before) {
   const int64_t block = keys.type().shape[0];
@@ -42,13 +39,13 @@ std::vector<Var> add_queries(KernelBuilder& b, const Shape& s, DType dtype, Var 
   Var weight = b.unary(ir::OpKind::exp2, score * (s.scale * std::numbers::log2e) - down(b, facts.lse, block, block_n));
   weight = b.select(visible(), weight, 0.0);
   Var slope = weight * (row_products(b, values, load(dout)) - down(b, facts.delta, block, block_n));
-  Var dv = b.dot(to_storage(b, weight, dtype), load(dout), before[1]);
-  Var dk = b.dot(to_storage(b, slope, dtype), load(q), before[0]);
+  Var dv = b.dot(to_storage(b, weight, s.dtype), load(dout), before[1]);
+  Var dk = b.dot(to_storage(b, slope, s.dtype), load(q), before[0]);
   return {dk, dv};
 }
 
-Var add_keys(KernelBuilder& b, const Shape& s, DType dtype, Var queries, Var dout, const QueryFacts& facts, Var k,
-             Var v, Var key, int64_t block_n, const std::function<Var()>& visible, Var before) {
+Var add_keys(KernelBuilder& b, const AttentionBackward& s, Var queries, Var dout, const QueryFacts& facts, Var k, Var v,
+             Var key, int64_t block_n, const std::function<Var()>& visible, Var before) {
   const int64_t block = queries.type().shape[0];
   const auto load = [&](Var rows) { return b.load(rows, {key, 0}, {block_n, s.head_dim}); };
   Var score = row_products(b, queries, load(k));
@@ -56,33 +53,18 @@ Var add_keys(KernelBuilder& b, const Shape& s, DType dtype, Var queries, Var dou
       b.unary(ir::OpKind::exp2, score * (s.scale * std::numbers::log2e) - across(b, facts.lse, block, block_n));
   weight = b.select(visible(), weight, 0.0);
   Var slope = weight * (row_products(b, dout, load(v)) - across(b, facts.delta, block, block_n));
-  return b.dot(to_storage(b, slope, dtype), load(k), before);
+  return b.dot(to_storage(b, slope, s.dtype), load(k), before);
 }
 
 namespace {
 
-/// The kernel's parameters, in schema order.
-struct Operands {
-  Operands(KernelBuilder& b, const Shape& s, DType dtype);
-  Var q, k, v, out, lse, dout, q_start, kv_start, kv_len, dq, dk, dv;
-};
-
-Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype) {
-  const auto queries = [&](const char* name) { return b.view(name, dtype, {kDynamic, s.heads, s.head_dim}); };
-  const auto keys = [&](const char* name) { return b.view(name, dtype, {kDynamic, s.kv_heads, s.head_dim}); };
-  q = queries("q"), k = keys("k"), v = keys("v"), out = queries("out");
-  lse = b.view("lse", DType::f32, {kDynamic, s.heads});
-  dout = queries("dout");
-  q_start = b.view("q_start", DType::i32, {kDynamic});
-  kv_start = b.view("kv_start", DType::i32, {kDynamic});
-  kv_len = b.view("kv_len", DType::i32, {kDynamic});
-  dq = queries("dq"), dk = keys("dk"), dv = keys("dv");
-}
+using Views = AttentionBackward::Tensors<Var>;
+using Tile = AttentionBackward::Tile;
 
 /// Where one sequence lies.
 struct Sequence : attention::SequenceRows {
-  Sequence(KernelBuilder& b, const Operands& v, Var index, const Target& target)
-      : SequenceRows(b, target, v.q, v.k, v.q_start, v.kv_start, v.kv_len, index), offset(kv_len - q_len) {}
+  Sequence(KernelBuilder& b, const Views& v, Var index, const Target& target)
+      : SequenceRows(b, target, v, index), offset(kv_len - q_len) {}
   /// Its rows of one head of q, out, dout or dq, and of k, v, dk or dv.
   Var queries(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, q_first, q_len); }
   Var keys(KernelBuilder& b, Var view, Var head) const { return rows(b, view, head, kv_first, kv_len); }
@@ -94,7 +76,7 @@ struct Sequence : attention::SequenceRows {
   }
 };
 
-QueryFacts facts_of(KernelBuilder& b, const Operands& v, const Sequence& sequence, Var head, Var row, Var dout) {
+QueryFacts facts_of(KernelBuilder& b, const Views& v, const Sequence& sequence, Var head, Var row, Var dout) {
   const int64_t rows = dout.type().shape[0];
   QueryFacts facts;
   Var all = b.slice(b.at(v.lse, 1, head), {sequence.q_first}, {sequence.q_len});
@@ -106,10 +88,9 @@ QueryFacts facts_of(KernelBuilder& b, const Operands& v, const Sequence& sequenc
 Var numbers_from(KernelBuilder& b, Var first, int64_t count) { return b.iota(count) + b.cast(first, DType::i32); }
 
 /// One program: dk and dv of `block` keys of one key head.
-void build_keys(KernelBuilder& b, const Workload& w, const Config& config, const Operands& v,
+void build_keys(KernelBuilder& b, const AttentionBackward& s, const Tile& tile, const Views& v,
                 const Sequence& sequence) {
-  const Shape s(w);
-  const int64_t block = config.get_int("block"), block_n = config.get_int("block_n");
+  const int64_t block = tile.block, block_n = tile.block_n;
   Var key = b.program_id(0) * block, kv_head = b.program_id(1);
   Var keys = b.load(sequence.keys(b, v.k, kv_head), {key, 0}, {block, s.head_dim});
   Var values = b.load(sequence.keys(b, v.v, kv_head), {key, 0}, {block, s.head_dim});
@@ -121,12 +102,12 @@ void build_keys(KernelBuilder& b, const Workload& w, const Config& config, const
   Var blocks = b.max(b.cdiv(sequence.q_len - first, block_n), 0);
   blocks = b.select(key < sequence.kv_len, blocks, 0);
   Var zero = b.full({block, s.head_dim}, 0.0);
-  const auto sums = b.for_loop(0, blocks * s.group, 1, {zero, zero}, [&](Var turn, std::vector<Var> before) {
-    Var head = kv_head * s.group + turn / blocks, row = first + turn % blocks * block_n;
+  const auto sums = b.for_loop(0, blocks * s.group(), 1, {zero, zero}, [&](Var turn, std::vector<Var> before) {
+    Var head = kv_head * s.group() + turn / blocks, row = first + turn % blocks * block_n;
     Var q = sequence.queries(b, v.q, head), dout = sequence.queries(b, v.dout, head);
     const QueryFacts facts = facts_of(b, v, sequence, head, row, b.load(dout, {row, 0}, {block_n, s.head_dim}));
     return add_queries(
-        b, s, w.dtype, keys, values, q, dout, row, block_n, facts,
+        b, s, keys, values, q, dout, row, block_n, facts,
         [&] {
           Var position = s.causal ? row + sequence.offset : row;
           Var queries = down(b, numbers_from(b, position, block_n), block, block_n);
@@ -134,18 +115,17 @@ void build_keys(KernelBuilder& b, const Workload& w, const Config& config, const
         },
         before);
   });
-  b.store(sequence.keys(b, v.dk, kv_head), {key, 0}, to_storage(b, sums[0] * s.scale, w.dtype));
-  b.store(sequence.keys(b, v.dv, kv_head), {key, 0}, to_storage(b, sums[1], w.dtype));
+  b.store(sequence.keys(b, v.dk, kv_head), {key, 0}, to_storage(b, sums[0] * s.scale, s.dtype));
+  b.store(sequence.keys(b, v.dv, kv_head), {key, 0}, to_storage(b, sums[1], s.dtype));
 }
 
 /// One program: dq of `block` queries of one head.
-void build_queries(KernelBuilder& b, const Workload& w, const Config& config, const Operands& v,
+void build_queries(KernelBuilder& b, const AttentionBackward& s, const Tile& tile, const Views& v,
                    const Sequence& sequence) {
-  const Shape s(w);
-  const int64_t block = config.get_int("block"), block_n = config.get_int("block_n");
+  const int64_t block = tile.block, block_n = tile.block_n;
   // Late queries see the most keys under a causal mask: they go first.
   Var row = (b.num_programs(0) - b.program_id(0) - 1) * block, head = b.program_id(1) - s.kv_heads;
-  Var kv_head = head / s.group;
+  Var kv_head = head / s.group();
   Var queries = b.load(sequence.queries(b, v.q, head), {row, 0}, {block, s.head_dim});
   Var dout = b.load(sequence.queries(b, v.dout, head), {row, 0}, {block, s.head_dim});
   const QueryFacts facts = facts_of(b, v, sequence, head, row, dout);
@@ -161,20 +141,20 @@ void build_queries(KernelBuilder& b, const Workload& w, const Config& config, co
       Var keys = down(b, numbers_from(b, key, block_n), block, block_n);
       return s.causal ? keys <= position : keys < b.cast(sequence.kv_len, DType::i32);
     };
-    return std::vector{add_keys(b, s, w.dtype, queries, dout, facts, k_rows, v_rows, key, block_n, visible, before[0])};
+    return std::vector{add_keys(b, s, queries, dout, facts, k_rows, v_rows, key, block_n, visible, before[0])};
   });
-  b.store(sequence.queries(b, v.dq, head), {row, 0}, to_storage(b, sums[0] * s.scale, w.dtype));
+  b.store(sequence.queries(b, v.dq, head), {row, 0}, to_storage(b, sums[0] * s.scale, s.dtype));
 }
 
 }  // namespace
+}  // namespace attention_backward_op
 
-void build(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
-  const Shape s(w);
-  const Operands v(b, s, w.dtype);
+void AttentionBackward::build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const {
+  using namespace attention_backward_op;
   const Sequence sequence(b, v, b.program_id(2), target);
   b.when(
-      b.program_id(1) < s.kv_heads, [&] { build_keys(b, w, config, v, sequence); },
-      [&] { build_queries(b, w, config, v, sequence); });
+      b.program_id(1) < kv_heads, [&] { build_keys(b, *this, tile, v, sequence); },
+      [&] { build_queries(b, *this, tile, v, sequence); });
 }
 
-}  // namespace seqtile::kernels::attention_backward_op
+}  // namespace seqtile::kernels

@@ -3,24 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention/attention_backward_shape.h"
+#include "kernels/attention/attention_backward_parts.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/op/tensor_values.h"
 
-namespace seqtile::kernels::attention_backward_op {
+namespace seqtile::kernels {
+namespace attention_backward_op {
 namespace {
 
-using autotune::Problem;
+using attention::head_rows;
+using Bound = AttentionBackward::Tensors<Tensor>;
 using Values = std::vector<double>;
-
-/// `count` rows of one head, [count, head_dim].
-Values head_rows(const Tensor& tensor, int64_t first, int64_t count, int64_t head) {
-  Values rows;
-  rows.reserve(static_cast<size_t>(count * tensor.sizes[2]));
-  for (int64_t i = first; i < first + count; ++i)
-    for (int64_t d = 0; d < tensor.sizes[2]; ++d)
-      rows.push_back(read_element(tensor, i * tensor.strides[0] + head * tensor.strides[1] + d * tensor.strides[2]));
-  return rows;
-}
 
 double dot(const double* a, const double* b, int64_t n) {
   double sum = 0;
@@ -30,29 +23,28 @@ double dot(const double* a, const double* b, int64_t n) {
 
 /// Where a sequence lies, and which of its keys a query sees.
 struct Sequence {
-  Sequence(const Problem& p, int64_t i)
-      : q_first(read_index(p.tensors[kQStart], i)),
-        q_len(read_index(p.tensors[kQStart], i + 1) - q_first),
-        kv_first(read_index(p.tensors[kKvStart], i)),
-        kv_len(read_index(p.tensors[kKvLen], i)) {}
+  Sequence(const Bound& t, int64_t i)
+      : q_first(read_index(t.q_start, i)),
+        q_len(read_index(t.q_start, i + 1) - q_first),
+        kv_first(read_index(t.kv_start, i)),
+        kv_len(read_index(t.kv_len, i)) {}
   /// Query i sees the keys below this one; key j is seen by the queries from this one on.
-  int64_t end_of_keys(const Shape& s, int64_t i) const {
+  int64_t end_of_keys(const AttentionBackward& s, int64_t i) const {
     return s.causal ? std::clamp<int64_t>(i + 1 + kv_len - q_len, 0, kv_len) : kv_len;
   }
-  int64_t first_query(const Shape& s, int64_t j) const {
+  int64_t first_query(const AttentionBackward& s, int64_t j) const {
     return s.causal ? std::max<int64_t>(0, j - (kv_len - q_len)) : 0;
   }
   int64_t q_first, q_len, kv_first, kv_len;
 };
 
-ReferenceQueries queries_of(const Problem& p, const Shape& s, const Sequence& sequence, int64_t head) {
+ReferenceQueries queries_of(const Bound& t, const AttentionBackward& s, const Sequence& sequence, int64_t head) {
   ReferenceQueries queries;
-  queries.q = head_rows(p.tensors[kQ], sequence.q_first, sequence.q_len, head);
-  queries.dout = head_rows(p.tensors[kDout], sequence.q_first, sequence.q_len, head);
-  const Values out = head_rows(p.tensors[kOut], sequence.q_first, sequence.q_len, head);
-  const Tensor& stored = p.tensors[kLse];
+  queries.q = head_rows(t.q, sequence.q_first, sequence.q_len, head);
+  queries.dout = head_rows(t.dout, sequence.q_first, sequence.q_len, head);
+  const Values out = head_rows(t.out, sequence.q_first, sequence.q_len, head);
   for (int64_t i = 0; i < sequence.q_len; ++i) {
-    queries.lse.push_back(read_element(stored, (sequence.q_first + i) * stored.strides[0] + head * stored.strides[1]));
+    queries.lse.push_back(read_element(t.lse, (sequence.q_first + i) * t.lse.strides[0] + head * t.lse.strides[1]));
     queries.delta.push_back(
         dot(&queries.dout[static_cast<size_t>(i * s.head_dim)], &out[static_cast<size_t>(i * s.head_dim)], s.head_dim));
   }
@@ -61,7 +53,7 @@ ReferenceQueries queries_of(const Problem& p, const Shape& s, const Sequence& se
 
 /// Weight of a key for query i, and the gradient of its score.
 struct Pair {
-  Pair(const Shape& s, const ReferenceQueries& queries, int64_t i, const double* key, const double* value) {
+  Pair(const AttentionBackward& s, const ReferenceQueries& queries, int64_t i, const double* key, const double* value) {
     const double* q = &queries.q[static_cast<size_t>(i * s.head_dim)];
     const double* dout = &queries.dout[static_cast<size_t>(i * s.head_dim)];
     weight = std::exp(s.scale * dot(q, key, s.head_dim) - queries.lse[static_cast<size_t>(i)]);
@@ -75,11 +67,11 @@ void add_scaled(double* sum, const double* row, double factor, int64_t n) {
 }
 
 /// dq of the rows of one sequence and head.
-void add_queries(const Problem& p, const Shape& s, const Sequence& sequence, int64_t head,
+void add_queries(const Bound& t, const AttentionBackward& s, const Sequence& sequence, int64_t head,
                  std::span<const int64_t> rows, Values& dq) {
-  const ReferenceQueries queries = queries_of(p, s, sequence, head);
-  const Values k = head_rows(p.tensors[kK], sequence.kv_first, sequence.kv_len, head / s.group);
-  const Values v = head_rows(p.tensors[kV], sequence.kv_first, sequence.kv_len, head / s.group);
+  const ReferenceQueries queries = queries_of(t, s, sequence, head);
+  const Values k = head_rows(t.k, sequence.kv_first, sequence.kv_len, head / s.group());
+  const Values v = head_rows(t.v, sequence.kv_first, sequence.kv_len, head / s.group());
   for (size_t r = 0; r < rows.size(); ++r) {
     const int64_t i = rows[r] - sequence.q_first;
     if (i < 0 || i >= sequence.q_len) continue;
@@ -89,16 +81,16 @@ void add_queries(const Problem& p, const Shape& s, const Sequence& sequence, int
 }
 
 /// What one query head adds to dk and dv of the rows of one sequence.
-void add_keys(const Problem& p, const Shape& s, const Sequence& sequence, int64_t head, std::span<const int64_t> rows,
-              Values& dk, Values& dv) {
-  const ReferenceQueries queries = queries_of(p, s, sequence, head);
+void add_keys(const Bound& t, const AttentionBackward& s, const Sequence& sequence, int64_t head,
+              std::span<const int64_t> rows, Values& dk, Values& dv) {
+  const ReferenceQueries queries = queries_of(t, s, sequence, head);
   for (size_t r = 0; r < rows.size(); ++r) {
     const int64_t j = rows[r] - sequence.kv_first;
     if (j < 0 || j >= sequence.kv_len) continue;
-    const Values key = head_rows(p.tensors[kK], rows[r], 1, head / s.group);
-    const Values value = head_rows(p.tensors[kV], rows[r], 1, head / s.group);
+    const Values key = head_rows(t.k, rows[r], 1, head / s.group());
+    const Values value = head_rows(t.v, rows[r], 1, head / s.group());
     const size_t place =
-        (r * static_cast<size_t>(s.kv_heads) + static_cast<size_t>(head / s.group)) * static_cast<size_t>(s.head_dim);
+        (r * static_cast<size_t>(s.kv_heads) + static_cast<size_t>(head / s.group())) * static_cast<size_t>(s.head_dim);
     add_reference_queries(s, queries, sequence.first_query(s, j), sequence.q_len, key.data(), value.data(), &dk[place],
                           &dv[place]);
   }
@@ -106,7 +98,7 @@ void add_keys(const Problem& p, const Shape& s, const Sequence& sequence, int64_
 
 }  // namespace
 
-void add_reference_keys(const Shape& s, const ReferenceQueries& queries, int64_t query, const Values& keys,
+void add_reference_keys(const AttentionBackward& s, const ReferenceQueries& queries, int64_t query, const Values& keys,
                         const Values& values, int64_t lo, int64_t hi, double* dq) {
   for (int64_t j = lo; j < hi; ++j) {
     const double* key = &keys[static_cast<size_t>(j * s.head_dim)];
@@ -115,8 +107,8 @@ void add_reference_keys(const Shape& s, const ReferenceQueries& queries, int64_t
   }
 }
 
-void add_reference_queries(const Shape& s, const ReferenceQueries& queries, int64_t lo, int64_t hi, const double* key,
-                           const double* value, double* dk, double* dv) {
+void add_reference_queries(const AttentionBackward& s, const ReferenceQueries& queries, int64_t lo, int64_t hi,
+                           const double* key, const double* value, double* dk, double* dv) {
   for (int64_t i = lo; i < hi; ++i) {
     const Pair pair(s, queries, i, key, value);
     add_scaled(dv, &queries.dout[static_cast<size_t>(i * s.head_dim)], pair.weight, s.head_dim);
@@ -124,23 +116,25 @@ void add_reference_queries(const Shape& s, const ReferenceQueries& queries, int6
   }
 }
 
-void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Shape s(*p.workload);
+}  // namespace attention_backward_op
+
+void AttentionBackward::reference(const Tensors<Tensor>& t, std::span<const int64_t> rows,
+                                  Tensors<std::vector<double>>& out) const {
+  using namespace attention_backward_op;
   const auto below = [&](const Tensor& tensor) {
     return rows.first(static_cast<size_t>(std::ranges::lower_bound(rows, tensor.sizes[0]) - rows.begin()));
   };
-  const auto query_rows = below(p.tensors[kDq]), key_rows = below(p.tensors[kDk]);
-  const auto values = [&](std::span<const int64_t> some, int64_t heads) {
-    return Values(some.size() * static_cast<size_t>(heads * s.head_dim), 0.0);
-  };
-  outputs = {values(query_rows, s.heads), values(key_rows, s.kv_heads), values(key_rows, s.kv_heads)};
-  for (int64_t i = 0; i < p.tensors[kKvLen].sizes[0]; ++i) {
-    const Sequence sequence(p, i);
-    for (int64_t head = 0; head < s.heads; ++head) {
-      add_queries(p, s, sequence, head, query_rows, outputs[0]);
-      add_keys(p, s, sequence, head, key_rows, outputs[1], outputs[2]);
+  const auto query_rows = below(t.dq), key_rows = below(t.dk);
+  out.dq.resize(query_rows.size() * static_cast<size_t>(heads * head_dim));
+  for (auto* gradient : {&out.dk, &out.dv})
+    gradient->resize(key_rows.size() * static_cast<size_t>(kv_heads * head_dim));
+  for (int64_t i = 0; i < t.kv_len.sizes[0]; ++i) {
+    const Sequence sequence(t, i);
+    for (int64_t head = 0; head < heads; ++head) {
+      add_queries(t, *this, sequence, head, query_rows, out.dq);
+      add_keys(t, *this, sequence, head, key_rows, out.dk, out.dv);
     }
   }
 }
 
-}  // namespace seqtile::kernels::attention_backward_op
+}  // namespace seqtile::kernels

@@ -1,23 +1,33 @@
 // kernels/attention/attention_forward.h -- softmax(q k^T) v over a batch of sequences with their own lengths.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "autotune/op_def.h"
-#include "kernels/op/call.h"
+#include "kernels/op/op_fields.h"
+#include "kernels/op/op_tensors.h"
 
 namespace seqtile::kernels {
 
+struct Setting;
+
+/// Rows of queries and of keys, of all sequences; sequences.
+inline constexpr Extent kTokens{"tokens"}, kKvTokens{"kv_tokens"}, kBatch{"batch"};
+
+/// The fields that all operations of attention have.
+void attention_fields(FieldVisitor& v, int64_t& heads, int64_t& kv_heads, int64_t& head_dim, bool& causal,
+                      double& scale);
+
 /// Attention in one pass over the keys with a running maximum and sum (Milakov and Gimelshein 2018; Dao et al.,
 /// FlashAttention, NeurIPS 2022). The longest sequence selects the bucket: `length` of a call is the largest number of
-/// queries of a sequence, in phase "decode" (one query each) the largest number of keys.
+/// queries of a sequence, in phase decode (one query each) the largest number of keys.
 struct AttentionForward {
+  static constexpr std::string_view kName = "attention_forward";
+  enum class Phase { prefill, extend, decode };  ///< as many keys as queries; more keys; one query
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  std::string phase = "prefill";  ///< "prefill": as many keys as queries; "extend": more keys; "decode": one query
-  bool causal = true;             ///< query i sees keys 0 .. i + (number of keys - number of queries)
-  int64_t window = 0;             ///< sees only the last `window` of these; 0: all
-  double soft_cap = 0;            ///< scores become soft_cap * tanh(score / soft_cap); 0: left alone
-  double scale = 0;               ///< 0: 1 / sqrt(head_dim)
+  Phase phase = Phase::prefill;
+  bool causal = true;   ///< query i sees keys 0 .. i + (number of keys - number of queries)
+  int64_t window = 0;   ///< sees only the last `window` of these; 0: all
+  double soft_cap = 0;  ///< scores become soft_cap * tanh(score / soft_cap); 0: left alone
+  double scale = 0;     ///< 0: 1 / sqrt(head_dim)
   DType dtype = DType::f32;
-  int threads = 1;
 
   /// Shapes: q, out [tokens, heads, head_dim]; k, v [kv_tokens, kv_heads, head_dim]; lse [tokens, heads] f32, the
   /// natural logarithm of each row's sum of exponentials. i32: q_start [batch + 1], kv_start [batch], kv_len [batch].
@@ -25,14 +35,56 @@ struct AttentionForward {
   /// kv_start[i] on. Rows that belong to no sequence are left as they are. Errors, on CPUs: invalid_argument where
   /// these lead out of the tensors or a sequence is longer than `length`. On GPUs such rows are left out or are other
   /// rows.
-  struct Args {
-    Tensor q, k, v, q_start, kv_start, kv_len, out, lse;
+  template <class T>
+  struct Tensors {
+    T q, k, v, q_start, kv_start, kv_len, out, lse;
     int64_t length = 0;  ///< longest sequence, see above
   };
-  autotune::Workload workload() const;
-  static Call pack(const Args& a, const autotune::Schema&) {
-    return Call(a.length, {&a.q, &a.k, &a.v, &a.q_start, &a.kv_start, &a.kv_len, &a.out, &a.lse});
+  using Args = Tensors<Tensor>;
+  void fields(FieldVisitor& v);
+  void tensors(auto& v, auto& t) const {
+    const RowLists queries =
+        is_decode() ? RowLists{.limit = kTokens, .least = 1, .most = 1} : RowLists{.limit = kTokens, .most = kLength};
+    RowLists keys{.limit = kKvTokens, .counts = "kv_len"};
+    if (is_decode()) keys.most = kLength;
+    v.input("q", t.q, {kTokens, heads, head_dim});
+    v.input("k", t.k, {kKvTokens, kv_heads, head_dim});
+    v.input("v", t.v, {kKvTokens, kv_heads, head_dim});
+    v.input("q_start", t.q_start, {kBatch + 1}, {.dtype = DType::i32, .borders = queries});
+    v.input("kv_start", t.kv_start, {kBatch}, {.dtype = DType::i32, .spans = keys});
+    v.input("kv_len", t.kv_len, {kBatch}, {.dtype = DType::i32});
+    v.output("out", t.out, {kTokens, heads, head_dim});
+    v.output("lse", t.lse, {kTokens, heads}, {.dtype = DType::f32});
   }
+  autotune::Workload workload() const { return workload_of(*this); }
+  int64_t group() const { return heads / kv_heads; }  ///< query heads that share a key head
+  bool is_decode() const { return phase == Phase::decode; }
+
+  /// A program takes block_m queries, in phase decode one of `splits` parts of the keys; block_n keys at a time.
+  struct Tile {
+    int64_t block_m = 0, splits = 0, block_n = 0;
+    std::optional<int64_t> num_warps = {}, num_stages = {};
+  };
+  void parameters(auto& v, auto& tile) const {
+    is_decode() ? v("splits", tile.splits) : v("block_m", tile.block_m);
+    v("block_n", tile.block_n);
+    v("num_warps", tile.num_warps);
+    v("num_stages", tile.num_stages);
+  }
+  std::vector<Tile> tiles(const Setting& s) const;
+  [[noreturn]] void refuse(const Target& target) const;
+  double predict_us(const Tile& tile, const Setting& s) const;
+  autotune::GpuWork gpu_work(const Tile& tile, const Setting& s) const;
+  std::vector<autotune::GpuSample> gpu_samples(const Tile& tile, int64_t length) const;
+
+  std::array<autotune::SizeExpr, 3> grid(const Tile& tile) const;
+  std::vector<autotune::Workspace> workspaces(const Tile& tile) const;
+  std::vector<int64_t> symbols(int64_t length) const;
+  double flops(std::span<const int64_t> symbols) const;
+  double unread_bytes(std::span<const int64_t> symbols) const;
+  void build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const;
+  void reference(const Tensors<Tensor>& t, std::span<const int64_t> rows, Tensors<std::vector<double>>& out) const;
+  autotune::OpDef::Tolerance tolerance(std::span<const int64_t> symbols) const;
 };
 
 autotune::OpDef attention_forward();

@@ -8,31 +8,32 @@
 #include <algorithm>
 
 #include "jit/base/cdiv.h"
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_forward.h"
+#include "kernels/op/tile_kernel.h"
 
-namespace seqtile::kernels::attention {
+namespace seqtile::kernels {
 
-using autotune::Config;
 using autotune::GpuSample;
 using autotune::GpuWork;
-using autotune::Workload;
-
+namespace attention {
 namespace {
 
+using Tile = AttentionForward::Tile;
+
 /// Keys that are there for `length`: an extending call has three cached ones for each new one.
-int64_t num_keys(const Workload& w, int64_t length) {
-  return w.fields.get_string("phase") == "extend" ? 4 * length : length;
+int64_t num_keys(const AttentionForward& s, int64_t length) {
+  return s.phase == AttentionForward::Phase::extend ? 4 * length : length;
 }
 
 /// Blocks of keys that the average program sees.
-double average_turns(const Workload& w, const Shape& s, const Config& c, int64_t length) {
-  const int64_t keys = num_keys(w, length), block_n = c.get_int("block_n");
-  if (s.decode) {
-    const int64_t seen = s.window ? std::min(keys, s.window) : keys, splits = c.get_int("splits");
+double average_turns(const AttentionForward& s, const Tile& tile, int64_t length) {
+  const int64_t keys = num_keys(s, length), block_n = tile.block_n;
+  if (s.is_decode()) {
+    const int64_t seen = s.window ? std::min(keys, s.window) : keys, splits = tile.splits;
     return static_cast<double>(cdiv(seen, block_n)) / static_cast<double>(splits);
   }
   constexpr int64_t kMostSampled = 256;
-  const int64_t block_m = c.get_int("block_m"), blocks = cdiv(length, block_m), every = cdiv(blocks, kMostSampled);
+  const int64_t block_m = tile.block_m, blocks = cdiv(length, block_m), every = cdiv(blocks, kMostSampled);
   double sum = 0, count = 0;
   for (int64_t block = every / 2; block < blocks; block += every, ++count) {
     const int64_t end = s.causal ? std::min(keys, keys - length + (block + 1) * block_m) : keys;
@@ -42,24 +43,26 @@ double average_turns(const Workload& w, const Shape& s, const Config& c, int64_t
   return std::max(1.0, sum / count);
 }
 
-int64_t num_programs(const Shape& s, const Config& c, int64_t length) {
-  return s.decode ? s.kv_heads * c.get_int("splits") : s.heads * cdiv(length, c.get_int("block_m"));
+int64_t num_programs(const AttentionForward& s, const Tile& tile, int64_t length) {
+  return s.is_decode() ? s.kv_heads * tile.splits : s.heads * cdiv(length, tile.block_m);
 }
 
 }  // namespace
+}  // namespace attention
 
-GpuWork gpu_work(const Workload& w, const Config& c, int64_t length, const Target& target) {
+GpuWork AttentionForward::gpu_work(const Tile& tile, const Setting& s) const {
+  using namespace attention;
   constexpr double kOtherPerTurn = 80, kOpsPerScore = 10;
-  const Shape s(w);
-  const int64_t block_n = c.get_int("block_n"), bytes = dtype_bytes(w.dtype), dim = s.head_dim;
-  const int64_t rows = s.decode ? cdiv(s.group, 16) * 16 : c.get_int("block_m");
+  const Target& target = s.target;
+  const int64_t length = s.length, block_n = tile.block_n, bytes = dtype_bytes(dtype), dim = head_dim;
+  const int64_t rows = is_decode() ? cdiv(group(), 16) * 16 : tile.block_m, num_warps = tile.num_warps.value_or(4);
   GpuWork work;
-  work.programs = static_cast<double>(num_programs(s, c, length));
-  work.threads = 32 * c.get_int("num_warps", 4);
-  work.stages = c.get_int("num_stages", 1);
-  work.turns = average_turns(w, s, c, length);
-  work.uses_wgmma = autotune::may_use_wgmma(target, w.dtype, rows, c.get_int("num_warps", 4)) && dim % 16 == 0;
-  work.tensor_dtype = w.dtype;
+  work.programs = static_cast<double>(num_programs(*this, tile, length));
+  work.threads = 32 * num_warps;
+  work.stages = tile.num_stages.value_or(1);
+  work.turns = average_turns(*this, tile, length);
+  work.uses_wgmma = autotune::may_use_wgmma(target, dtype, rows, num_warps) && dim % 16 == 0;
+  work.tensor_dtype = dtype;
   const double scores = static_cast<double>(rows * block_n), depth = static_cast<double>(dim);
   work.tensor_flops = 4 * scores * depth * work.turns;
   const int64_t keys_bytes = block_n * dim * bytes, operands = (rows + block_n) * std::max(dim, block_n) * bytes;
@@ -68,36 +71,36 @@ GpuWork gpu_work(const Workload& w, const Config& c, int64_t length, const Targe
   work.registers = static_cast<int64_t>(
       (static_cast<double>(rows * (2 * dim + block_n)) + static_cast<double>(2 * keys_bytes) / 4) / threads + 40);
   work.special_lane_ops = scores * work.turns;
-  const double products = work.tensor_flops / (2 * 16 * 8 * (w.dtype == DType::f32 ? 8.0 / 3 : 16));
+  const double products = work.tensor_flops / (2 * 16 * 8 * (dtype == DType::f32 ? 8.0 / 3 : 16));
   work.warp_instructions = products + work.turns * (kOtherPerTurn * threads / 32 + kOpsPerScore * scores / 32 +
                                                     static_cast<double>(rows * dim) / 32);
   const double staged = static_cast<double>(2 * keys_bytes + rows * (dim + block_n) * bytes);
   work.shared_wavefronts = work.turns * 2.5 * staged / 128;
   const double results = static_cast<double>(rows * dim * bytes);
   work.l2_bytes = work.turns * static_cast<double>(2 * keys_bytes) + 2 * results;
-  const int64_t tokens = s.decode ? 1 : length;
-  const double kv_bytes = static_cast<double>(2 * num_keys(w, length) * s.kv_heads * dim * bytes);
+  const int64_t tokens = is_decode() ? 1 : length;
+  const double kv_bytes = static_cast<double>(2 * num_keys(*this, length) * kv_heads * dim * bytes);
   // Keys and values come from memory once; those that the L2 does not hold, again for the programs of later waves.
   const bool stays = kv_bytes < 0.6 * static_cast<double>(target.gpu.l2_bytes);
   const double total = work.programs * work.turns * static_cast<double>(2 * keys_bytes);
   work.memory_bytes =
-      (stays ? kv_bytes : std::max(kv_bytes, total / 8)) + static_cast<double>(2 * tokens * s.heads * dim * bytes);
+      (stays ? kv_bytes : std::max(kv_bytes, total / 8)) + static_cast<double>(2 * tokens * heads * dim * bytes);
   return work;
 }
 
-std::vector<GpuSample> gpu_samples(const Workload& w, const Config& c, int64_t length) {
-  const Shape s(w);
-  Workload small = w;
-  small.fields.set("kv_heads", int64_t{1});
-  small.fields.set("heads", s.decode ? s.group : int64_t{1});
-  const int64_t block_n = c.get_int("block_n");
-  const int64_t few = s.decode ? c.get_int("splits") * block_n : c.get_int("block_m");
-  const int64_t more = s.decode ? 2 * few : few * (1 + cdiv(2 * block_n, few));
+std::vector<GpuSample> AttentionForward::gpu_samples(const Tile& tile, int64_t length) const {
+  using namespace attention;
+  AttentionForward one = *this;
+  one.kv_heads = 1;
+  one.heads = is_decode() ? group() : 1;
+  const autotune::Workload small = one.workload();
+  const int64_t few = is_decode() ? tile.splits * tile.block_n : tile.block_m;
+  const int64_t more = is_decode() ? 2 * few : few * (1 + cdiv(2 * tile.block_n, few));
   if (length <= more) return {{small, length, 1}};
-  const double at_few = average_turns(w, s, c, few), at_more = average_turns(w, s, c, more);
+  const double at_few = average_turns(*this, tile, few), at_more = average_turns(*this, tile, more);
   if (at_more <= at_few) return {{small, more, 1}};  // a window that is shorter than this
-  const double share = (average_turns(w, s, c, length) - at_few) / (at_more - at_few);
+  const double share = (average_turns(*this, tile, length) - at_few) / (at_more - at_few);
   return {{small, few, 1 - share}, {small, more, share}};
 }
 
-}  // namespace seqtile::kernels::attention
+}  // namespace seqtile::kernels

@@ -8,14 +8,11 @@
 #include <numbers>
 #include <optional>
 
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/op/row_kernel.h"
 
-namespace seqtile::kernels::attention {
-
-using autotune::Config;
-using autotune::Workload;
-
+namespace seqtile::kernels {
+namespace attention {
 namespace {
 
 constexpr double kNothingSeen = -1e30;
@@ -24,16 +21,6 @@ constexpr double kMasked = -std::numeric_limits<double>::infinity();
 Var index_at(KernelBuilder& b, Var view, Operand i) { return b.cast(b.load_scalar(view, {i}), DType::i64); }
 
 }  // namespace
-
-Operands::Operands(KernelBuilder& b, const Shape& s, DType dtype)
-    : q(b.view("q", dtype, {kDynamic, s.heads, s.head_dim})),
-      k(b.view("k", dtype, {kDynamic, s.kv_heads, s.head_dim})),
-      v(b.view("v", dtype, {kDynamic, s.kv_heads, s.head_dim})),
-      q_start(b.view("q_start", DType::i32, {kDynamic})),
-      kv_start(b.view("kv_start", DType::i32, {kDynamic})),
-      kv_len(b.view("kv_len", DType::i32, {kDynamic})),
-      out(b.view("out", dtype, {kDynamic, s.heads, s.head_dim})),
-      lse(b.view("lse", DType::f32, {kDynamic, s.heads})) {}
 
 SequenceRows::SequenceRows(KernelBuilder& b, const Target& target, Var q, Var k, Var q_start, Var kv_start,
                            Var kv_lengths, Var index)
@@ -51,26 +38,16 @@ SequenceRows::SequenceRows(KernelBuilder& b, const Target& target, Var q, Var k,
   keep_inside(k, kv_first, kv_len);
 }
 
-Sequence::Sequence(KernelBuilder& b, const Shape& s, const Operands& operands, Var sequence, Var kv_head,
-                   const Target& target)
-    : SequenceRows(b, target, operands.q, operands.k, operands.q_start, operands.kv_start, operands.kv_len, sequence) {
-  keys.k = b.slice(b.at(operands.k, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
-  keys.v = b.slice(b.at(operands.v, 1, kv_head), {kv_first, 0}, {kv_len, s.head_dim});
-}
-
 Running::Running(KernelBuilder& b, int64_t rows, int64_t head_dim)
     : top(b.full({rows}, kNothingSeen)), sum(b.full({rows}, 0.0)), acc(b.full({rows, head_dim}, 0.0)) {}
 
-Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
-  return across(b, b.iota(rows) + b.cast(first, DType::i32), rows, columns);
-}
 Var column_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
   return down(b, b.iota(columns) + b.cast(first, DType::i32), rows, columns);
 }
 
 namespace {
 
-Running attend_block(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, Var first_key, Var visible,
+Running attend_block(KernelBuilder& b, const AttentionForward& s, const Keys& keys, Var q, Var first_key, Var visible,
                      const Running& before) {
   const int64_t rows = visible.type().shape[0], block_n = visible.type().shape[1];
   Var k = b.load(keys.k, {first_key, 0}, {block_n, s.head_dim});
@@ -96,8 +73,8 @@ Running attend_block(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, 
 
 }  // namespace
 
-Running attend(KernelBuilder& b, const Shape& s, const Keys& keys, Var q, Var first_key, Var end, int64_t block_n,
-               const std::function<Var(Var first_key)>& visible, const Running& before) {
+Running attend(KernelBuilder& b, const AttentionForward& s, const Keys& keys, Var q, Var first_key, Var end,
+               int64_t block_n, const std::function<Var(Var first_key)>& visible, const Running& before) {
   return Running(b.for_loop(first_key, end, block_n, before.carried(), [&](Var key, const std::vector<Var>& carried) {
     return attend_block(b, s, keys, q, key, visible(key), Running(carried)).carried();
   }));
@@ -114,15 +91,36 @@ Var log_sum_exp(KernelBuilder& b, const Running& seen) {
 
 namespace {
 
+using Views = AttentionForward::Tensors<Var>;
+using Tile = AttentionForward::Tile;
+
+/// Where one sequence lies, and its keys of one head.
+struct Sequence : SequenceRows {
+  Sequence(KernelBuilder& b, const Views& v, Var sequence, Var kv_head, const Target& target)
+      : SequenceRows(b, target, v, sequence) {
+    const auto rows = [&](Var view) {
+      return b.slice(b.at(view, 1, kv_head), {kv_first, 0}, {kv_len, view.type().shape[2]});
+    };
+    keys.k = rows(v.k);
+    keys.v = rows(v.v);
+  }
+  Keys keys;
+};
+
+/// [rows, columns] of row numbers, counted from `first`.
+Var row_numbers(KernelBuilder& b, Var first, int64_t rows, int64_t columns) {
+  return across(b, b.iota(rows) + b.cast(first, DType::i32), rows, columns);
+}
+
 /// A program's block of queries and its head. Late queries see the most keys under a causal mask: they go first, so
 /// that the short programs fill up the end. GPUs hand out programs in the order of their numbers: there the heads take
 /// turns, in sections whose keys stay in the L2.
-std::pair<Var, Var> block_and_head(KernelBuilder& b, const Shape& s, const Target& target) {
+std::pair<Var, Var> block_and_head(KernelBuilder& b, const AttentionForward& s, const Target& target) {
   constexpr int64_t kMostHeads = 16;
   Var blocks = b.num_programs(0), block = b.program_id(0), head = b.program_id(1);
   if (target.is_gpu()) {
-    int64_t heads = s.group;
-    for (int64_t more = s.group; more <= std::max(kMostHeads, s.group); more += s.group)
+    int64_t heads = s.group();
+    for (int64_t more = s.group(); more <= std::max(kMostHeads, s.group()); more += s.group())
       if (s.heads % more == 0) heads = more;
     Var number = head * blocks + block, turn = number / heads;
     block = turn % blocks;
@@ -131,16 +129,12 @@ std::pair<Var, Var> block_and_head(KernelBuilder& b, const Shape& s, const Targe
   return {blocks - block - 1, head};
 }
 
-}  // namespace
-
 /// One program: block_m queries of one head of one sequence.
-void build_blocks(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
-  const Shape s(w);
-  const int64_t block_m = config.get_int("block_m"), block_n = config.get_int("block_n");
-  const Operands operands(b, s, w.dtype);
+void build_blocks(KernelBuilder& b, const AttentionForward& s, const Views& v, const Tile& tile, const Target& target) {
+  const int64_t block_m = tile.block_m, block_n = tile.block_n;
   const auto [block, head] = block_and_head(b, s, target);
   Var row = block * block_m;
-  const Sequence sequence(b, s, operands, b.program_id(2), head / s.group, target);
+  const Sequence sequence(b, v, b.program_id(2), head / s.group(), target);
   Var offset = sequence.kv_len - sequence.q_len;  // query i stands at position i + offset
 
   Var first_key = b.constant(DType::i64, int64_t{0}), end = sequence.kv_len;
@@ -148,7 +142,7 @@ void build_blocks(KernelBuilder& b, const Workload& w, const Config& config, con
   if (s.window) first_key = b.max(row + offset + (1 - s.window), 0) / block_n * block_n;
   end = b.select(row < sequence.q_len, end, first_key);  // sequences shorter than the longest: nothing to do
 
-  Var q = b.slice(b.at(operands.q, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
+  Var q = b.slice(b.at(v.q, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
   Var queries = b.load(q, {row, 0}, {block_m, s.head_dim});
   Var position = row_numbers(b, row + offset, block_m, block_n);
   const auto visible = [&](Var key) {
@@ -159,100 +153,85 @@ void build_blocks(KernelBuilder& b, const Workload& w, const Config& config, con
   const Running seen =
       attend(b, s, sequence.keys, queries, first_key, end, block_n, visible, Running(b, block_m, s.head_dim));
 
-  Var out = b.slice(b.at(operands.out, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
-  Var lse = b.slice(operands.lse, {sequence.q_first, 0}, {sequence.q_len, s.heads});
-  b.store(out, {row, 0}, to_storage(b, normalized(b, seen), w.dtype));
+  Var out = b.slice(b.at(v.out, 1, head), {sequence.q_first, 0}, {sequence.q_len, s.head_dim});
+  Var lse = b.slice(v.lse, {sequence.q_first, 0}, {sequence.q_len, s.heads});
+  b.store(out, {row, 0}, to_storage(b, normalized(b, seen), s.dtype));
   b.store(lse, {row, head}, b.expand(log_sum_exp(b, seen), 1));
 }
 
-std::vector<autotune::Workspace> decode_workspaces(const Shape& s, const Config& config) {
-  const int64_t splits = config.get_int("splits");
-  if (splits == 1) return {};
-  const auto per_sequence = [](int64_t elements) { return autotune::SizeExpr{elements, {{kBatch}}}; };
-  return {{"partial_acc", DType::f32, per_sequence(s.heads * splits * s.head_dim)},
-          {"partial_top", DType::f32, per_sequence(s.heads * splits)},
-          {"partial_sum", DType::f32, per_sequence(s.heads * splits)},
-          {"arrived", DType::i32, per_sequence(s.kv_heads)}};
-}
-
-namespace {
-
 /// Partial results of the splits of one group of heads, in workspaces; the program that arrives last merges them.
 struct Partials {
-  Partials(KernelBuilder& b, const Shape& s, int64_t splits) : b(b), s(s), splits(splits) {
+  Partials(KernelBuilder& b, const AttentionForward& s, int64_t splits) : b(b), s(s), splits(splits) {
     acc = b.view("partial_acc", DType::f32, {kDynamic});
     top = b.view("partial_top", DType::f32, {kDynamic});
     sum = b.view("partial_sum", DType::f32, {kDynamic});
     arrived = b.view("arrived", DType::i32, {kDynamic});
   }
   void put(Var slot, const Running& seen) const {
-    b.store(acc, {slot * (s.group * s.head_dim)}, b.reshape(seen.acc, {s.group * s.head_dim}));
-    b.store(top, {slot * s.group}, seen.top);
-    b.store(sum, {slot * s.group}, seen.sum);
+    b.store(acc, {slot * (s.group() * s.head_dim)}, b.reshape(seen.acc, {s.group() * s.head_dim}));
+    b.store(top, {slot * s.group()}, seen.top);
+    b.store(sum, {slot * s.group()}, seen.sum);
   }
   Running get(Var slot) const {
-    Var flat = b.load(acc, {slot * (s.group * s.head_dim)}, {s.group * s.head_dim});
-    return Running({b.load(top, {slot * s.group}, {s.group}), b.load(sum, {slot * s.group}, {s.group}),
-                    b.reshape(flat, {s.group, s.head_dim})});
+    Var flat = b.load(acc, {slot * (s.group() * s.head_dim)}, {s.group() * s.head_dim});
+    return Running({b.load(top, {slot * s.group()}, {s.group()}), b.load(sum, {slot * s.group()}, {s.group()}),
+                    b.reshape(flat, {s.group(), s.head_dim})});
   }
   /// The softmax over the keys of all splits, of which the first has slot `first`.
   Running merged(Var first) const {
     return Running(b.for_loop(
-        0, splits, 1, Running(b, s.group, s.head_dim).carried(), [&](Var i, const std::vector<Var>& carried) {
+        0, splits, 1, Running(b, s.group(), s.head_dim).carried(), [&](Var i, const std::vector<Var>& carried) {
           const Running left(carried), right = get(first + i);
           Running both = left;
           both.top = b.max(left.top, right.top);
           Var keep = b.unary(ir::OpKind::exp2, left.top - both.top),
               take = b.unary(ir::OpKind::exp2, right.top - both.top);
           both.sum = left.sum * keep + right.sum * take;
-          both.acc = left.acc * across(b, keep, s.group, s.head_dim) + right.acc * across(b, take, s.group, s.head_dim);
+          both.acc =
+              left.acc * across(b, keep, s.group(), s.head_dim) + right.acc * across(b, take, s.group(), s.head_dim);
           return both.carried();
         }));
   }
   KernelBuilder& b;
-  const Shape& s;
+  const AttentionForward& s;
   int64_t splits;
   Var acc, top, sum, arrived;
 };
 
-}  // namespace
-
 /// One program: the query heads that share one key head, over one of `splits` parts of the sequence's keys.
-void build_decode(KernelBuilder& b, const Workload& w, const Config& config, const Target& target) {
-  const Shape s(w);
-  const int64_t splits = config.get_int("splits"), block_n = config.get_int("block_n");
-  const Operands operands(b, s, w.dtype);
+void build_decode(KernelBuilder& b, const AttentionForward& s, const Views& v, const Tile& tile, const Target& target) {
+  const int64_t splits = tile.splits, block_n = tile.block_n;
   std::optional<Partials> partials;
   if (splits > 1) partials.emplace(b, s, splits);
 
   Var split = b.program_id(0), kv_head = b.program_id(1), batch_index = b.program_id(2);
-  const Sequence sequence(b, s, operands, batch_index, kv_head, target);
+  const Sequence sequence(b, v, batch_index, kv_head, target);
   Var begin = b.constant(DType::i64, int64_t{0});
   if (s.window) begin = b.max(sequence.kv_len - s.window, 0);
   Var part = b.cdiv(b.cdiv(sequence.kv_len - begin, splits), block_n) * block_n;
   Var first_key = begin + split * part, end = b.min(sequence.kv_len, first_key + part);
 
   // The heads of the group; on GPUs none of them where the sequence has no query.
-  Var first_head = kv_head * s.group;
+  Var first_head = kv_head * s.group();
   const auto query_heads = [&](Var view) {
     Var row = b.at(view, 0, sequence.q_first);
     if (!target.is_gpu()) return std::pair{row, first_head};
-    std::vector<Operand> offsets{first_head}, sizes{b.select(sequence.q_len > 0, b.constant(DType::i64, s.group), 0)};
+    std::vector<Operand> offsets{first_head}, sizes{b.select(sequence.q_len > 0, b.constant(DType::i64, s.group()), 0)};
     if (row.type().rank == 2) offsets.push_back(0), sizes.push_back(s.head_dim);
     return std::pair{b.slice(row, offsets, sizes), b.constant(DType::i64, int64_t{0})};
   };
-  const auto [q_heads, q_head] = query_heads(operands.q);
-  Var q = b.load(q_heads, {q_head, 0}, {s.group, s.head_dim});
+  const auto [q_heads, q_head] = query_heads(v.q);
+  Var q = b.load(q_heads, {q_head, 0}, {s.group(), s.head_dim});
   const auto visible = [&](Var key) {
-    return column_numbers(b, key, s.group, block_n) < b.cast(sequence.kv_len, DType::i32);
+    return column_numbers(b, key, s.group(), block_n) < b.cast(sequence.kv_len, DType::i32);
   };
   const Running seen =
-      attend(b, s, sequence.keys, q, first_key, end, block_n, visible, Running(b, s.group, s.head_dim));
+      attend(b, s, sequence.keys, q, first_key, end, block_n, visible, Running(b, s.group(), s.head_dim));
 
   const auto finish = [&](const Running& all) {
-    const auto [out, out_head] = query_heads(operands.out);
-    const auto [lse, lse_head] = query_heads(operands.lse);
-    b.store(out, {out_head, 0}, to_storage(b, normalized(b, all), w.dtype));
+    const auto [out, out_head] = query_heads(v.out);
+    const auto [lse, lse_head] = query_heads(v.lse);
+    b.store(out, {out_head, 0}, to_storage(b, normalized(b, all), s.dtype));
     b.store(lse, {lse_head}, log_sum_exp(b, all));
   };
   if (splits == 1) return finish(seen);
@@ -266,4 +245,22 @@ void build_decode(KernelBuilder& b, const Workload& w, const Config& config, con
   });
 }
 
-}  // namespace seqtile::kernels::attention
+}  // namespace
+}  // namespace attention
+
+std::vector<autotune::Workspace> AttentionForward::workspaces(const Tile& tile) const {
+  if (!is_decode() || tile.splits == 1) return {};
+  const auto per_sequence = [](int64_t elements) {
+    return autotune::SizeExpr{elements, {{attention::Sizes::kBatchSymbol}}};
+  };
+  return {{"partial_acc", DType::f32, per_sequence(heads * tile.splits * head_dim)},
+          {"partial_top", DType::f32, per_sequence(heads * tile.splits)},
+          {"partial_sum", DType::f32, per_sequence(heads * tile.splits)},
+          {"arrived", DType::i32, per_sequence(kv_heads)}};
+}
+
+void AttentionForward::build(KernelBuilder& b, const Tensors<Var>& v, const Tile& tile, const Target& target) const {
+  is_decode() ? attention::build_decode(b, *this, v, tile, target) : attention::build_blocks(b, *this, v, tile, target);
+}
+
+}  // namespace seqtile::kernels

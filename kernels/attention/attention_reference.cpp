@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/op/tensor_values.h"
 
-namespace seqtile::kernels::attention {
-namespace {
+namespace seqtile::kernels {
+namespace attention {
 
-/// Keys or values of one head of one sequence, [keys, head_dim].
 std::vector<double> head_rows(const Tensor& tensor, int64_t first, int64_t count, int64_t head) {
   std::vector<double> rows;
   rows.reserve(static_cast<size_t>(count * tensor.sizes[2]));
@@ -19,9 +18,7 @@ std::vector<double> head_rows(const Tensor& tensor, int64_t first, int64_t count
   return rows;
 }
 
-}  // namespace
-
-ReferenceRow reference_row(const Shape& s, const std::vector<double>& q, const std::vector<double>& k,
+ReferenceRow reference_row(const AttentionForward& s, const std::vector<double>& q, const std::vector<double>& k,
                            const std::vector<double>& v, int64_t lo, int64_t hi) {
   std::vector<double> score;
   double top = -INFINITY, sum = 0;
@@ -41,34 +38,33 @@ ReferenceRow reference_row(const Shape& s, const std::vector<double>& q, const s
   return row;
 }
 
-void reference(const autotune::Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
-  const Shape s(*p.workload);
-  const int64_t batch = p.tensors[kKvLen].sizes[0];
-  outputs.assign(2, {});
-  outputs[0].resize(rows.size() * static_cast<size_t>(s.heads * s.head_dim));
-  outputs[1].resize(rows.size() * static_cast<size_t>(s.heads));
-  for (int64_t sequence = 0; sequence < batch; ++sequence) {
-    const int64_t q_first = read_index(p.tensors[kQStart], sequence);
-    const int64_t q_end = read_index(p.tensors[kQStart], sequence + 1);
-    const int64_t kv_first = read_index(p.tensors[kKvStart], sequence);
-    const int64_t kv_len = read_index(p.tensors[kKvLen], sequence);
+}  // namespace attention
+
+void AttentionForward::reference(const Tensors<Tensor>& t, std::span<const int64_t> rows,
+                                 Tensors<std::vector<double>>& out) const {
+  using attention::head_rows;
+  out.out.resize(rows.size() * static_cast<size_t>(heads * head_dim));
+  out.lse.resize(rows.size() * static_cast<size_t>(heads));
+  for (int64_t sequence = 0; sequence < t.kv_len.sizes[0]; ++sequence) {
+    const int64_t q_first = read_index(t.q_start, sequence), q_end = read_index(t.q_start, sequence + 1);
+    const int64_t kv_first = read_index(t.kv_start, sequence), kv_len = read_index(t.kv_len, sequence);
     const auto is_mine = [&](int64_t row) { return row >= q_first && row < q_end; };
-    if (std::none_of(rows.begin(), rows.end(), is_mine)) continue;
-    for (int64_t head = 0; head < s.heads; ++head) {
-      const std::vector<double> k = head_rows(p.tensors[kK], kv_first, kv_len, head / s.group);
-      const std::vector<double> v = head_rows(p.tensors[kV], kv_first, kv_len, head / s.group);
+    if (std::ranges::none_of(rows, is_mine)) continue;
+    for (int64_t head = 0; head < heads; ++head) {
+      const std::vector<double> k = head_rows(t.k, kv_first, kv_len, head / group());
+      const std::vector<double> v = head_rows(t.v, kv_first, kv_len, head / group());
       for (size_t r = 0; r < rows.size(); ++r) {
         if (!is_mine(rows[r])) continue;
         const int64_t position = rows[r] - q_first + kv_len - (q_end - q_first);
-        const int64_t hi = s.causal ? position + 1 : kv_len;
-        const int64_t lo = s.window ? std::max<int64_t>(0, position + 1 - s.window) : 0;
-        const ReferenceRow row = reference_row(s, head_rows(p.tensors[kQ], rows[r], 1, head), k, v, lo, hi);
-        const size_t slot = r * static_cast<size_t>(s.heads) + static_cast<size_t>(head);
-        std::copy(row.out.begin(), row.out.end(), outputs[0].begin() + static_cast<int64_t>(slot) * s.head_dim);
-        outputs[1][slot] = row.lse;
+        const int64_t hi = causal ? position + 1 : kv_len;
+        const int64_t lo = window ? std::max<int64_t>(0, position + 1 - window) : 0;
+        const auto row = attention::reference_row(*this, head_rows(t.q, rows[r], 1, head), k, v, lo, hi);
+        const size_t slot = r * static_cast<size_t>(heads) + static_cast<size_t>(head);
+        std::ranges::copy(row.out, out.out.begin() + static_cast<int64_t>(slot) * head_dim);
+        out.lse[slot] = row.lse;
       }
     }
   }
 }
 
-}  // namespace seqtile::kernels::attention
+}  // namespace seqtile::kernels

@@ -9,8 +9,9 @@
 //     v.output("y", t.y, {kLength, n});
 //   }
 //
-// Tensors<Tensor> are the arguments of a call, Tensors<Var> the views of a kernel, Tensors<std::vector<double>> the
-// rows of a reference. The visitors below make the schema and each of these from that declaration.
+// A dimension is a number or a run-time symbol, such as kLength. Tensors<Tensor> are the arguments of a call,
+// Tensors<Var> the views of a kernel, Tensors<std::vector<double>> the rows of a reference. The visitors below make the
+// schema and each of these from that declaration.
 #pragma once
 #include <initializer_list>
 #include <optional>
@@ -24,15 +25,31 @@
 
 namespace seqtile::kernels {
 
-/// A dimension of a tensor: a static size, or the length of the call.
+/// A dimension of a tensor: a static size, or a run-time symbol of the schema with `size` added. The schema has the
+/// length first, then the other symbols in the order in which the tensors name them.
 struct Extent {
   int64_t size = 0;
-  bool is_length = false;
+  std::string_view symbol = {};                                 ///< empty: static
   constexpr Extent(int64_t static_size) : size(static_size) {}  // NOLINT
-  constexpr Extent(int64_t static_size, bool length) : size(static_size), is_length(length) {}
+  constexpr explicit Extent(std::string_view name) : symbol(name) {}
+  constexpr Extent operator+(int64_t more) const {
+    Extent sum = *this;
+    sum.size += more;
+    return sum;
+  }
+  bool is_dynamic() const { return !symbol.empty(); }
 };
-inline constexpr Extent kLength{0, true};
+inline constexpr Extent kLength{"length"};
 using Extents = std::initializer_list<Extent>;
+
+/// Numbers that say which rows of a tensor each list of a call has: IndexRule, whose words these are.
+struct RowLists {
+  Extent limit;                     ///< rows of that tensor
+  std::string_view counts = {};     ///< spans: the argument with their numbers of rows
+  int64_t least = 0;                ///< rows of a list
+  std::optional<Extent> most = {};  ///< absent: any number
+  bool is_disjoint = false;
+};
 
 struct TensorOptions {
   std::optional<DType> dtype = {};                        ///< absent: the operation's
@@ -41,6 +58,7 @@ struct TensorOptions {
   double deviation = 0.1;                                 ///< of those weights
   bool dense = false;                                     ///< as ArgSpec::dense
   std::optional<int64_t> rows_of = {};  ///< the elements are rows of a tensor that has so many: an IndexRule
+  std::optional<RowLists> borders = {}, spans = {};  ///< the elements are begins of lists: IndexRules
 };
 
 /// The parts that visitors have in common.
@@ -122,7 +140,7 @@ class TensorPacker : public TensorVisitor<TensorPacker> {
   void visit(autotune::ArgRole, std::string_view, const Tensor& tensor, Extents extents, const TensorOptions&) {
     if (tensor.rank == 0) return;
     call.add(tensor);
-    if (call.length < 0 && extents.begin()->is_length) call.length = tensor.sizes[0];
+    if (call.length < 0 && extents.begin()->symbol == kLength.symbol) call.length = tensor.sizes[0];
   }
   Call call{-1, {}};
 };
@@ -151,26 +169,34 @@ auto tensors_of(const Op& op, std::span<const Tensor> tensors) {
   return bound;
 }
 
-/// Every tensor read or written once.
-autotune::Cost traffic_of(const autotune::Schema& schema, int64_t length);
+/// A dimension's size in a call with these symbols.
+int64_t size_of(const autotune::Dim& dim, const autotune::Schema& schema, std::span<const int64_t> symbols);
+
+/// Every tensor read or written once, but for those that say which rows a list has.
+autotune::Cost traffic_of(const autotune::Schema& schema, std::span<const int64_t> symbols);
 
 /// The cost of a call; Op has `double flops(int64_t length) const`.
 template <class Op>
 autotune::Cost cost_of(const Op& op, int64_t length) {
-  autotune::Cost cost = traffic_of(schema_of(op).schema, length);
+  autotune::Cost cost = traffic_of(schema_of(op).schema, {&length, 1});
   cost.flops = op.flops(length);
   return cost;
 }
 
 [[noreturn]] void refuse_tensors(std::string_view operation, const autotune::Schema& schema);
 
-/// The call of TypedHandle. Errors: invalid_argument for a tensor that the operation does not take.
+/// The call of TypedHandle. Its length is the first dimension of the first tensor that has kLength there. Where no
+/// shape shows it, Tensors<T> ends with `int64_t length`, which the caller sets. Errors: invalid_argument for a tensor
+/// that the operation does not take.
 template <class Op>
 Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
   TensorPacker packer;
   op.tensors(packer, args);
-  static_assert(std::is_standard_layout_v<std::remove_cvref_t<decltype(args)>> && sizeof(args) % sizeof(Tensor) == 0,
-                "Tensors<T> has members of type T and no others");
+  constexpr bool has_length = requires { args.length; };
+  if constexpr (has_length) packer.call.length = args.length;
+  static_assert(std::is_standard_layout_v<std::remove_cvref_t<decltype(args)>> &&
+                    sizeof(args) % sizeof(Tensor) == (has_length ? sizeof(int64_t) : 0),
+                "Tensors<T> has members of type T, behind them perhaps the length, and no others");
   const std::span<const Tensor> all(reinterpret_cast<const Tensor*>(&args), sizeof(args) / sizeof(Tensor));
   size_t given = 0;
   for (const Tensor& tensor : all) given += tensor.rank != 0;

@@ -25,14 +25,16 @@ Op read_fields(WorkloadReader& reader) {
   return op;
 }
 
-/// Fills weights and indices as the declaration of the tensor says; false for every other tensor.
-bool fill_as_declared(const SchemaMaker& declared, const Tensor& tensor, size_t arg, uint64_t seed);
+/// Fills weights and indices as the declaration of the tensor says; false for every other tensor. Lists of rows have
+/// equal lengths and lie one after the other.
+bool fill_as_declared(const SchemaMaker& declared, const autotune::Problem& p, size_t arg, uint64_t seed);
 
 /// normalize, schema, fill, reference, tolerance and cost of Op, which has
 ///   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
 ///     or of several: (t, std::span<const int64_t> rows, out)
-///   autotune::OpDef::Tolerance tolerance() const;  // or of a length; absent: of one rounding
-///   double flops(int64_t length) const;            // absent: somebody else gives the cost
+///   autotune::OpDef::Tolerance tolerance() const;  // or of a length, or of all symbols; absent: of one rounding
+///   double flops(int64_t length) const;            // absent: the cost is given elsewhere
+///   bool fill(std::string_view arg, const Tensors<Tensor>& t) const;  // absent: nothing is filled but as declared
 template <class Op>
 autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   using autotune::Problem;
@@ -48,7 +50,11 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
   };
   op.schema = [](const Workload& w) { return schema_of(op_of<Op>(w)).schema; };
   op.fill = [](const Problem& p, size_t arg, uint64_t seed) {
-    return fill_as_declared(schema_of(op_of<Op>(*p.workload)), p.tensors[arg], arg, seed);
+    const Op self = op_of<Op>(*p.workload);
+    const SchemaMaker declared = schema_of(self);
+    if constexpr (requires { self.fill("", tensors_of(self, p.tensors)); })
+      if (self.fill(declared.schema.args[arg].name, tensors_of(self, p.tensors))) return true;
+    return fill_as_declared(declared, p, arg, seed);
   };
   op.reference = [](const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
     const Op self = op_of<Op>(*p.workload);
@@ -61,9 +67,11 @@ autotune::OpDef typed_op(std::string summary, int64_t version = 1) {
     OutputCollector collector(outputs);
     self.tensors(collector, out);
   };
-  op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {
-    if constexpr (requires(const Op& self) { self.tolerance(symbols[0]); }) return op_of<Op>(w).tolerance(symbols[0]);
-    else if constexpr (requires(const Op& self) { self.tolerance(); }) return op_of<Op>(w).tolerance();
+  op.tolerance = [](const Workload& w, [[maybe_unused]] std::span<const int64_t> symbols) {
+    if constexpr (requires(const Op& self) { self.tolerance(); }) return op_of<Op>(w).tolerance();
+    else if constexpr (requires(const Op& self) { self.tolerance(symbols[0]); })
+      return op_of<Op>(w).tolerance(symbols[0]);
+    else if constexpr (requires(const Op& self) { self.tolerance(symbols); }) return op_of<Op>(w).tolerance(symbols);
     else return tolerance(w.dtype, 1);
   };
   if constexpr (requires(const Op& self) { self.flops(int64_t{}); })

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "jit/base/error.h"
-#include "kernels/attention/attention_forward.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/rms_norm.h"
@@ -190,7 +189,7 @@ class ProgramMaker {
     const AttentionForward attention{.heads = m_.heads,
                                      .kv_heads = m_.kv_heads,
                                      .head_dim = m_.head_dim,
-                                     .phase = name,
+                                     .phase = phase,
                                      .window = kind.window,
                                      .soft_cap = m_.soft_cap,
                                      .scale = m_.attention_scale};

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "autotune/fields.h"
+#include "kernels/attention/attention_forward.h"
 #include "kernels/rows/rope.h"
 #include "models/file/model.h"
 
@@ -41,7 +42,7 @@ struct CachedRows {
   std::string cache, rows;
 };
 
-enum class Phase { prefill, extend, decode };  ///< of attention_forward
+using Phase = kernels::AttentionForward::Phase;
 enum class StepLength {
   tokens,  ///< of the call
   keys,    ///< of the call and of all calls before it: attention of phase decode

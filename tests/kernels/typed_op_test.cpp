@@ -1,9 +1,14 @@
 // tests/kernels/typed_op_test.cpp -- operations that are one type: fields, tensors and calls from one declaration.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <catch2/catch.hpp>
 
+#include "kernels/attention/attention_forward.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/rms_norm.h"
+#include "kernels/op/op_config.h"
+#include "kernels/op/tensor_values.h"
 #include "kernels/rows/embedding.h"
 #include "kernels/rows/rope.h"
 #include "tests/support/kernels/kernel_cases.h"
@@ -81,4 +86,54 @@ TEST_CASE("typed operations: the schema has roles, shapes and what may be in pla
   const autotune::Schema rows = schema_of(Embedding{.vocab = 9, .n = 4}).schema;
   REQUIRE(rows.indices.size() == 1);
   CHECK((rows.indices[0].arg == "ids" && rows.indices[0].limit.size == 9));
+}
+
+TEST_CASE("typed operations: dimensions are symbols, and lists of rows have rules", "[kernels]") {
+  using autotune::IndexRule;
+  const AttentionForward extend{.heads = 4, .kv_heads = 2, .head_dim = 8, .phase = AttentionForward::Phase::extend};
+  CHECK(extend.workload().fields.get_string("phase") == "extend");
+  CHECK(op_of<AttentionForward>(extend.workload()).phase == AttentionForward::Phase::extend);
+  const autotune::Schema schema = schema_of(extend).schema;
+  CHECK(schema.symbols == std::vector<std::string>{"length", "tokens", "kv_tokens", "batch"});
+  CHECK((schema.args[3].name == "q_start" && schema.args[3].dtype == DType::i32));
+  CHECK((schema.args[3].dims[0].symbol == "batch" && schema.args[3].dims[0].size == 1));
+  REQUIRE(schema.indices.size() == 2);
+  CHECK((schema.indices[0].kind == IndexRule::Kind::borders && schema.indices[0].limit.symbol == "tokens"));
+  CHECK((schema.indices[0].most->symbol == "length" && schema.indices[0].least == 0));
+  CHECK((schema.indices[1].kind == IndexRule::Kind::spans && schema.indices[1].counts == "kv_len"));
+  CHECK(!schema.indices[1].most);
+}
+
+TEST_CASE("typed operations: a length that no shape shows is said by the call", "[kernels]") {
+  float memory[64] = {};
+  AttentionForward::Args args{.length = 7};
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.q_start, &args.kv_start, &args.kv_len, &args.out, &args.lse})
+    *tensor = make_tensor(memory, DType::f32, {1, 1, 8});
+  const Call call = pack(AttentionForward{.heads = 1, .kv_heads = 1, .head_dim = 8}, args);
+  CHECK((call.length == 7 && call.tensors().size() == 8));
+}
+
+TEST_CASE("typed operations: generated lists are equally long and lie one after the other", "[kernels]") {
+  const autotune::Workload workload = AttentionForward{.heads = 1, .kv_heads = 1, .head_dim = 8}.workload();
+  const autotune::OpDef& op = library_op("attention_forward");
+  const autotune::Schema schema = op.schema(workload);
+  int32_t numbers[3][4] = {};
+  autotune::Problem problem{&workload, &schema, {5, 11, 9, 3}, std::vector<Tensor>(schema.args.size())};
+  for (const auto& [arg, size] : {std::pair{3, 4}, {4, 3}, {5, 3}}) {
+    problem.tensors[arg] = make_tensor(numbers[arg - 3], DType::i32, {size});
+    CHECK(op.fill(problem, arg, 1));
+  }
+  CHECK(std::ranges::equal(numbers[0], std::vector{0, 3, 7, 11}));
+  CHECK(std::ranges::equal(numbers[1], std::vector{0, 3, 6, 0}));
+  CHECK(std::ranges::equal(numbers[2], std::vector{3, 3, 3, 0}));
+  CHECK(!op.fill(problem, 0, 1));
+}
+
+TEST_CASE("typed operations: a tile is a configuration, and the configuration that tile again", "[kernels]") {
+  const AttentionForward decode{.heads = 4, .kv_heads = 2, .head_dim = 8, .phase = AttentionForward::Phase::decode};
+  const autotune::Config config = config_of(decode, {.splits = 2, .block_n = 64});
+  CHECK(config.json() == R"({"block_n":64,"splits":2})");
+  const auto tile = tile_of(decode, {{"block_n", int64_t{32}}, {"splits", int64_t{4}}, {"num_warps", int64_t{8}}});
+  CHECK((tile.block_n == 32 && tile.splits == 4 && tile.num_warps == 8 && !tile.num_stages));
+  CHECK_THROWS_WITH(tile_of(decode, {{"block_m", int64_t{32}}}), Catch::Contains("splits"));
 }

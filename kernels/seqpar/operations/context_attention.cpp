@@ -31,15 +31,10 @@ const autotune::OpDef& plain() {
 }
 
 /// What every rank computes, as if it had all keys.
-Workload attention_of(const Workload& w) { return plain_workload(plain(), w); }
+AttentionForward attention_of(const Workload& w) { return op_of<AttentionForward>(plain_workload(plain(), w)); }
 
 ContextShape shape_of(const Workload& w, int64_t identity = 0) {
-  return {attention::Shape(attention_of(w)),
-          w.dtype,
-          w.fields.get_int("lse") != 0,
-          layout_of(w),
-          world_size_of(w),
-          identity};
+  return {attention_of(w), w.dtype, w.fields.get_int("lse") != 0, layout_of(w), world_size_of(w), identity};
 }
 
 ContextSchedule schedule_of(const Config& c) {
@@ -61,7 +56,7 @@ const ContextTiles& tiles() {
 }
 
 Schema schema_of(const Workload& w) {
-  const attention::Shape s(attention_of(w));
+  const AttentionForward s = attention_of(w);
   const int64_t columns = s.heads * s.head_dim, kv_columns = s.kv_heads * s.head_dim;
   Schema schema;
   schema.args.push_back({"q", ArgRole::input, w.dtype, {"own_rows", columns}});
@@ -84,7 +79,7 @@ std::vector<int64_t> symbols(const Workload& w, int64_t length) {
 /// Keys or values of one head in the order of the sequence, [length, head_dim].
 std::vector<double> head_rows(const Problem& p, Arg arg, int64_t kv_head) {
   const Workload& w = *p.workload;
-  const attention::Shape s(attention_of(w));
+  const AttentionForward s = attention_of(w);
   const int64_t length = p.symbols[0], first = kv_head * s.head_dim;
   std::vector<double> rows;
   for (int64_t position = 0; position < length; ++position) {
@@ -100,7 +95,7 @@ std::vector<double> head_rows(const Problem& p, Arg arg, int64_t kv_head) {
 
 void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
-  const attention::Shape s(attention_of(w));
+  const AttentionForward s = attention_of(w);
   const int64_t length = p.symbols[0], heads = s.heads, dim = s.head_dim;
   outputs.assign(w.fields.get_int("lse") ? 2 : 1, {});
   outputs[0].resize(rows.size() * static_cast<size_t>(heads * dim));
@@ -110,7 +105,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
     for (size_t r = 0; r < rows.size(); ++r) {
       const std::vector<double> all = read_row(p.tensors[kQ], rows[r]);
       const int64_t position = position_of_row(layout_of(w), longest_rank(w), rows[r], length, world_size_of(w));
-      for (int64_t head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
+      for (int64_t head = kv_head * s.group(); head < (kv_head + 1) * s.group(); ++head) {
         const std::vector<double> q(all.begin() + head * dim, all.begin() + (head + 1) * dim);
         const attention::ReferenceRow row = attention::reference_row(s, q, k, v, 0, s.causal ? position + 1 : length);
         const auto slot = static_cast<int64_t>(r) * heads + head;
@@ -122,7 +117,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
 }
 
 autotune::Cost cost(const Workload& w, std::span<const int64_t> symbols) {
-  autotune::Cost cost = plain().cost(attention_of(w), plain_symbols(symbols[0]));
+  autotune::Cost cost = plain().cost(plain_workload(plain(), w), plain_symbols(symbols[0]));
   const double share = 1.0 / world_size_of(w);
   return {cost.flops * share, cost.bytes_read, cost.bytes_written * share};
 }
@@ -184,7 +179,7 @@ autotune::OpDef context_attention_forward() {
   op.reference = reference;
   op.cost = cost;
   op.tolerance = [](const Workload& w, std::span<const int64_t> symbols) {
-    return plain().tolerance(attention_of(w), plain_symbols(symbols[0]));
+    return plain().tolerance(plain_workload(plain(), w), plain_symbols(symbols[0]));
   };
   return op;
 }

@@ -32,7 +32,7 @@ const autotune::OpDef& plain() {
 }
 
 ContextBackwardShape shape_of(const Workload& w, int64_t identity = 0) {
-  return {attention_backward_op::Shape(plain_workload(plain(), w)), w.dtype, layout_of(w), world_size_of(w), identity};
+  return {op_of<AttentionBackward>(plain_workload(plain(), w)), w.dtype, layout_of(w), world_size_of(w), identity};
 }
 
 ContextBackwardSchedule schedule_of(const Config& c) {
@@ -136,7 +136,7 @@ class Rows {
   explicit Rows(const Problem& p) : p_(p), s_(shape_of(*p.workload)) {}
 
   Whole of(int64_t head) const {
-    const int64_t kv_head = head / s_.attention.group, dim = s_.attention.head_dim;
+    const int64_t kv_head = head / s_.attention.group(), dim = s_.attention.head_dim;
     Whole whole;
     for (int64_t position = 0; position < p_.symbols[0]; ++position) {
       const RowPlace place = place_of_row(s_.layout, position, p_.symbols[0], s_.world_size);
@@ -177,7 +177,7 @@ class Rows {
 void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std::vector<double>>& outputs) {
   const Workload& w = *p.workload;
   const ContextBackwardShape shape = shape_of(w);
-  const attention_backward_op::Shape& s = shape.attention;
+  const AttentionBackward& s = shape.attention;
   const int64_t length = p.symbols[0], dim = s.head_dim;
   const auto values = [&](int64_t columns) { return std::vector<double>(rows.size() * static_cast<size_t>(columns)); };
   outputs = {values(shape.q_columns()), values(shape.kv_columns()), values(shape.kv_columns())};
@@ -186,7 +186,7 @@ void reference(const Problem& p, std::span<const int64_t> rows, std::vector<std:
     for (size_t r = 0; r < rows.size(); ++r) {
       const int64_t position = position_of_row(shape.layout, longest_rank(w), rows[r], length, shape.world_size);
       const size_t query = r * static_cast<size_t>(shape.q_columns()) + static_cast<size_t>(head * dim);
-      const size_t key = r * static_cast<size_t>(shape.kv_columns()) + static_cast<size_t>(head / s.group * dim);
+      const size_t key = r * static_cast<size_t>(shape.kv_columns()) + static_cast<size_t>(head / s.group() * dim);
       add_reference_keys(s, whole.queries, position, whole.k, whole.v, 0, s.causal ? position + 1 : length,
                          &outputs[0][query]);
       add_reference_queries(s, whole.queries, s.causal ? position : 0, length,

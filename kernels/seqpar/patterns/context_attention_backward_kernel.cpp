@@ -176,8 +176,8 @@ class Builder {
     }
     Var has_come = await(source, first / chunk_rows, b_.cdiv(source.num_rows, chunk_rows), tile);
     Var end = b_.select(has_come, source.num_rows, first);
-    return b_.for_loop(0, a_.group, 1, before, [&](Var i, const std::vector<Var>& of_heads) {
-      Var head = block.head * a_.group + i;
+    return b_.for_loop(0, a_.group(), 1, before, [&](Var i, const std::vector<Var>& of_heads) {
+      Var head = block.head * a_.group() + i;
       Var q = head_in(source, s_.q_column(), head), dout = head_in(source, s_.dout_column(), head);
       Var lses = number_in(source, s_.lse_column(), head), deltas = number_in(source, s_.delta_column(), head);
       return b_.for_loop(first, end, block_n, of_heads, [&](Var row, const std::vector<Var>& sums) {
@@ -188,7 +188,7 @@ class Builder {
           Var queries = down(b_, numbers_from(row, block_n), schedule_.block, block_n);
           return a_.causal ? queries >= unseeing : queries < b_.cast(source.num_rows, DType::i32);
         };
-        return add_queries(b_, a_, s_.dtype, block.keys, block.values, q, dout, row, block_n, facts, visible, sums);
+        return add_queries(b_, a_, block.keys, block.values, q, dout, row, block_n, facts, visible, sums);
       });
     });
   }
@@ -206,7 +206,7 @@ class Builder {
     b_.when(may_begin(b_, ex_, schedule_.transfer, s_.world_size, tile, row < own_rows_), [&] {
       const RowPieces<Var> own = positions_.of(ex_.rank());
       QueryBlock block;
-      block.kv_head = head / a_.group;
+      block.kv_head = head / a_.group();
       block.queries = b_.load(head_of(v_.q, own_rows_, head), {row, 0}, {schedule_.block, a_.head_dim});
       block.dout = b_.load(head_of(v_.dout, own_rows_, head), {row, 0}, {schedule_.block, a_.head_dim});
       block.facts.lse = attention_backward_op::load_lse(b_, number_of(v_.lse, own_rows_, head), row, schedule_.block);
@@ -239,14 +239,14 @@ class Builder {
       return b_.for_loop(first, last, block_n, of_chunks, [&](Var key, const std::vector<Var>& sum) {
         const auto visible = [&] { return down(b_, numbers_from(key, block_n), schedule_.block, block_n) < seen; };
         return std::vector{
-            add_keys(b_, a_, s_.dtype, block.queries, block.dout, block.facts, k, v, key, block_n, visible, sum[0])};
+            add_keys(b_, a_, block.queries, block.dout, block.facts, k, v, key, block_n, visible, sum[0])};
       });
     });
   }
 
   KernelBuilder& b_;
   const ContextBackwardShape& s_;
-  const attention_backward_op::Shape& a_;
+  const AttentionBackward& a_;
   const ContextBackwardSchedule& schedule_;
   Operands v_;
   ChannelViews channel_;

@@ -11,14 +11,14 @@
 // key heads serve many query heads, and less where they are as many; but sums stay in registers, and there is one
 // exchange, not two that depend on each other.
 #pragma once
-#include "kernels/attention/attention_backward_shape.h"
+#include "kernels/attention/attention_backward_parts.h"
 #include "kernels/seqpar/exchange/exchange.h"
 #include "kernels/seqpar/exchange/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
 struct ContextBackwardShape {
-  attention_backward_op::Shape attention;
+  AttentionBackward attention;
   DType dtype;
   RowLayout layout;
   int world_size;

@@ -121,7 +121,7 @@ class Builder {
     return Running(b_.for_loop(0, end, step, before.carried(), [&](Var first, const auto& carried) {
       Var chunk = first / chunk_rows, last = b_.min(first + step, end);
       Var has_come = ex_.await(0, source, chunk, b_.select(is_own, chunk, chunk + 1), tile);
-      const Keys keys = keys_of(source, is_own, p.num_rows, queries.head / a_.group);
+      const Keys keys = keys_of(source, is_own, p.num_rows, queries.head / a_.group());
       // Not once before all loops: what would stay in registers through them is not far.
       Var q = head_of(v_.q, ex_.num_rows(ex_.rank()), queries.head);
       Var tile_of_q = b_.load(q, {queries.row, 0}, {schedule_.block_m, a_.head_dim});
@@ -140,7 +140,7 @@ class Builder {
 
   KernelBuilder& b_;
   const ContextShape& s_;
-  const attention::Shape& a_;
+  const AttentionForward& a_;
   const ContextSchedule& schedule_;
   Operands v_;
   ChannelViews channel_;

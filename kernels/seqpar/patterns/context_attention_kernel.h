@@ -6,14 +6,14 @@
 // then of rank + 1, rank + 2, ..., with a running softmax in f32 from the first key to the last. That order is fixed,
 // whoever is late, and blocks of keys start at a rank's first key: neither arrival nor chunk size changes a bit.
 #pragma once
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/seqpar/exchange/exchange.h"
 #include "kernels/seqpar/exchange/transfer.h"
 
 namespace seqtile::kernels::seqpar {
 
 struct ContextShape {
-  attention::Shape attention;
+  AttentionForward attention;
   DType dtype;
   bool has_lse;
   RowLayout layout;

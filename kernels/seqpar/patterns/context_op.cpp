@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_backward.h"
 #include "kernels/op/row_kernel.h"
 #include "kernels/seqpar/patterns/product_tiles.h"
 
@@ -66,7 +66,8 @@ Workload plain_workload(const OpDef& plain, const Workload& w) {
 Workload normalize_context(const Workload& given, std::initializer_list<const char*> flags) {
   WorkloadReader reader(given);
   read_rank_fields(reader);
-  attention::read_fields(reader);
+  FieldReader fields(reader);
+  AttentionBackward().fields(fields);  // has those that all attention has, and no others
   reader.choice("layout", {"contiguous", "zigzag"});
   for (const char* flag : flags) reader.flag(flag);
   return reader.finish();

@@ -14,7 +14,7 @@
 
 #include <fmt/core.h>
 
-#include "kernels/attention/attention_backward_shape.h"
+#include "kernels/attention/attention_backward_parts.h"
 #include "kernels/op/tensor_values.h"
 #include "tests/support/kernels/compiled.h"
 #include "tests/support/kernels/kernel_cases.h"
@@ -56,11 +56,11 @@ struct Case {
         .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .causal = causal, .layout = layout, .dtype = dtype};
     return library_op("context_attention_backward").normalize(op.workload({.world_size = world_size}));
   }
-  attention_backward_op::Shape shape() const {
+  AttentionBackward attention() const {
     autotune::Workload plain{"attention_backward", dtype, 1, {}};
     for (const char* name : {"heads", "kv_heads", "head_dim", "causal", "scale"})
       plain.fields.set(name, workload().fields.values().at(name));
-    return attention_backward_op::Shape(library_op("attention_backward").normalize(plain));
+    return op_of<AttentionBackward>(library_op("attention_backward").normalize(plain));
   }
 };
 
@@ -155,23 +155,23 @@ class Run {
 
   /// dq of a head, and dk and dv of a group with its first head.
   std::string difference_in(size_t call, int64_t head) const {
-    const attention_backward_op::Shape s = case_.shape();
+    const AttentionBackward s = case_.attention();
     const int64_t length = case_.lengths[call];
-    const std::vector<double> k = head_rows(call, kK, head / s.group), v = head_rows(call, kV, head / s.group);
+    const std::vector<double> k = head_rows(call, kK, head / s.group()), v = head_rows(call, kV, head / s.group());
     std::vector<double> dq(static_cast<size_t>(length * s.head_dim)), dk(dq), dv(dq);
-    for (int64_t other = head / s.group * s.group; other < (head / s.group + 1) * s.group; ++other) {
+    for (int64_t other = head / s.group() * s.group(); other < (head / s.group() + 1) * s.group(); ++other) {
       const auto queries = queries_of(call, other);
       for (int64_t row = 0; row < length; ++row) {
         const auto at = static_cast<size_t>(row * s.head_dim);
         if (other == head) add_reference_keys(s, queries, row, k, v, 0, s.causal ? row + 1 : length, &dq[at]);
-        if (head % s.group == 0)
+        if (head % s.group() == 0)
           add_reference_queries(s, queries, s.causal ? row : 0, length, &k[at], &v[at], &dk[at], &dv[at]);
       }
     }
     std::string text = compare(call, kDq, head, dq);
-    if (head % s.group) return text;
-    if (text.empty()) text = compare(call, kDk, head / s.group, dk);
-    return text.empty() ? compare(call, kDv, head / s.group, dv) : text;
+    if (head % s.group()) return text;
+    if (text.empty()) text = compare(call, kDk, head / s.group(), dk);
+    return text.empty() ? compare(call, kDv, head / s.group(), dv) : text;
   }
 
   attention_backward_op::ReferenceQueries queries_of(size_t call, int64_t head) const {

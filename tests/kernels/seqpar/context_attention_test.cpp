@@ -14,7 +14,7 @@
 
 #include <fmt/core.h>
 
-#include "kernels/attention/attention_shape.h"
+#include "kernels/attention/attention_parts.h"
 #include "kernels/op/tensor_values.h"
 #include "tests/support/kernels/kernel_cases.h"
 #include "tests/support/ranks/rank_op_run.h"
@@ -145,7 +145,7 @@ class Run {
     autotune::Workload plain{"attention_forward", c.dtype, 1, {}};
     for (const char* name : {"heads", "kv_heads", "head_dim", "causal", "scale"})
       plain.fields.set(name, w_.fields.values().at(name));
-    const attention::Shape s(library_op("attention_forward").normalize(plain));
+    const auto s = op_of<AttentionForward>(library_op("attention_forward").normalize(plain));
     const Sequence& all = sequences_[call];
     const auto head_rows = [&](const RowMatrix& buffer, int64_t head) {
       std::vector<double> rows;
@@ -159,8 +159,8 @@ class Run {
       return std::abs(got - want) <= limit.absolute + limit.relative * std::abs(want);
     };
     for (int64_t head = 0; head < s.heads; ++head) {
-      const auto k = head_rows(all.k, head / s.group), v = head_rows(all.v, head / s.group), q = head_rows(all.q, head),
-                 out = head_rows(all.out, head);
+      const auto k = head_rows(all.k, head / s.group()), v = head_rows(all.v, head / s.group()),
+                 q = head_rows(all.q, head), out = head_rows(all.out, head);
       for (int64_t row = 0; row < length; ++row) {
         const auto at = row * s.head_dim;
         const auto want = attention::reference_row(s, {q.begin() + at, q.begin() + at + s.head_dim}, k, v, 0,
