@@ -108,7 +108,8 @@ class ProgramMaker {
   std::string fed_input() const { return has_input_norm() ? "middle_normed" : "middle"; }
 
   template <class Op>
-  Step& add(std::string label, const Op& op, std::vector<Wire> wires, const std::vector<Weight>& weights = {}) {
+  Step& add(std::string label, Op op, std::vector<Wire> wires, const std::vector<Weight>& weights = {}) {
+    op.dtype = m_.dtype;
     for (const Weight& weight : weights) {
       const std::string module = path(weight.module);
       wires.push_back(parameter("w" + weight.suffix, module + ".weight", weight.first, weight.rows));

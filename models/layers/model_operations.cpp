@@ -11,9 +11,10 @@ namespace seqtile::models {
 std::vector<autotune::TuneRequest> model_operations(const Model& model, const ModelLengths& lengths, DType dtype,
                                                     int threads) {
   std::vector<autotune::TuneRequest> requests;
-  for (Step& step : distinct_steps(model)) {
+  Model typed = model;
+  typed.dtype = dtype;
+  for (Step& step : distinct_steps(typed)) {
     autotune::TuneRequest request{std::move(step.label), std::move(step.workload), lengths.lo, lengths.hi};
-    request.workload.dtype = dtype;
     request.workload.threads = threads;
     if (step.length == StepLength::logits) {
       if (lengths.lo > kMaxLogitRows) continue;

@@ -81,6 +81,10 @@ void check_served(const Model& model) {
 
 seqpar::Ranks ranks_of(const ModelRank& rank) { return {rank.world_size, rank.fabric}; }
 
+FusedAllgatherAndLinear gather_op(const Model& model, int64_t n) {
+  return {.n = n, .k = model.hidden_size, .dtype = model.dtype};
+}
+
 /// The product whose sums are scattered to the ranks' own rows.
 Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, bool bias) {
   const bool is_fused = is_norm_fused(model);
@@ -90,12 +94,13 @@ Workload reduce_workload(const Model& model, const ModelRank& rank, int64_t k, b
                                      .residual = is_fused,
                                      .norm = is_fused,
                                      .eps = model.norm_eps,
+                                     .dtype = model.dtype,
                                      .scale = model.residual_scale}
       .workload(ranks_of(rank));
 }
 
 Workload gate_up_workload(const Model& model, const ModelRank& rank) {
-  FusedAllgatherAndLinear op{.n = model.intermediate_size, .k = model.hidden_size};
+  FusedAllgatherAndLinear op = gather_op(model, model.intermediate_size);
   op.activation = parse_activation(model.activation);
   op.gated = model.is_gated;
   op.bias = model.mlp_bias;
@@ -103,7 +108,7 @@ Workload gate_up_workload(const Model& model, const ModelRank& rank) {
 }
 
 Workload head_workload(const Model& model, const ModelShard& shard, const ModelRank& rank) {
-  FusedAllgatherAndLinear op{.n = shard.vocab_size, .k = model.hidden_size};
+  FusedAllgatherAndLinear op = gather_op(model, shard.vocab_size);
   op.bias = model.head_bias;
   op.scale = model.logits_scale;
   op.soft_cap = model.logits_soft_cap;
@@ -111,7 +116,7 @@ Workload head_workload(const Model& model, const ModelShard& shard, const ModelR
 }
 
 Workload qkv_workload(const Model& model, const ModelRank& rank) {
-  FusedAllgatherAndLinear op{.n = model.heads * model.head_dim, .k = model.hidden_size};
+  FusedAllgatherAndLinear op = gather_op(model, model.heads * model.head_dim);
   op.n2 = op.n3 = model.kv_heads * model.head_dim;
   op.bias = model.qkv_bias;
   return op.workload(ranks_of(rank));
@@ -154,12 +159,12 @@ std::vector<TuneRequest> rank_operations(const Model& model, const ModelLengths&
                                          const ModelRank& rank) {
   check_served(model);
   const ModelShard shard = shard_of(model, rank.rank, rank.world_size);
-  const Model own = cut(model, shard);
+  Model own = cut(model, shard);
+  own.dtype = dtype;
   std::vector<TuneRequest> requests;
   for (TuneRequest& request : model_operations(own, lengths, dtype, threads)) {
     if (request.label == "residual_norm" && is_norm_fused(model)) continue;
     request.workload = rank_workload(own, shard, rank, request);
-    request.workload.dtype = dtype;
     request.workload.threads = threads;
     if (has_own_rows(request.workload.operation)) {
       request.lo = std::max<int64_t>(1, request.lo / rank.world_size);  // a rank without rows makes no call

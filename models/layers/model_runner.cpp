@@ -126,9 +126,7 @@ void ModelRunner::run_step(const Step& step) {
     std::memcpy(static_cast<std::byte*>(cache.tensor().data) + past_ * bytes, from.data,
                 static_cast<size_t>(tokens_ * bytes));
   }
-  autotune::Workload workload = step.workload;
-  workload.dtype = model_.dtype;
-  const Handle handle = engine_.prepare(workload);
+  const Handle handle = engine_.prepare(step.workload);
   std::vector<Tensor> tensors;
   for (const autotune::ArgSpec& arg : handle.schema().args) tensors.push_back(bind(arg, step));
   handle(tensors, step.length == StepLength::keys ? keys_ : tokens_);
