@@ -170,7 +170,8 @@ class Engine {
   TypedHandle<Op> prepare(const Op& op) {
     return TypedHandle<Op>(prepare(op.workload()), op);
   }
-  /// Collective over the ranks of the channel, for an operation that communicates (kernels/seqpar/fused_handle.h).
+  /// Collective over the ranks of the channel, between calls, for an operation that communicates
+  /// (kernels/seqpar/fused_handle.h).
   template <class Op>
   auto prepare(const Op& op, Channel& channel) {
     return prepare_over(*this, op, channel);

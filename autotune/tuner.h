@@ -56,11 +56,11 @@ struct TuneReport {
   int64_t binaries = 0;           ///< distinct binaries of this run's decisions that the artifact store has
   int64_t unstored_binaries = 0;  ///< distinct binaries that the artifact store did not take
   double seconds = 0;
-  double coverage_s = 0;       ///< part of `seconds`, until every bucket had a record
+  double coverage_s = 0;                          ///< part of `seconds`, until every bucket had a record
   int64_t built = 0, measured = 0, searched = 0;  ///< buckets by the grade of their record
   int64_t failed_buckets = 0;                     ///< buckets in which no candidate works
   bool covered = false;        ///< every bucket has a record
-  bool complete = false;  ///< another run would change nothing: every record is final, and decided by ranks if any
+  bool complete = false;       ///< another run would change nothing: every record is final, and decided by ranks if any
   bool interrupted = false;
 };
 
@@ -84,7 +84,7 @@ TuneReport tune(const Registry& registry, const std::vector<TuneRequest>& reques
 struct TunePlanRow {
   std::string label, operation;
   int64_t buckets = 0, candidates = 0;  ///< candidates: configurations in the largest space of the buckets
-  int64_t recorded = 0;    ///< buckets that need no more tuning
+  int64_t recorded = 0;                 ///< buckets that need no more tuning
   double estimated_s = 0;  ///< on an idle machine; an estimate
 };
 /// One row an operation. Errors: invalid_argument and unsupported, as tune().

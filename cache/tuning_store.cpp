@@ -232,6 +232,7 @@ std::vector<KeyedRecord> SqliteTuningStore::scan_records(Connection& connection,
     key.operation = workload->key.operation;
     key.source_hash = workload->key.source_hash;
     key.workload_json = workload->key.workload_json;
+    key.version = workload->key.version;
     found.push_back({std::move(key), std::move(record)});
   }
   return found;

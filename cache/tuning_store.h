@@ -55,8 +55,8 @@ struct Record {
 struct TrialRow {
   int64_t bucket_version = 0, lo = 0, hi = 0;
   std::string config_hash, config_json;
-  std::string
-      outcome;         ///< ok compile_error compile_timeout crash hang wrong_result oob_write nondeterministic oom slow
+  /// ok compile_error compile_timeout crash hang wrong_result oob_write nondeterministic oom slow refused modelled
+  std::string outcome;
   std::string detail;  ///< one line; at most 2000 bytes are kept
   double median_us = 0, p20_us = 0, p80_us = 0;  ///< of one process
   int64_t samples = 0;

@@ -46,7 +46,7 @@ class StoreLayers {
   /// Lines of key_difference.h for the first layer that has a record.
   std::vector<std::string> key_difference(const cache::TuningKey& key);
   cache::Counters counters() const;  ///< sums over the files
-  std::string paths() const;  ///< all files, for messages
+  std::string paths() const;         ///< all files, for messages
 
  private:
   struct Layer {

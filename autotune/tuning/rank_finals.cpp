@@ -212,10 +212,19 @@ void TuningSession::publish_raced(Item& item, BucketState& state, const std::vec
                                   Trials& trials) {
   const Config standard = item.op->default_config(item.workload, state.bucket.hi, target_);
   const auto default_lane = std::ranges::find(lanes, standard, &RankLane::config);
+  for (const auto& [hash, trial] : trials) {  // an earlier choice is one no longer
+    if (!trial.chosen ||
+        std::ranges::find(lanes, hash, [](const RankLane& l) { return l.config.hash(); }) != lanes.end())
+      continue;
+    cache::TrialRow row = trial;
+    row.chosen = false, row.detail.clear();
+    pending_trials_.emplace_back(item.key, std::move(row));
+  }
   for (size_t i = 0; i < lanes.size(); ++i) {
     const auto known = trials.find(lanes[i].config.hash());
     cache::TrialRow row =
         known != trials.end() ? known->second : make_trial(state.bucket, lanes[i].config, {}, lanes[i].us);
+    if (row.chosen) row.detail.clear();  // how it was chosen before
     row.ranks = item.num_ranks, row.chosen = i == winner;
     row.ranks_us = median(lanes[i].us);
     row.ranks_p20_us = quantile(lanes[i].us, 0.2), row.ranks_p80_us = quantile(lanes[i].us, 0.8);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "jit/ir/builder.h"
 #include "kernels/attention/attention_backward.h"
 
 namespace seqtile::kernels::attention_backward_op {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "jit/ir/builder.h"
 #include "kernels/attention/attention_forward.h"
 
 namespace seqtile::kernels::attention {

@@ -81,11 +81,12 @@ autotune::Cost traffic_of(const autotune::Schema& schema, std::span<const int64_
   return cost;
 }
 
-void refuse_tensors(std::string_view operation, const autotune::Schema& schema) {
+void refuse_tensors(std::string_view operation, const autotune::Schema& schema, std::string_view missing) {
   std::string names;
   for (const ArgSpec& arg : schema.args) names += (names.empty() ? "" : ", ") + arg.name;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: a tensor is given that these fields do not take; they take {}", operation, names));
+  const std::string problem = missing.empty() ? "a tensor is given that these fields do not take; they"
+                                              : fmt::format("the tensor '{}' is not given; these fields", missing);
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} take {}", operation, problem, names));
 }
 
 }  // namespace seqtile::kernels

@@ -137,12 +137,14 @@ class OutputCollector : public TensorVisitor<OutputCollector> {
 /// Packs the arguments of a call.
 class TensorPacker : public TensorVisitor<TensorPacker> {
  public:
-  void visit(autotune::ArgRole, std::string_view, const Tensor& tensor, Extents extents, const TensorOptions&) {
+  void visit(autotune::ArgRole, std::string_view name, const Tensor& tensor, Extents extents, const TensorOptions&) {
+    if (tensor.rank == 0 && missing.empty()) missing = name;
     if (tensor.rank == 0) return;
     call.add(tensor);
     if (call.length < 0 && extents.begin()->symbol == kLength.symbol) call.length = tensor.sizes[0];
   }
   Call call{-1, {}};
+  std::string_view missing;  ///< the first declared tensor that is not given
 };
 
 template <class Op>
@@ -183,11 +185,12 @@ autotune::Cost cost_of(const Op& op, int64_t length) {
   return cost;
 }
 
-[[noreturn]] void refuse_tensors(std::string_view operation, const autotune::Schema& schema);
+/// `missing`: the tensor that is not given; empty: one is given that the operation does not take.
+[[noreturn]] void refuse_tensors(std::string_view operation, const autotune::Schema& schema, std::string_view missing);
 
 /// The call of TypedHandle. Its length is the first dimension of the first tensor that has kLength there. Where no
 /// shape shows it, Tensors<T> ends with `int64_t length`, which the caller sets. Errors: invalid_argument for a tensor
-/// that the operation does not take.
+/// that is missing, or that the operation does not take.
 template <class Op>
 Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
   TensorPacker packer;
@@ -200,7 +203,8 @@ Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
   const std::span<const Tensor> all(reinterpret_cast<const Tensor*>(&args), sizeof(args) / sizeof(Tensor));
   size_t given = 0;
   for (const Tensor& tensor : all) given += tensor.rank != 0;
-  if (given != packer.call.tensors().size()) refuse_tensors(Op::kName, schema_of(op).schema);
+  if (given != packer.call.tensors().size() || !packer.missing.empty())
+    refuse_tensors(Op::kName, schema_of(op).schema, packer.missing);
   return packer.call;
 }
 

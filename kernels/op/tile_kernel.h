@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "jit/ir/builder.h"
 #include "kernels/op/op_config.h"
 #include "kernels/op/typed_op.h"
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every operation's normalize() reads its fields through this class: defaults are filled in, values out of range and
-// unknown names are refused with field, value, limit and next step. The result names every field of the operation.
+// unknown names are refused with field, value, limit and next step. The result names every field of the
+// operation but those that came late and have their default.
 #pragma once
 #include <initializer_list>
 #include <span>

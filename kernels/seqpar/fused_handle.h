@@ -38,10 +38,10 @@ void check_capture(const Channel& channel, const autotune::Workload& workload, c
 template <class Op>
 class FusedHandle {
  public:
-  /// Collective: all ranks must want the same operation, but for their shares of the weights; every length is served
-  /// by what looks on the wire like rank 0's choice. The engine's miss policy has its say here alone: `background`
-  /// serves as `nearest` does, and `tune` as `strict`, since a rank that tunes would leave its peers waiting. The
-  /// channel outlives the handle. Errors: as prepare_on_all().
+  /// Collective, between calls, as the channel may get other memory: all ranks must want the same operation, but for
+  /// their shares of the weights; every length is served by what looks on the wire like rank 0's choice. The engine's
+  /// miss policy has its say here alone: `background` serves as `nearest` does, and `tune` as `strict`, since a rank
+  /// that tunes would leave its peers waiting. The channel outlives the handle. Errors: as prepare_on_all().
   FusedHandle(Engine& engine, const Op& op, Channel& channel)
       : workload_(op.workload(ranks_of(channel.fabric()))),
         channel_(&channel),

@@ -13,15 +13,13 @@
 namespace seqtile::kernels::seqpar {
 namespace {
 
-fabric::Wishes wishes_of(const autotune::Workload& workload, const ChannelOptions& needs, int64_t number) {
+fabric::Wishes wishes_of(const autotune::Workload& workload, int64_t number) {
   fabric::Wishes wishes{{"operation", workload.operation}};  // first: it says more than its arguments
   const autotune::Fields common = common_arguments(workload);
   for (const auto& [name, value] : common.values())
     if (name != "operation")
       wishes.emplace_back(name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value));
   wishes.emplace_back("the number of operations before it", std::to_string(number));
-  wishes.emplace_back("bytes of staging", std::to_string(needs.staging_bytes));
-  wishes.emplace_back("flags of each rank", std::to_string(needs.flags_per_source));
   return wishes;
 }
 
@@ -55,8 +53,19 @@ Handle::Choices settle(const autotune::Workload& workload, const Handle::Choices
   return first;
 }
 
-bool has_room(const ChannelOptions& has, const ChannelOptions& needs) {
-  return needs.staging_bytes <= has.staging_bytes && needs.flags_per_source <= has.flags_per_source;
+/// Collective: room in the channel for calls of the operation, now and when the channel grows.
+void make_room(const autotune::Workload& workload, Channel& channel, int64_t number) {
+  const auto needs_of = [workload](int64_t max_rows) { return channel_options({workload}, max_rows); };
+  ChannelOptions needs;
+  const auto problem = fabric::problem_in([&] { needs = needs_of(channel.options().capacity); });
+  fabric::agree(channel.fabric(), "a fused operation",
+                {{"bytes of staging", std::to_string(needs.staging_bytes)},
+                 {"flags of each rank", std::to_string(needs.flags_per_source)}},
+                problem);
+  if (needs.staging_bytes > channel.options().staging_bytes ||
+      needs.flags_per_source > channel.options().flags_per_source)
+    channel.reserve(needs);
+  channel.note_needs(number, needs_of);
 }
 
 }  // namespace
@@ -64,14 +73,12 @@ bool has_room(const ChannelOptions& has, const ChannelOptions& needs) {
 Handle prepare_on_all(Engine& engine, const autotune::Workload& workload, Channel& channel, int64_t number) {
   Fabric& fabric = channel.fabric();
   Handle own, settled;
-  ChannelOptions needs;
   const auto unprepared = fabric::problem_in([&] {
     check_channel(workload, channel);
     own = engine.prepare(workload);
-    needs = channel_options({workload}, channel.options().capacity);
   });
-  fabric::agree(fabric, "a fused operation", wishes_of(workload, needs, number), unprepared);
-  if (!has_room(channel.options(), needs)) channel.reserve(needs);
+  fabric::agree(fabric, "a fused operation", wishes_of(workload, number), unprepared);
+  make_room(workload, channel, number);
   const Handle::Choices choices = own.choices();
   const std::string first = fabric.all_gather(fabric.rank() == 0 ? encode(choices) : "").front();
   const auto unsettled = fabric::problem_in([&] { settled = own.fixed(settle(workload, choices, decode(first))); });

@@ -67,7 +67,7 @@ Call packed(const Op& op, const typename Op::Args& args, int64_t length) {
 
 }  // namespace
 
-/// Walks the graph once and makes values and steps; then makes the channel, which needs all steps.
+/// Walks the graph once and makes values and steps; then prepares the steps on a channel.
 class PlannedModelMaker : PlanShares {
  public:
   PlannedModelMaker(Engine& engine, Fabric& fabric, const Model& model, const planner::Graph& graph,
@@ -390,6 +390,8 @@ class PlannedModelMaker : PlanShares {
       } else {
         step.handle = engine_.prepare(step.workload);
       }
+    }
+    for (PlannedStep& step : made_.steps_) {  // preparing may have given the channel other memory
       if (!step.communicates) continue;
       for (const Tensor& tensor : made_.channel_->tensors()) step.tensors.push_back(tensor);
     }

@@ -69,10 +69,19 @@ Channel::Channel(Fabric& fabric, const ChannelOptions& options)
 
 Channel::~Channel() = default;
 
-void Channel::reserve(const ChannelOptions& least) {
+void Channel::reserve(const ChannelOptions& wanted) {
+  ChannelOptions least = wanted;
   uint64_t done = 0;
   bool is_aborted = false;
-  std::optional<Error> problem = fabric::problem_in([&] { done = epoch(), is_aborted = read_abort_word() != 0; });
+  std::optional<Error> problem = fabric::problem_in([&] {
+    done = epoch(), is_aborted = read_abort_word() != 0;
+    if (wanted.capacity <= options_.capacity) return;
+    for (const auto& [number, needs] : needs_) {
+      const ChannelOptions needed = needs(wanted.capacity);
+      least.staging_bytes = std::max(least.staging_bytes, needed.staging_bytes);
+      least.flags_per_source = std::max(least.flags_per_source, needed.flags_per_source);
+    }
+  });
   if (!problem) problem = problem_of(least);
   if (is_captured_)
     problem = Error(ErrorCode::unsupported,

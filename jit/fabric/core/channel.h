@@ -8,6 +8,8 @@
 #pragma once
 #include <array>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +29,7 @@ struct ChannelOptions {
   std::chrono::nanoseconds deadline = std::chrono::seconds(600);  ///< how long a wait for a peer may take
   bool awaits_peers = true;  ///< false: kernels do not wait for peers, for benchmarks of what waiting costs
   uint64_t first_epoch = 0;  ///< for tests of the wrap-around
-  /// Further values that all ranks must agree on, by name: the static arguments of the operations. Compared first.
+  /// Further values that all ranks must agree on, by name. They are compared first.
   std::vector<std::pair<std::string, std::string>> agreed = {};
 };
 
@@ -59,8 +61,9 @@ class Channel {
   uint64_t staging_address() const { return staging_->address(fabric_.rank()); }
   int64_t staging_bytes() const { return static_cast<int64_t>(staging_->bytes()); }
   const ChannelOptions& options() const { return options_; }
-  /// Collective, when no launch is in flight: makes room for calls of at least these rows, bytes and flags. Nothing
-  /// shrinks, epochs go on, the other options stay. Errors, on all ranks alike: invalid_argument (values that are not
+  /// Collective, when no launch is in flight: makes room for calls of at least these rows, bytes and flags, and for
+  /// calls of so many rows of every operation that has been prepared. Nothing shrinks, epochs go on, the other options
+  /// stay. Errors, on all ranks alike: invalid_argument (values that are not
   /// those of rank 0), unsupported (a graph has been captured), aborted (reset() the channel first), out_of_resources;
   /// the channel then stays as it was.
   void reserve(const ChannelOptions& least);
@@ -77,6 +80,10 @@ class Channel {
   /// A number for the next operation that is prepared on this channel; all ranks prepare them in the same order. `name`
   /// is for people.
   int64_t add_operation(std::string_view name);
+  /// The room that operation `number` needs for calls of so many rows: reserve() asks for it.
+  void note_needs(int64_t number, std::function<ChannelOptions(int64_t max_rows)> needs) {
+    needs_[number] = std::move(needs);
+  }
   /// The number of launches that have ended. Waits for the launches before.
   uint64_t epoch();
   /// Nothing where all is well. Where another rank gave up first, that rank's record says more than this one;
@@ -96,6 +103,7 @@ class Channel {
   ChannelOptions options_;
   std::optional<void*> stream_;          ///< the stream of the launches so far
   std::vector<std::string> operations_;  ///< their names, by number
+  std::map<int64_t, std::function<ChannelOptions(int64_t max_rows)>> needs_;  ///< by number
   bool is_captured_ = false;
   DeviceBuffer block_;
   std::unique_ptr<SymmetricMemory> staging_, flags_, abort_;

@@ -65,6 +65,25 @@ int64_t chunk_rows(const Handle& handle) { return handle.explain(100).config.get
 
 }  // namespace
 
+TEST_CASE("fused prepare: a channel that grows has room for longer calls of what was prepared", "[seqpar]") {
+  const Home home;
+  for (const char* kind : kKinds)
+    check_none(on_ranks(kind, 2, [&](Fabric& fabric) {
+      const auto engine = home.engine(fabric);
+      Channel channel(fabric, {.capacity = 10, .deadline = std::chrono::seconds(20)});
+      const FusedHandle up(*engine, up_op(fabric), channel);
+      const int64_t staging = channel.options().staging_bytes, length = 500;
+      channel.reserve({.capacity = length});
+      require(channel.options().staging_bytes > staging, "staging grows with the capacity");
+      const int64_t rows = first_of(fabric.rank() + 1, length, 2) - first_of(fabric.rank(), length, 2);
+      const Matrix x(1, 0, rows, 0, kHidden), w(2, 0, up_op(fabric).n, 0, kHidden), y(length, up_op(fabric).n);
+      for (int i = 0; i < 2; ++i) up({.x = x.tensor, .w = w.tensor, .y = y.tensor}, length);
+      channel.check();
+      require(!y.is_nan(), "every row has come");
+      fabric.all_gather("");
+    }));
+}
+
 TEST_CASE("fused prepare: tuning caches that differ serve right results, by rank 0's chunks", "[seqpar]") {
   const Home home;
   for (const char* kind : kKinds)

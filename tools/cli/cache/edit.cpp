@@ -140,9 +140,11 @@ class ConfigChoice {
                             trial->outcome, trial->detail));
     cache::Record& record = edit.after;
     record.config_json = config.json();
-    record.median_us = is_known ? trial->median_us : 0;
-    record.p20_us = is_known ? trial->p20_us : 0;
-    record.p80_us = is_known ? trial->p80_us : 0;
+    const bool by_ranks = is_known && trial->ranks > 0;
+    record.median_us = by_ranks ? trial->ranks_us : is_known ? trial->median_us : 0;
+    record.p20_us = by_ranks ? trial->ranks_p20_us : is_known ? trial->p20_us : 0;
+    record.p80_us = by_ranks ? trial->ranks_p80_us : is_known ? trial->p80_us : 0;
+    record.max_rel_err = 0, record.measured_length = is_known ? edit.before.measured_length : 0;
     record.samples = is_known ? trial->samples : 0;
     record.created_us = 0, record.noisy = false, record.sliced = false;
     edit.note = is_known ? "" : ", which was not measured or verified here";
@@ -175,14 +177,18 @@ int run_pin(const Session& session, const EditOptions& options) {
   return answer(edits, "pinned", options, store->path());
 }
 
-/// What the record is without the pin, by what the bucket's trials show: a configuration that was measured beside
-/// others is `tuned`, any other one is for the tuner to look at.
+/// The record's origin without the pin, by the bucket's trials: a configuration that was measured beside others and
+/// came near the fastest is `tuned`. Any other one is `default`, for the tuner to look at.
 cache::Origin origin_without_pin(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   const auto is_measured = [](const cache::TrialRow& trial) { return trial.outcome == "ok" && trial.median_us > 0; };
   const auto own = std::ranges::find(trials, record.config_json, &cache::TrialRow::config_json);
-  const bool is_own_measured = own != trials.end() && is_measured(*own);
-  return is_own_measured && std::ranges::count_if(trials, is_measured) > 1 ? cache::Origin::tuned
-                                                                           : cache::Origin::fallback;
+  if (own == trials.end() || !is_measured(*own) || std::ranges::count_if(trials, is_measured) < 2)
+    return cache::Origin::fallback;
+  constexpr double kNear = 1.02;
+  const auto is_faster = [&](const cache::TrialRow& trial) {
+    return is_measured(trial) && own->median_us > kNear * trial.median_us;
+  };
+  return own->chosen || std::ranges::none_of(trials, is_faster) ? cache::Origin::tuned : cache::Origin::fallback;
 }
 
 int run_unpin(const Session& session, const EditOptions& options) {

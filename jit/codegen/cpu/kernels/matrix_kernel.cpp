@@ -51,7 +51,7 @@ llvm::Function* emit_matrix_kernel(Emitter& e, const OuterKernel& kernel, const 
   const auto load = [&](Value* target, Value* address, Value* stride) {
     e.b.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {}, {target, address, stride});
   };
-  const auto each_sum = [&](const std::function<void(Value* number, Value* address)>& body) {
+  const auto each_sum = [&](const std::function<void(Value * number, Value * address)>& body) {
     for (int i = 0; i < rows; ++i)
       for (int v = 0; v < columns; ++v) {
         const int64_t element = i * kMatrixRows * kernel.c_stride + (v / kernel.nv) * kernel.c_weight_stride +
