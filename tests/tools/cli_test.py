@@ -594,6 +594,8 @@ class Json(Cli):
         self.assertEqual((explained["origin"], explained["config"]), ("pinned", json.loads(other)))
         self.assert_line(self.seqtile("cache", "pin", *chosen, "--config", "block_q=7"), 2, "no such parameter")
         self.assertEqual(self.rows("pin_config.db", *others), others)
+        unpinned = self.seqtile("cache", "unpin", *chosen, "--json").json()["unpinned"]  # no choice of the tuner's
+        self.assertEqual([row["new_origin"] for row in unpinned], ["default"])
 
     def test_cache_diff(self):
         cache, _ = self.edited("diff.db")

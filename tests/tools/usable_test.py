@@ -189,6 +189,21 @@ class Usable(Cli):
             self.assertEqual([row for row in kept if row not in found], [])
             self.assertEqual(store.record(workload, BUCKETS[0]), pinned)
 
+    def test_edits_leave_records_of_other_releases_alone(self):
+        self.plant()
+        with self.open() as store:
+            foreign = [tuple(row) for row in store.db.execute("SELECT * FROM record WHERE bucket_version = 9")]
+            lo, hi = store.db.execute("SELECT lo, hi FROM record WHERE bucket_version = 9").fetchone()
+        self.assertEqual(len(foreign), 1)
+        for command in "pin", "unpin", "rm":
+            with self.subTest(command):
+                run = self.seqtile("cache", command, "linear", "--lengths", f"{lo}..{hi}", *self.stores[:2])
+                self.assertIn("1 of other releases left as they are", run.out)
+        self.assertGreater(len(self.run_json(0, "cache", "rm", "linear", *self.stores[:2])["removed"]), 0)
+        with self.open() as store:
+            found = [tuple(row) for row in store.db.execute("SELECT * FROM record WHERE bucket_version = 9")]
+        self.assertEqual(found, foreign)
+
     def test_tune_replaces_the_record_of_its_bucket(self):
         fields, planted = self.plant()
         bucket = next(bucket for bucket, fault in planted.items() if fault[0].startswith("too large"))

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "autotune/bucket.h"
 #include "autotune/engine/usable.h"
 #include "tools/cli/cache/binaries.h"
 #include "tools/cli/cache/records.h"
@@ -39,8 +40,9 @@ void check_written(bool is_written, const cache::TuningStore& store) {
   if (is_written) return;
   const std::string status = store.status();
   throw Error(ErrorCode::io, status.empty() ? store.path() +
-                                                  ": nothing was changed: it is locked by another process; "
-                                                  "try again"
+                                                  ": nothing was changed: another process has it locked, or a "
+                                                  "line above names a record that cannot be stored; try again, or "
+                                                  "choose others"
                                             : status);
 }
 
@@ -61,7 +63,7 @@ int answer(const std::vector<Edit>& edits, const std::string& done, const EditOp
   print_edits(edits, done, options.dry_run);
   const auto changed = std::ranges::count_if(edits, &Edit::is_needed);
   if (edits.empty())
-    print_line(fmt::format("no such record in {}; see `seqtile cache show {}`", path, options.operation));
+    print_line(fmt::format("no such record in {}{}; see `seqtile cache show {}`", path, more, options.operation));
   else
     print_line(fmt::format("{}: {} {}{}{}", path, format_counted(changed, "record"),
                            options.dry_run ? "would be " + done : done, more,
@@ -94,12 +96,37 @@ void replace_records(cache::TuningStore& store, const std::vector<Edit>& edits) 
   if (!rows.empty()) check_written(store.publish_all(rows), store);
 }
 
+/// Records of this release, the only ones that are edited.
+struct OwnRecords {
+  std::vector<KeyGroup> groups;
+  int64_t others = 0;  ///< chosen records of other releases, which stay as they are
+
+  std::string note() const {
+    return others ? fmt::format(", {} of other releases left as they are", others) : std::string();
+  }
+};
+
+OwnRecords own_records(const Session& session, const EditOptions& options, cache::TuningStore& store) {
+  const auto op = std::ranges::find(session.registry.ops(), options.operation, [](const auto& o) { return o->name; });
+  const std::string source = op == session.registry.ops().end() ? "" : (*op)->source_hash();
+  OwnRecords own;
+  for (KeyGroup& group : chosen_groups(session, options, store)) {
+    const bool is_own_source = source.empty() || group.key.source_hash == source;
+    own.others += static_cast<int64_t>(std::erase_if(group.records, [&](const cache::Record& record) {
+      return !is_own_source || record.bucket_version != autotune::kBucketVersion;
+    }));
+    if (!group.records.empty()) own.groups.push_back(std::move(group));
+  }
+  return own;
+}
+
 int run_rm(const Session& session, const EditOptions& options) {
   const auto store = open_for_edit(options);
   std::vector<Edit> edits;
   std::vector<cache::KeyedRecord> rows;
   size_t trials = 0;
-  for (const KeyGroup& group : chosen_groups(session, options, *store))
+  const OwnRecords own = own_records(session, options, *store);
+  for (const KeyGroup& group : own.groups)
     for (const cache::Record& record : group.records) {
       edits.push_back({group.key, record, record});
       rows.push_back({group.key, record});
@@ -107,8 +134,8 @@ int run_rm(const Session& session, const EditOptions& options) {
     }
   check_was_read(*store);
   if (!options.dry_run && !rows.empty()) check_written(store->remove_records(rows, options.with_trials), *store);
-  const std::string more = fmt::format(", {} {}", format_counted(static_cast<int64_t>(trials), "trial"),
-                                       options.with_trials ? "with them" : "kept");
+  const std::string more = edits.empty() ? own.note() : fmt::format(", {} {}{}", format_counted(static_cast<int64_t>(trials), "trial"),
+                                       options.with_trials ? "with them" : "kept", own.note());
   return answer(edits, "removed", options, store->path(), more);
 }
 
@@ -145,7 +172,7 @@ class ConfigChoice {
     record.p20_us = by_ranks ? trial->ranks_p20_us : is_known ? trial->p20_us : 0;
     record.p80_us = by_ranks ? trial->ranks_p80_us : is_known ? trial->p80_us : 0;
     record.max_rel_err = 0, record.measured_length = is_known ? edit.before.measured_length : 0;
-    record.samples = is_known ? trial->samples : 0;
+    record.samples = 0;  // no decision of the tuner rests on them
     record.created_us = 0, record.noisy = false, record.sliced = false;
     edit.note = is_known ? "" : ", which was not measured or verified here";
     autotune::Usability usable(*op, workload, device_->target());
@@ -164,7 +191,8 @@ int run_pin(const Session& session, const EditOptions& options) {
   std::optional<ConfigChoice> choice;
   if (!options.config.empty()) choice.emplace(session, options);
   std::vector<Edit> edits;
-  for (const KeyGroup& group : chosen_groups(session, options, *store))
+  const OwnRecords own = own_records(session, options, *store);
+  for (const KeyGroup& group : own.groups)
     for (const cache::Record& record : group.records) {
       Edit edit{group.key, record, record};
       if (choice) choice->choose(edit, trials_of(*store, group.key, record));
@@ -174,27 +202,25 @@ int run_pin(const Session& session, const EditOptions& options) {
     }
   check_was_read(*store);
   if (!options.dry_run) replace_records(*store, edits);
-  return answer(edits, "pinned", options, store->path());
+  return answer(edits, "pinned", options, store->path(), own.note());
 }
 
-/// The record's origin without the pin, by the bucket's trials: a configuration that was measured beside others and
-/// came near the fastest is `tuned`. Any other one is `default`, for the tuner to look at.
+/// The record's origin without the pin: a configuration that the tuner chose among others that were measured is
+/// `tuned`. Any other one, such as that of --config, is `default`, for the tuner to look at.
 cache::Origin origin_without_pin(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   const auto is_measured = [](const cache::TrialRow& trial) { return trial.outcome == "ok" && trial.median_us > 0; };
   const auto own = std::ranges::find(trials, record.config_json, &cache::TrialRow::config_json);
-  if (own == trials.end() || !is_measured(*own) || std::ranges::count_if(trials, is_measured) < 2)
-    return cache::Origin::fallback;
-  constexpr double kNear = 1.02;
-  const auto is_faster = [&](const cache::TrialRow& trial) {
-    return is_measured(trial) && own->median_us > kNear * trial.median_us;
-  };
-  return own->chosen || std::ranges::none_of(trials, is_faster) ? cache::Origin::tuned : cache::Origin::fallback;
+  const bool is_own_measured = own != trials.end() && is_measured(*own);
+  return record.samples > 0 && is_own_measured && std::ranges::count_if(trials, is_measured) > 1
+             ? cache::Origin::tuned
+             : cache::Origin::fallback;
 }
 
 int run_unpin(const Session& session, const EditOptions& options) {
   const auto store = open_for_edit(options);
   std::vector<Edit> edits;
-  for (const KeyGroup& group : chosen_groups(session, options, *store))
+  const OwnRecords own = own_records(session, options, *store);
+  for (const KeyGroup& group : own.groups)
     for (const cache::Record& record : group.records) {
       Edit edit{group.key, record, record};
       edit.is_needed = record.origin == cache::Origin::pinned;
@@ -206,7 +232,7 @@ int run_unpin(const Session& session, const EditOptions& options) {
     }
   check_was_read(*store);
   if (!options.dry_run) replace_records(*store, edits);
-  return answer(edits, "unpinned", options, store->path());
+  return answer(edits, "unpinned", options, store->path(), own.note());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -39,7 +40,13 @@ autotune::Fields wanted_fields(const Session& session, const Options& given) {
     wanted.set(name, value);
   };
   if (!options.dtype.empty()) add("--dtype", "dtype", std::string(dtype_name(parse_dtype_flag(options.dtype))));
-  if (!options.threads.empty()) add("--threads", "threads", int64_t{host_threads(options)});
+  if (!options.threads.empty()) {
+    int64_t threads = 0;  // a record may come from a machine with more cores than this one
+    const char* end = options.threads.data() + options.threads.size();
+    if (std::from_chars(options.threads.data(), end, threads).ptr != end || threads < 1)
+      bad_input(fmt::format("--threads {}: a whole number above 0 is wanted", options.threads));
+    add("--threads", "threads", threads);
+  }
   return wanted;
 }
 
