@@ -24,6 +24,7 @@ struct Suite {
 };
 
 constexpr Suite kSuites[] = {{"linear", add_linear_cases},
+                             {"grouped", add_grouped_cases},
                              {"attention", add_attention_cases},
                              {"rows", add_row_cases},
                              {"host", add_host_cases},

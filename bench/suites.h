@@ -10,6 +10,7 @@ namespace seqtile::bench {
 
 /// Each function appends its cases. Requires: `environment` outlives the cases.
 void add_linear_cases(std::vector<Case>& cases, Environment& environment);
+void add_grouped_cases(std::vector<Case>& cases, Environment& environment);
 void add_attention_cases(std::vector<Case>& cases, Environment& environment);
 void add_row_cases(std::vector<Case>& cases, Environment& environment);
 /// Lookup, call to hand-off, compile time, opening an engine.

@@ -54,9 +54,9 @@ set(seqtile_public_headers
   autotune/bucket.h autotune/config_space.h autotune/engine.h autotune/fields.h autotune/gpu_model.h
   autotune/engine/graph_set.h autotune/engine/index_check.h autotune/engine/launch.h autotune/op_def.h autotune/engine/overlap.h autotune/runner.h autotune/tuner.h
   kernels/act/activation.h kernels/attention/attention_backward.h kernels/attention/attention_forward.h kernels/op/call.h kernels/rows/embedding.h
-  kernels/norm/layer_norm.h kernels/linear/linear.h kernels/linear/linear_wgrad.h kernels/op/op_fields.h kernels/op/op_tensors.h
+  kernels/norm/layer_norm.h kernels/linear/grouped_linear.h kernels/linear/linear.h kernels/linear/linear_wgrad.h kernels/op/op_fields.h kernels/op/op_tensors.h
   kernels/registry.h kernels/norm/rms_norm.h kernels/norm/rms_norm_backward.h kernels/rows/rope.h kernels/op/row_kernel.h
-  kernels/act/silu_and_mul.h kernels/act/silu_and_mul_backward.h kernels/rows/softmax.h kernels/op/tensor_values.h kernels/op/tolerance.h
+  kernels/act/act_and_mul.h kernels/act/act_and_mul_backward.h kernels/rows/softmax.h kernels/op/tensor_values.h kernels/op/tolerance.h
   kernels/op/op_config.h kernels/op/tile_kernel.h kernels/op/typed_op.h kernels/op/workload_reader.h
   kernels/seqpar/operations/alltoall_linear.h kernels/seqpar/operations/collectives.h
   kernels/seqpar/operations/context_attention.h kernels/seqpar/operations/context_attention_backward.h kernels/seqpar/exchange/exchange.h kernels/seqpar/exchange/ranks.h

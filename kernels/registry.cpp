@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/registry.h"
 
-#include "kernels/act/silu_and_mul.h"
-#include "kernels/act/silu_and_mul_backward.h"
+#include "kernels/act/act_and_mul.h"
+#include "kernels/act/act_and_mul_backward.h"
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/attention_forward.h"
+#include "kernels/linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/linear_wgrad.h"
 #include "kernels/norm/layer_norm.h"
@@ -22,14 +23,15 @@ autotune::Registry make_registry() {
   autotune::Registry registry;
   registry.add(linear());
   registry.add(linear_wgrad());
+  registry.add(grouped_linear());
   registry.add(attention_forward());
   registry.add(attention_backward());
   registry.add(rms_norm());
   registry.add(rms_norm_backward());
   registry.add(layer_norm());
   registry.add(rope());
-  registry.add(silu_and_mul());
-  registry.add(silu_and_mul_backward());
+  registry.add(act_and_mul());
+  registry.add(act_and_mul_backward());
   registry.add(softmax());
   registry.add(embedding());
   for (const seqpar::RankOp& op : seqpar::rank_ops()) registry.add(op.define());

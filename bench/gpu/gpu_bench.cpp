@@ -70,7 +70,7 @@ std::vector<GpuCase> all_cases(bool small) {
   const int64_t rows = small ? 16 : 8192;
   cases.push_back({fmt::format("rms_norm/bf16/m{}_n4096", rows), "rms_norm", {{"n", int64_t{4096}}}, rows});
   cases.push_back({fmt::format("softmax/bf16/m{}_n4096", rows), "softmax", {{"n", int64_t{4096}}}, rows});
-  cases.push_back({fmt::format("silu_and_mul/bf16/m{}_n14336", rows), "silu_and_mul", {{"n", int64_t{14336}}}, rows});
+  cases.push_back({fmt::format("act_and_mul/bf16/m{}_n14336", rows), "act_and_mul", {{"n", int64_t{14336}}}, rows});
   return cases;
 }
 

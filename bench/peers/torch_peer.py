@@ -32,7 +32,7 @@ def operations(sizes):
         "attention_forward": attention(sizes) if "heads" in sizes else None,
         "rms_norm": lambda x, w: F.rms_norm(x, (x.shape[-1],), w, 1e-6),
         "softmax": lambda x: F.softmax(x, -1),
-        "silu_and_mul": lambda x: F.silu(x[:, : x.shape[1] // 2]) * x[:, x.shape[1] // 2 :],
+        "act_and_mul": lambda x: F.silu(x[:, : x.shape[1] // 2]) * x[:, x.shape[1] // 2 :],
     }
 
 

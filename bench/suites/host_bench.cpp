@@ -259,7 +259,7 @@ std::vector<autotune::Workload> compiled_workloads() {
           {"attention_forward", DType::f32, 1, {{"heads", 32}, {"kv_heads", 8}, {"head_dim", 128}}},
           {"rms_norm", DType::f32, 1, {{"n", 4096}}},
           {"softmax", DType::f32, 1, {{"n", 4096}}},
-          {"silu_and_mul", DType::f32, 1, {{"n", 14336}}}};
+          {"act_and_mul", DType::f32, 1, {{"n", 14336}}}};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::unique_ptr<Contestant> enter_torch(OpArena& arena, const std::string&) {
 void add_row_cases(std::vector<Case>& cases, Environment& environment) {
   const std::vector<std::string> peers =
       environment.has_torch() ? std::vector<std::string>{"torch"} : std::vector<std::string>{};
-  for (const char* operation : {"rms_norm", "softmax", "silu_and_mul"}) {
+  for (const char* operation : {"rms_norm", "softmax", "act_and_mul"}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       const int64_t rows = kTensorBytes / (kColumns * dtype_bytes(dtype));
       for (int threads : environment.options().threads) {

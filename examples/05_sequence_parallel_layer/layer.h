@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "autotune/engine.h"
-#include "kernels/act/silu_and_mul.h"
-#include "kernels/act/silu_and_mul_backward.h"
+#include "kernels/act/act_and_mul.h"
+#include "kernels/act/act_and_mul_backward.h"
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/attention_forward.h"
 #include "kernels/norm/rms_norm.h"
@@ -145,8 +145,8 @@ class LocalOps {
   TypedHandle<AttentionForward> attention_ = engine_.prepare(AttentionForward{s_.heads(), s_.part(kKvHeads), kHeadDim});
   TypedHandle<AttentionBackward> attention_backward_ =
       engine_.prepare(AttentionBackward{s_.heads(), s_.part(kKvHeads), kHeadDim});
-  TypedHandle<SiluAndMul> gate_ = engine_.prepare(SiluAndMul{s_.part(kIntermediate)});
-  TypedHandle<SiluAndMulBackward> gate_backward_ = engine_.prepare(SiluAndMulBackward{s_.part(kIntermediate)});
+  TypedHandle<ActAndMul> gate_ = engine_.prepare(ActAndMul{s_.part(kIntermediate)});
+  TypedHandle<ActAndMulBackward> gate_backward_ = engine_.prepare(ActAndMulBackward{s_.part(kIntermediate)});
 };
 
 }  // namespace example

@@ -4,12 +4,16 @@
 #include <array>
 #include <string_view>
 
-#include "jit/ir/builder.h"
+namespace seqtile {
+class KernelBuilder;
+class Var;
+}  // namespace seqtile
 
 namespace seqtile::kernels {
 
-enum class Activation { none, silu, gelu, gelu_tanh };
-inline constexpr std::array<std::string_view, 4> kActivationNames = {"none", "silu", "gelu", "gelu_tanh"};
+enum class Activation { none, silu, gelu, gelu_tanh, relu_squared };
+inline constexpr std::array<std::string_view, 5> kActivationNames = {"none", "silu", "gelu", "gelu_tanh",
+                                                                     "relu_squared"};
 
 /// The enumerator with this name. Errors: invalid_argument listing them.
 Activation parse_activation(std::string_view name);
@@ -19,5 +23,15 @@ std::string_view activation_name(Activation activation);
 Var activate(KernelBuilder& b, Activation activation, Var x);
 /// The same in double, for references.
 double activate(Activation activation, double x);
+
+/// An activation and its derivative.
+template <class T>
+struct Slope {
+  T value, slope;
+};
+/// Of an f32 tile.
+Slope<Var> slope_of(KernelBuilder& b, Activation activation, Var x);
+/// The same in double, for references.
+Slope<double> slope_of(Activation activation, double x);
 
 }  // namespace seqtile::kernels

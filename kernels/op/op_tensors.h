@@ -209,3 +209,8 @@ Call pack(const Op& op, const typename Op::template Tensors<Tensor>& args) {
 }
 
 }  // namespace seqtile::kernels
+
+// TypedHandle finds it by its arguments, which are seqtile's where an operation is a user's.
+namespace seqtile {
+using kernels::pack;
+}

@@ -13,7 +13,7 @@
 
 #include "jit/base/error.h"
 #include "jit/fabric/core/agreement.h"
-#include "kernels/act/silu_and_mul.h"
+#include "kernels/act/act_and_mul.h"
 #include "kernels/attention/attention_forward.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/rms_norm.h"
@@ -178,7 +178,7 @@ class PlannedModelMaker : PlanShares {
     if (name == "add") return add_sum(node);
     if (name == "rotary") return;  // done by the attention that reads it
     if (name == "attention") return add_attention(node);
-    if (name == "silu_and_mul") return add_gate(node);
+    if (name.ends_with("_and_mul")) return add_gate(node);
     refuse(node, "no kernel for this operator");
   }
 
@@ -293,7 +293,10 @@ class PlannedModelMaker : PlanShares {
   void add_gate(int node) {
     const Value x = bring(node, 0), y = make_result(node);
     if (x.share != y.share) refuse(node, "no kernel for this cut");
-    add_step({node}, SiluAndMul{.n = y.tensor.sizes[1], .dtype = model_.dtype}, {.x = x.tensor, .y = y.tensor});
+    const std::string name = planner::operator_name(node_at(node));
+    const Activation activation = parse_activation(name.substr(0, name.rfind("_and_mul")));
+    add_step({node}, ActAndMul{.n = y.tensor.sizes[1], .dtype = model_.dtype, .activation = activation},
+             {.x = x.tensor, .y = y.tensor});
   }
 
   void add_attention(int node) {

@@ -24,7 +24,7 @@ const Names& kUnary = forever(Names{"ReLU",      "GELU",    "SiLU",        "Tanh
 const Names& kBroadcast = forever(Names{"add", "sub", "mul", "div", "truediv", "floordiv", "pow", "eq", "ne", "lt",
                                         "gt", "maximum", "minimum", "where"});
 const Names& kReshape = forever(Names{"view", "reshape", "Flatten", "flatten", "unsqueeze", "squeeze"});
-const Names& kGated = forever(Names{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
+const Names& kGated = forever(Names{"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "relu_squared_and_mul"});
 
 /// The shape that the inputs require of a result.
 struct Wanted {

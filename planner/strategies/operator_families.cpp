@@ -142,7 +142,7 @@ const std::map<std::string, Family>& families() {
     give(rule_recurrence, {"LSTM", "GRU", "RNN", "lstm", "gru", "rnn_tanh", "rnn_relu"});
     give(rule_attention, {"attention", "scaled_dot_product_attention"});
     give(rule_rotary, {"rotary"});
-    give(rule_gated, {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"});
+    give(rule_gated, {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "relu_squared_and_mul"});
     give(rule_softmax,
          {"Softmax", "softmax", "_softmax", "LogSoftmax", "log_softmax", "_log_softmax", "_safe_softmax"});
     give(rule_norm, {"LayerNorm", "RMSNorm", "layer_norm", "rms_norm", "native_layer_norm"});

@@ -29,7 +29,8 @@ bool keeps_shape(const RuleView& node) { return node.has_inputs(1) && node.input
 constexpr StreamKernel kPool{"pool", "pool_backward", false};
 constexpr StreamKernel kGated[] = {{"silu_and_mul", "silu_and_mul_backward"},
                                    {"gelu_and_mul", "gelu_and_mul_backward"},
-                                   {"gelu_tanh_and_mul", "gelu_tanh_and_mul_backward"}};
+                                   {"gelu_tanh_and_mul", "gelu_tanh_and_mul_backward"},
+                                   {"relu_squared_and_mul", "relu_squared_and_mul_backward"}};
 
 }  // namespace
 

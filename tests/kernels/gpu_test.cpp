@@ -77,7 +77,7 @@ TEST_CASE("gpu: the same PTX does the same on the GPU and simulated", "[kernels]
       compare({"rms_norm", {{"n", int64_t{4096}}}}, length, *gpu, *simulated);
       compare({"layer_norm", {{"n", int64_t{1024}}}}, length, *gpu, *simulated);
       compare({"softmax", {{"n", int64_t{1000}}}}, length, *gpu, *simulated);
-      compare({"silu_and_mul", {{"n", int64_t{1536}}}}, length, *gpu, *simulated);
+      compare({"act_and_mul", {{"n", int64_t{1536}}}}, length, *gpu, *simulated);
       compare({"rope", heads}, length, *gpu, *simulated);
       compare({"embedding", {{"vocab", int64_t{1000}}, {"n", int64_t{4096}}}}, length, *gpu, *simulated);
     }

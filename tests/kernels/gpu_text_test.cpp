@@ -12,7 +12,7 @@ namespace {
 const KernelCase kNorm{"rms_norm", {{"n", int64_t{576}}, {"residual", int64_t{1}}}};
 const KernelCase kLayerNorm{"layer_norm", {{"n", int64_t{897}}}};
 const KernelCase kSoftmax{"softmax", {{"n", int64_t{2304}}}};
-const KernelCase kSilu{"silu_and_mul", {{"n", int64_t{896}}}};
+const KernelCase kSilu{"act_and_mul", {{"n", int64_t{896}}}};
 const KernelCase kEmbedding{"embedding", {{"vocab", int64_t{499}}, {"n", int64_t{576}}}};
 const KernelCase kRope{"rope", {{"heads", int64_t{4}}, {"kv_heads", int64_t{1}}, {"head_dim", int64_t{64}}}};
 const KernelCase kLinear{"linear", {{"n", int64_t{200}}, {"k", int64_t{200}}, {"residual", int64_t{1}}}};
@@ -62,8 +62,8 @@ TEST_CASE("gpu text: keeping accesses in order costs the library's kernels no ba
 
 TEST_CASE("gpu text: f32 products are three of tf32, or one where it is asked for", "[kernels][nvptx]") {
   KernelCase product{"linear", {{"n", int64_t{64}}, {"k", int64_t{64}}}};
-  const autotune::Config config = library_op("linear").default_config(normalized(product, DType::f32, 1), 64,
-                                                                      gpu_target("sm_80"));
+  const autotune::Config config =
+      library_op("linear").default_config(normalized(product, DType::f32, 1), 64, gpu_target("sm_80"));
   const size_t three = count(ptx_of(product, DType::f32, 64, "sm_80", config), "mma.sync");
   product.fields.set("precision", std::string("tf32"));
   CHECK(three > 0);
@@ -120,7 +120,7 @@ TEST_CASE("gpu text: additions of f32 sum what tensor cores give", "[kernels][nv
 }
 
 TEST_CASE("gpu text: rows of every length that models have find a configuration", "[kernels][nvptx]") {
-  const std::pair<KernelCase, const char*> rows[] = {{{"silu_and_mul", {{"n", int64_t{28672}}}}, "sm_80"},
+  const std::pair<KernelCase, const char*> rows[] = {{{"act_and_mul", {{"n", int64_t{28672}}}}, "sm_80"},
                                                      {{"rms_norm", {{"n", int64_t{16384}}}}, "sm_90a"},
                                                      {{"softmax", {{"n", int64_t{65536}}}}, "sm_90a"}};
   for (const auto& [test_case, target] : rows) CHECK_NOTHROW(ptx_of(test_case, DType::bf16, 64, target));

@@ -231,8 +231,8 @@ TEST_CASE("graph: every operation, dtype and many lengths", "[kernels][sim][grap
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const KernelCase& test_case :
          {kNorm, kLinear, kRope, kEmbedding, KernelCase{"softmax", {{"n", int64_t{100}}}},
-          KernelCase{"layer_norm", {{"n", int64_t{72}}}}, KernelCase{"silu_and_mul", {{"n", int64_t{72}}}},
-          KernelCase{"silu_and_mul_backward", {{"n", int64_t{72}}}}})
+          KernelCase{"layer_norm", {{"n", int64_t{72}}}}, KernelCase{"act_and_mul", {{"n", int64_t{72}}}},
+          KernelCase{"act_and_mul_backward", {{"n", int64_t{72}}}}})
       check_replays(test_case, dtype, 70, 30);
     for (const char* phase : {"prefill", "decode"}) check_replays(attention(phase), dtype, 300, 30);
   }

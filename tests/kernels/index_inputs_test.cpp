@@ -42,6 +42,9 @@ std::vector<IndexedCall> good_calls() {
           {attention("extend"), {4, 6, 40, 2}, {{"q_start", {0, 2, 6}}, {"kv_start", {0, 3}}, {"kv_len", {30, 37}}}},
           {attention("decode"), {33, 2, 40, 2}, {{"q_start", {0, 1, 2}}, {"kv_start", {7, 0}}, {"kv_len", {33, 5}}}},
           {kBackward, {9, 14, 20, 2}, {{"q_start", {0, 9, 14}}, {"kv_start", {11, 0}}, {"kv_len", {9, 5}}}},
+          {{"grouped_linear", {{"experts", int64_t{3}}, {"n", int64_t{64}}, {"k", int64_t{64}}}},
+           {14},
+           {{"offsets", {0, 9, 9, 14}}}},
           {{"embedding", {{"vocab", int64_t{20}}, {"n", int64_t{64}}}}, {4}, {{"ids", {0, 19, 3, 3}}}}};
 }
 
@@ -68,6 +71,9 @@ const Spoilt kSpoilt[] = {
     {"attention_forward", "decode", "kv_start", 0, 2000000000, "'kv_start': element 0 is 2000000000; with its"},
     {"attention_backward", "", "kv_len", 0, 10, "'kv_len': element 0 is 10; it must be at most 9 (length)"},
     {"attention_backward", "", "kv_start", 1, 8, "rows of two lists would be written twice"},
+    {"grouped_linear", "", "offsets", 3, 15, "'offsets': element 3 is 15; it must be at most 14 (length)"},
+    {"grouped_linear", "", "offsets", 0, -1, "'offsets': element 0 is -1; it must be at least 0"},
+    {"grouped_linear", "", "offsets", 1, 10, "element 2 is 9; it must be at least 10, which is element 1"},
     {"embedding", "", "ids", 1, 20, "'ids': element 1 is 20; it must be at least 0 and below 20"},
     {"embedding", "", "ids", 3, -1, "'ids': element 3 is -1; it must be at least 0 and below 20"},
 };
@@ -159,7 +165,7 @@ std::vector<std::pair<KernelCase, Aliases>> in_place_cases() {
       {{"rms_norm_backward", {{"n", int64_t{37}}}}, {{"x", "dx"}}},
       {{"rms_norm_backward", {{"n", int64_t{37}}}}, {{"dy", "dx"}}},
       {norm("rms_norm_backward"), {{"residual", "dx"}}},
-      {{"silu_and_mul_backward", {{"n", int64_t{37}}}}, {{"x", "dx"}}},
+      {{"act_and_mul_backward", {{"n", int64_t{37}}}}, {{"x", "dx"}}},
       {{"linear", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"residual", int64_t{1}}}}, {{"residual", "y"}}},
       {{"linear_wgrad", {{"n", int64_t{37}}, {"k", int64_t{20}}, {"accumulate", int64_t{1}}}}, {{"before", "dw"}}}};
   for (const char* style : {"half", "interleaved"})

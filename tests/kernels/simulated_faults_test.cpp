@@ -176,13 +176,13 @@ TEST_CASE("simulated: forty random schedules of every kind of kernel find nothin
   autotune::Fields extend = heads;
   extend.set("phase", std::string("extend"));
   for (KernelCase kernel : {KernelCase{"layer_norm", columns},
-                            {"silu_and_mul", columns},
+                            {"act_and_mul", columns},
                             {"rope", heads},
                             {"embedding", {{"vocab", int64_t{40}}, {"n", int64_t{136}}}},
                             {"attention_forward", extend},
                             kWgrad,
                             kAttentionBackward,
-                            {"silu_and_mul_backward", columns},
+                            {"act_and_mul_backward", columns},
                             {"rms_norm_backward", columns}})
     cases.push_back({std::move(kernel)});
   for (const TextCase& test_case : cases) {

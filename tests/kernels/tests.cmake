@@ -37,7 +37,7 @@ seqtile_test(kernels
   kernels/seqpar/same_bits_test.cpp
   kernels/seqpar/shared_gpu_test.cpp
   kernels/rope_test.cpp
-  kernels/row_kernels_test.cpp
+  kernels/grouped_linear_test.cpp
   kernels/simulated_faults_test.cpp
   kernels/simulated_test.cpp
   kernels/typed_op_test.cpp

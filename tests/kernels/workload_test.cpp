@@ -4,8 +4,8 @@
 
 #include "autotune/bucket.h"
 #include "jit/base/error.h"
-#include "kernels/act/silu_and_mul.h"
-#include "kernels/act/silu_and_mul_backward.h"
+#include "kernels/act/act_and_mul.h"
+#include "kernels/act/act_and_mul_backward.h"
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/attention_forward.h"
 #include "kernels/linear/linear.h"
@@ -49,7 +49,8 @@ TEST_CASE("workloads: a refusal names field, value, limit and next step", "[kern
         "linear: field n is 0, must be a whole number of 1..1048576");
   CHECK(refusal("linear", {{"n", 1.5}, {"k", one}}) == "linear: field n is 1.5, must be a whole number of 1..1048576");
   CHECK(refusal("linear", {{"n", one}, {"k", one}, {"activation", Text("relu")}}) ==
-        "linear: field activation is relu, must be one of none, silu, gelu, gelu_tanh");
+        "linear: field activation is relu, must be one of none, silu, gelu, gelu_tanh, "
+        "relu_squared");
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"m", one}}),
              Contains("no such field; it has activation, bias"));
   CHECK_THAT(refusal("linear", {{"n", one}, {"k", one}, {"n3", one}}), Contains("needs n2"));
@@ -131,11 +132,11 @@ TEST_CASE("workloads: every operation struct gives a workload that its operation
       kernels::LayerNorm{.n = 64}.workload(),
       kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
       kernels::Rope{.heads = 4, .kv_heads = 2, .head_dim = 64, .norm = true}.workload(),
-      kernels::SiluAndMul{.n = 64}.workload(),
+      kernels::ActAndMul{.n = 64}.workload(),
       kernels::LinearWgrad{.n = 64, .k = 16, .accumulate = true, .f32_gradient = true}.workload(),
       kernels::AttentionBackward{.heads = 4, .kv_heads = 2, .head_dim = 64}.workload(),
       kernels::RmsNormBackward{.n = 64, .residual = true}.workload(),
-      kernels::SiluAndMulBackward{.n = 64}.workload(),
+      kernels::ActAndMulBackward{.n = 64}.workload(),
       kernels::Softmax{.n = 64}.workload(),
       kernels::Embedding{.vocab = 100, .n = 64}.workload()};
   for (const Workload& workload : workloads) {
@@ -173,7 +174,7 @@ TEST_CASE("config spaces: the default is always a member, on every target", "[ke
       {"rms_norm", {{"n", int64_t{576}}}},
       {"layer_norm", {{"n", int64_t{100000}}}},
       {"softmax", {{"n", int64_t{49152}}}},
-      {"silu_and_mul", {{"n", int64_t{1536}}}},
+      {"act_and_mul", {{"n", int64_t{1536}}}},
       {"embedding", {{"vocab", int64_t{49152}}, {"n", int64_t{576}}}},
       {"rope", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}}},
       {"attention_forward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{64}}}},
@@ -183,7 +184,7 @@ TEST_CASE("config spaces: the default is always a member, on every target", "[ke
       {"linear_wgrad", {{"n", int64_t{14336}}, {"k", int64_t{4096}}, {"accumulate", int64_t{1}}}},
       {"linear_wgrad", {{"n", int64_t{1}}, {"k", int64_t{1}}}},
       {"rms_norm_backward", {{"n", int64_t{100000}}}},
-      {"silu_and_mul_backward", {{"n", int64_t{1536}}}},
+      {"act_and_mul_backward", {{"n", int64_t{1536}}}},
       {"attention_backward", {{"heads", int64_t{9}}, {"kv_heads", int64_t{3}}, {"head_dim", int64_t{512}}}},
       {"linear", {{"n", int64_t{1}}, {"k", int64_t{1}}}},
       {"linear", {{"n", int64_t{100}}, {"k", int64_t{576}}, {"weight_layout", Text("packed")}, {"panel", int64_t{16}}}},

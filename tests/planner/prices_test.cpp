@@ -210,7 +210,7 @@ TEST_CASE("plan prices: a member of a tuple is the only one that changes its lay
 }
 
 TEST_CASE("plan prices: gates of GELU are cut as those of SiLU, under their own names", "[plan]") {
-  for (const std::string name : {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul"}) {
+  for (const std::string name : {"silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "relu_squared_and_mul"}) {
     CalibratedCosts costs;
     std::vector<std::string> calls;
     costs.kernel_time = [&](const KernelCall& call) {

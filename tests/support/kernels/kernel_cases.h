@@ -20,7 +20,11 @@ struct KernelCase {
 };
 
 /// The lengths every kernel is tested at: 1, primes, tile - 1, tile, tile + 1.
-inline const std::vector<int64_t> kTestLengths = {1, 2, 3, 7, 16, 17, 63, 64, 65, 127, 257, 1000};
+inline const std::vector<int64_t>& test_lengths() {
+  static const std::vector<int64_t> lengths = {1, 2, 3, 7, 16, 17, 63, 64, 65, 127, 257, 1000};
+  return lengths;
+}
+inline const std::vector<int64_t> kTestLengths = test_lengths();
 
 /// The operation's definition in the library's registry.
 const autotune::OpDef& library_op(const std::string& name);

@@ -11,7 +11,12 @@ namespace {
 
 using autotune::Fields;
 
-const std::vector<int64_t> kFew = {1, 7, 65};
+// Tests are made of the table before main() begins: functions, as constants of other files may not be there yet.
+const std::vector<int64_t>& few() {
+  static const std::vector<int64_t> lengths = {1, 7, 65};
+  return lengths;
+}
+const std::vector<int64_t>& all() { return test_lengths(); }
 
 Fields with(Fields fields, std::initializer_list<std::pair<const std::string, autotune::FieldValue>> more) {
   for (const auto& [name, value] : more) fields.set(name, value);
@@ -21,52 +26,65 @@ Fields with(Fields fields, std::initializer_list<std::pair<const std::string, au
 CaseGroup rms_norm() {
   const Fields wide{{"n", 2304}, {"residual", 1}, {"weight_offset", 1.0}, {"eps", 1e-6}};
   return {"rms_norm",
-          {{{"rms_norm", {{"n", 576}}}, kTestLengths, kTestLengths},
-           {{"rms_norm", {{"n", 896}, {"residual", 1}}}, kTestLengths, kTestLengths},
-           {{"rms_norm", wide}, kTestLengths, kFew},
-           {{"rms_norm", with(wide, {{"normed", "both"}})}, kTestLengths, kFew},
-           {{"rms_norm", {{"n", 897}, {"residual", 1}, {"normed", "x"}}}, kTestLengths, kFew}}};
+          {{{"rms_norm", {{"n", 576}}}, all(), all()},
+           {{"rms_norm", {{"n", 896}, {"residual", 1}}}, all(), all()},
+           {{"rms_norm", wide}, all(), few()},
+           {{"rms_norm", with(wide, {{"normed", "both"}})}, all(), few()},
+           {{"rms_norm", {{"n", 897}, {"residual", 1}, {"normed", "x"}}}, all(), few()}},
+          KernelCase{"rms_norm", {{"n", 37}, {"residual", 1}, {"weight_offset", 1.0}, {"normed", "both"}}}};
 }
 
 CaseGroup rms_norm_backward() {
   const Fields odd{{"n", 897}, {"residual", 1}, {"weight_offset", 1.0}, {"eps", 1e-6}};
   return {"rms_norm_backward",
-          {{{"rms_norm_backward", {{"n", 576}}}, kTestLengths, {1, 7, 65, 257}},
-           {{"rms_norm_backward", odd}, kTestLengths, {1, 65}}}};
+          {{{"rms_norm_backward", {{"n", 576}}}, all(), {1, 7, 65, 257}}, {{"rms_norm_backward", odd}, all(), {1, 65}}},
+          KernelCase{"rms_norm_backward", {{"n", 37}, {"residual", 1}, {"weight_offset", 1.0}}}};
 }
 
 CaseGroup layer_norm() {
   return {"layer_norm",
-          {{{"layer_norm", {{"n", 576}}}, kTestLengths, kTestLengths},
-           {{"layer_norm", {{"n", 897}, {"bias", 0}}}, kTestLengths, kFew},
-           {{"layer_norm", {{"n", 576}, {"residual", 1}}}, kTestLengths, kFew}}};
+          {{{"layer_norm", {{"n", 576}}}, all(), all()},
+           {{"layer_norm", {{"n", 897}, {"bias", 0}}}, all(), few()},
+           {{"layer_norm", {{"n", 576}, {"residual", 1}}}, all(), few()}},
+          KernelCase{"layer_norm", {{"n", 37}}}};
 }
 
 CaseGroup softmax() {
   return {"softmax",
-          {{{"softmax", {{"n", 576}}}, kTestLengths, kTestLengths}, {{"softmax", {{"n", 2305}}}, kTestLengths, kFew}}};
+          {{{"softmax", {{"n", 576}}}, all(), all()}, {{"softmax", {{"n", 2305}}}, all(), few()}},
+          KernelCase{"softmax", {{"n", 37}}}};
 }
 
-CaseGroup silu_and_mul() {
-  return {"silu_and_mul",
-          {{{"silu_and_mul", {{"n", 896}}}, kTestLengths, kTestLengths},
-           {{"silu_and_mul", {{"n", 1537}}}, kTestLengths, kFew}}};
+CaseGroup act_and_mul() {
+  return {"act_and_mul",
+          {{{"act_and_mul", {{"n", 896}}}, all(), all()},
+           {{"act_and_mul", {{"n", 1537}, {"activation", "gelu_tanh"}}}, all(), few()},
+           {{"act_and_mul", {{"n", 97}, {"activation", "gelu"}}}, all(), few()},
+           {{"act_and_mul", {{"n", 96}, {"activation", "relu_squared"}}}, all(), few()},
+           {{"act_and_mul", {{"n", 96}, {"activation", "none"}}}, {1, 33}, {33}}},
+          KernelCase{"act_and_mul", {{"n", 37}}}};
 }
 
 /// From 8960 columns on rows are taken in parts.
-CaseGroup silu_and_mul_backward() {
-  return {"silu_and_mul_backward",
-          {{{"silu_and_mul_backward", {{"n", 896}}}, kTestLengths, kFew},
-           {{"silu_and_mul_backward", {{"n", 1537}}}, kTestLengths, {1, 65}},
-           {{"silu_and_mul_backward", {{"n", 8960}}}, {1, 3, 17}, {3}},
-           {{"silu_and_mul_backward", {{"n", 8961}}}, {3}, {3}},
-           {{"silu_and_mul_backward", {{"n", 14337}}}, {3}, {3}}}};
+CaseGroup act_and_mul_backward() {
+  return {"act_and_mul_backward",
+          {{{"act_and_mul_backward", {{"n", 896}}}, all(), few()},
+           {{"act_and_mul_backward", {{"n", 1537}}}, all(), {1, 65}},
+           {{"act_and_mul_backward", {{"n", 97}, {"activation", "gelu"}}}, all(), few()},
+           {{"act_and_mul_backward", {{"n", 96}, {"activation", "gelu_tanh"}}}, all(), few()},
+           {{"act_and_mul_backward", {{"n", 97}, {"activation", "relu_squared"}}}, all(), few()},
+           {{"act_and_mul_backward", {{"n", 96}, {"activation", "none"}}}, {1, 33}, {33}},
+           {{"act_and_mul_backward", {{"n", 8960}, {"activation", "gelu"}}}, {1, 3, 17}, {3}},
+           {{"act_and_mul_backward", {{"n", 8961}}}, {3}, {3}},
+           {{"act_and_mul_backward", {{"n", 14337}}}, {3}, {3}}},
+          KernelCase{"act_and_mul_backward", {{"n", 37}, {"activation", "gelu_tanh"}}}};
 }
 
 CaseGroup embedding() {
   return {"embedding",
-          {{{"embedding", {{"vocab", 499}, {"n", 576}}}, kTestLengths, kTestLengths},
-           {{"embedding", {{"vocab", 499}, {"n", 901}, {"scale", 3.0}}}, kTestLengths, kFew}}};
+          {{{"embedding", {{"vocab", 499}, {"n", 576}}}, all(), all()},
+           {{"embedding", {{"vocab", 499}, {"n", 901}, {"scale", 3.0}}}, all(), few()}},
+          KernelCase{"embedding", {{"vocab", 11}, {"n", 37}, {"scale", 3.0}}}};
 }
 
 CaseGroup rope() {
@@ -74,29 +92,31 @@ CaseGroup rope() {
   const Fields normed = with(half, {{"norm", 1}, {"weight_offset", 1.0}});
   const Fields partial{{"heads", 4}, {"kv_heads", 1}, {"head_dim", 96}, {"rotary_dim", 72}};
   return {"rope",
-          {{{"rope", half}, kTestLengths, {1, 65}},
-           {{"rope", with(half, {{"style", "interleaved"}})}, kTestLengths, {7}},
-           {{"rope", normed}, kTestLengths, {1, 65}},
-           {{"rope", with(partial, {{"norm", 1}, {"eps", 1e-5}, {"style", "interleaved"}})}, kTestLengths, {7}},
-           {{"rope", with(half, {{"inverse", 1}})}, kTestLengths, {7}},
-           {{"rope", partial}, kTestLengths, {1, 65}}}};
+          {{{"rope", half}, all(), {1, 65}},
+           {{"rope", with(half, {{"style", "interleaved"}})}, all(), {7}},
+           {{"rope", normed}, all(), {1, 65}},
+           {{"rope", with(partial, {{"norm", 1}, {"eps", 1e-5}, {"style", "interleaved"}})}, all(), {7}},
+           {{"rope", with(half, {{"inverse", 1}})}, all(), {7}},
+           {{"rope", partial}, all(), {1, 65}}},
+          KernelCase{"rope", {{"heads", 2}, {"kv_heads", 1}, {"head_dim", 10}, {"rotary_dim", 6}, {"norm", 1}}}};
 }
 
 CaseGroup linear() {
   return {"linear",
-          {{{"linear", {{"n", 576}, {"k", 576}}}, kTestLengths, {1, 65}},
+          {{{"linear", {{"n", 576}, {"k", 576}}}, all(), {1, 65}},
            {{"linear", {{"n", 192}, {"k", 2304}}}, {1, 7, 64, 257}, {1}}}};
 }
 
 CaseGroup fused_linear() {
   const Fields behind{{"n", 200}, {"k", 896}, {"bias", 1}, {"residual", 1}};
-  const std::vector<int64_t> few = {1, 7, 65, 257};
-  return {"linear with all that is fused",
-          {{{"linear", with(behind, {{"activation", "silu"}})}, few, few},
-           {{"linear", {{"n", 300}, {"k", 96}, {"gated", 1}, {"activation", "gelu"}}}, few, few},
-           {{"linear", {{"n", 150}, {"n2", 13}, {"n3", 100}, {"k", 37}, {"bias", 1}}}, few, few},
-           {{"linear", {{"n", 72}, {"n2", 24}, {"k", 96}}}, {1, 16, 63, 257}},
-           {{"linear", {{"n", 72}, {"k", 96}, {"scale", -2.5}, {"soft_cap", 1.5}, {"residual", 1}}}, few, {1, 65}}}};
+  const std::vector<int64_t> lengths = {1, 7, 65, 257};
+  return {
+      "linear with all that is fused",
+      {{{"linear", with(behind, {{"activation", "silu"}})}, lengths, lengths},
+       {{"linear", {{"n", 300}, {"k", 96}, {"gated", 1}, {"activation", "gelu"}}}, lengths, lengths},
+       {{"linear", {{"n", 150}, {"n2", 13}, {"n3", 100}, {"k", 37}, {"bias", 1}}}, lengths, lengths},
+       {{"linear", {{"n", 72}, {"n2", 24}, {"k", 96}}}, {1, 16, 63, 257}},
+       {{"linear", {{"n", 72}, {"k", 96}, {"scale", -2.5}, {"soft_cap", 1.5}, {"residual", 1}}}, lengths, {1, 65}}}};
 }
 
 /// For slow tests.
@@ -113,6 +133,17 @@ CaseGroup transposed_linear() {
            {{"linear", {{"n", 200}, {"k", 576}, {"weight_layout", "transposed"}, {"residual", 1}}}, {1, 17, 64, 257}}}};
 }
 
+/// Few rows for many experts, and blocks of several sizes for few.
+CaseGroup grouped_linear() {
+  const char* operation = "grouped_linear";
+  const Fields many{{"experts", 64}, {"n", 40}, {"k", 48}};
+  return {operation,
+          {{{operation, {{"experts", 5}, {"n", 72}, {"k", 96}}}, all(), {1, 17, 257}},
+           {{operation, many}, {1, 2, 33, 64, 257, 1000}, {1, 65, 257}},
+           {{operation, with(many, {{"experts", 7}, {"gated", 1}, {"activation", "silu"}})}, {1, 17, 130}, {1, 130}},
+           {{operation, {{"experts", 1}, {"n", 37}, {"k", 51}, {"activation", "relu_squared"}}}, {1, 65}, {1, 65}}}};
+}
+
 CaseGroup linear_wgrad() {
   const auto wgrad = [](int64_t n, int64_t k, bool accumulate, const char* gradient) {
     return KernelCase{"linear_wgrad", {{"n", n}, {"k", k}, {"accumulate", accumulate}, {"gradient", gradient}}};
@@ -121,7 +152,7 @@ CaseGroup linear_wgrad() {
           {{wgrad(72, 96, false, "operand"), {1, 17, 130}, {1, 17, 130}},
            {wgrad(37, 51, true, "f32"), {1, 33, 65, 1000}, {1, 65}},
            {wgrad(256, 136, true, "operand"), {1, 33, 200}, {33, 200}},
-           {wgrad(576, 192, false, "operand"), kTestLengths},
+           {wgrad(576, 192, false, "operand"), all()},
            {wgrad(77, 301, false, "operand"), {1, 7, 64, 257}},
            {wgrad(33, 64, false, "f32"), {3, 65}}}};
 }
@@ -132,9 +163,9 @@ KernelCase attention(int64_t heads, int64_t kv_heads, int64_t head_dim, const ch
           with({{"heads", heads}, {"kv_heads", kv_heads}, {"head_dim", head_dim}, {"phase", phase}}, more)};
 }
 
-CaseGroup prefill() { return {"attention prefill", {{attention(9, 3, 64, "prefill"), kTestLengths, {65}}}}; }
+CaseGroup prefill() { return {"attention prefill", {{attention(9, 3, 64, "prefill"), all(), {65}}}}; }
 CaseGroup extend() { return {"attention extend", {{attention(9, 3, 64, "extend"), {1, 7, 64, 127}, {1, 7, 64, 127}}}}; }
-CaseGroup decode() { return {"attention decode", {{attention(9, 3, 64, "decode"), kTestLengths, kTestLengths}}}; }
+CaseGroup decode() { return {"attention decode", {{attention(9, 3, 64, "decode"), all(), all()}}}; }
 
 CaseGroup attention_variants() {
   const std::vector<int64_t> lengths = {1, 17, 65, 127};
@@ -149,8 +180,8 @@ CaseGroup attention_variants() {
            {attention(32, 8, 16, "prefill"), {1, 130}, {130}},
            {attention(34, 2, 16, "prefill"), {65}, {65}},
            {attention(17, 17, 16, "prefill"), {65}, {65}},
-           {attention(2, 1, 96, "decode"), kFew, kFew},
-           {attention(2, 1, 256, "decode"), kFew, kFew}}};
+           {attention(2, 1, 96, "decode"), few(), few()},
+           {attention(2, 1, 256, "decode"), few(), few()}}};
 }
 
 CaseGroup attention_backward() {
@@ -173,7 +204,7 @@ KernelCase of_rank(const char* operation, Fields fields) { return {operation, wi
 CaseGroup gathered_linear() {
   const char* operation = "fused_allgather_and_linear";
   return {operation,
-          {{of_rank(operation, {{"n", 40}, {"n2", 24}, {"k", 48}, {"bias", 1}}), kTestLengths, {1, 17, 65, 127}},
+          {{of_rank(operation, {{"n", 40}, {"n2", 24}, {"k", 48}, {"bias", 1}}), all(), {1, 17, 65, 127}},
            {of_rank(operation, {{"n", 40}, {"k", 48}, {"scale", 0.5}, {"soft_cap", 1.5}}), {1, 17, 65}, {17}}}};
 }
 
@@ -185,7 +216,7 @@ CaseGroup summed_linear() {
       group.cases.push_back(
           {of_rank(operation,
                    {{"n", 40}, {"k", 48}, {"residual", 1}, {"norm", is_f32}, {"transport", is_f32 ? "f32" : "bf16"}}),
-           kTestLengths,
+           all(),
            {1, 17, 65, 127}});
   group.cases.push_back(
       {of_rank("fused_linear_and_reducescatter", {{"n", 40}, {"k", 48}, {"residual", 1}, {"scale", 0.25}}),
@@ -196,13 +227,13 @@ CaseGroup summed_linear() {
 
 CaseGroup collectives() {
   CaseGroup group{"collectives", {}};
-  const std::vector<int64_t> few = {1, 3, 17, 64, 127};
+  const std::vector<int64_t> lengths = {1, 3, 17, 64, 127};
   for (const char* operation : {"all_gather", "reduce_scatter", "all_reduce", "broadcast"})
-    group.cases.push_back({of_rank(operation, {{"n", 75}}), kTestLengths, few});
+    group.cases.push_back({of_rank(operation, {{"n", 75}}), all(), lengths});
   for (const int64_t heads : {6, 7})
     for (const char* direction : {"to_heads", "to_sequence"})
       group.cases.push_back(
-          {of_rank("all_to_all", {{"heads", heads}, {"head_dim", 20}, {"direction", direction}}), kTestLengths, few});
+          {of_rank("all_to_all", {{"heads", heads}, {"head_dim", 20}, {"direction", direction}}), all(), lengths});
   return group;
 }
 
@@ -228,7 +259,7 @@ CaseGroup alltoall_linear() {
   const char* operation = "fused_alltoall_and_linear";
   const Fields fields{{"head_dim", 8}, {"n", 40}, {"bias", 1}, {"residual", 1}};
   return {operation,
-          {{of_rank(operation, with(fields, {{"heads", 7}})), kTestLengths, {1, 17, 127}},
+          {{of_rank(operation, with(fields, {{"heads", 7}})), all(), {1, 17, 127}},
            {of_rank(operation, with(fields, {{"heads", 6}})), {2, 65, 127}}}};
 }
 
@@ -236,7 +267,7 @@ CaseGroup linear_alltoall() {
   const char* operation = "fused_linear_and_alltoall";
   const Fields fields{{"heads", 8}, {"head_dim", 8}, {"k", 40}, {"bias", 1}};
   return {operation,
-          {{of_rank(operation, with(fields, {{"kv_heads", 4}})), kTestLengths, {1, 17, 127}},
+          {{of_rank(operation, with(fields, {{"kv_heads", 4}})), all(), {1, 17, 127}},
            {of_rank(operation, with(fields, {{"kv_heads", 2}})), {2, 65, 127}}}};
 }
 
@@ -260,24 +291,12 @@ CaseGroup matmul_backward() {
 }  // namespace
 
 const std::vector<CaseGroup>& kernel_table() {
-  static const std::vector<CaseGroup> table = {rms_norm(),
-                                               rms_norm_backward(),
-                                               layer_norm(),
-                                               softmax(),
-                                               silu_and_mul(),
-                                               silu_and_mul_backward(),
-                                               embedding(),
-                                               rope(),
-                                               linear(),
-                                               fused_linear(),
-                                               wide_fused_linear(),
-                                               transposed_linear(),
-                                               linear_wgrad(),
-                                               prefill(),
-                                               extend(),
-                                               decode(),
-                                               attention_variants(),
-                                               attention_backward()};
+  static const std::vector<CaseGroup> table = {
+      rms_norm(),       rms_norm_backward(),    layer_norm(),        softmax(),
+      act_and_mul(),    act_and_mul_backward(), embedding(),         rope(),
+      linear(),         fused_linear(),         wide_fused_linear(), transposed_linear(),
+      grouped_linear(), linear_wgrad(),         prefill(),           extend(),
+      decode(),         attention_variants(),   attention_backward()};
   return table;
 }
 

@@ -4,6 +4,7 @@
 // CPUs take all lengths of all cases. Simulation is slow, so that a default run simulates a few lengths of some cases,
 // and slow tests simulate all.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct TableCase {
 struct CaseGroup {
   std::string name;
   std::vector<TableCase> cases;
+  /// Row kernels: a shape that is small enough for the interpreter.
+  std::optional<KernelCase> narrow = {};
 };
 
 /// Operations of one process.

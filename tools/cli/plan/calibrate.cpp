@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autotune/tuner.h"
-#include "kernels/act/silu_and_mul.h"
+#include "kernels/act/act_and_mul.h"
 #include "kernels/linear/linear.h"
 #include "kernels/seqpar/fused_handle.h"
 #include "kernels/seqpar/operations/collectives.h"
@@ -143,7 +143,7 @@ DeviceMeasurement measure_device(const Session& session, const CalibrationSetup&
     const auto engine = open_engine(session, setup, fabric);
     planner::DeviceFacts facts;
     facts.peak_flops = peak_flops(*engine, setup, fabric);
-    const auto gate = engine->prepare(kernels::SiluAndMul{kColumns, setup.dtype});
+    const auto gate = engine->prepare(kernels::ActAndMul{kColumns, setup.dtype});
     const int64_t row_bytes = 3 * kColumns * dtype_bytes(setup.dtype);  // two read, one written
     const int64_t most_bytes = std::max(kMostStreams / ranks, kLeastStream);
     const int64_t rows = std::clamp(kTimesCache * device.target().l3_bytes, kLeastStream, most_bytes) / row_bytes;

@@ -30,10 +30,16 @@ std::optional<Launches> launches_of(const planner::KernelCall& call) {
     return Launches{{std::move(operation), *dtype, 1, std::move(fields)}, length, count};
   };
   if (call.operation == "linear") return launches("linear", {{"n", sizes[1]}, {"k", sizes[2]}}, sizes[0], 1);
-  constexpr std::string_view kRows[] = {"rms_norm",     "layer_norm",        "softmax",
-                                        "silu_and_mul", "rms_norm_backward", "silu_and_mul_backward"};
+  constexpr std::string_view kRows[] = {"rms_norm", "layer_norm", "softmax", "rms_norm_backward"};
   if (std::ranges::find(kRows, call.operation) != std::end(kRows))
     return launches(std::string(call.operation), {{"n", sizes[1]}}, sizes[0], 1);
+  // Graphs name a gate after its activation: gelu_and_mul, gelu_and_mul_backward.
+  constexpr std::string_view kGate = "_and_mul";
+  if (const size_t end = call.operation.find(kGate); end != call.operation.npos) {
+    const std::string activation(call.operation.substr(0, end));
+    return launches("act" + std::string(call.operation.substr(end)), {{"n", sizes[1]}, {"activation", activation}},
+                    sizes[0], 1);
+  }
   const bool is_backward = call.operation == "attention_backward";
   // Ranks that share a sequence's queries share its work, also under a causal mask, where rows are cut for it.
   if ((is_backward || call.operation == "attention") && sizes[3] <= sizes[4])

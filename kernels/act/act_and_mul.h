@@ -1,16 +1,18 @@
-// kernels/act/silu_and_mul.h -- y = silu(left half of x) * right half of x, for each row.
+// kernels/act/act_and_mul.h -- y = activation(left half of x) * right half of x, for each row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "kernels/act/activation.h"
 #include "kernels/op/op_fields.h"
 #include "kernels/op/op_tensors.h"
 
 namespace seqtile::kernels {
 
-/// The gate of a SwiGLU block for models that keep gate and up projection in one tensor.
-struct SiluAndMul {
-  static constexpr std::string_view kName = "silu_and_mul";
+/// The gate of a gated MLP (SwiGLU: silu, GeGLU: gelu) for models that keep gate and up projection in one tensor.
+struct ActAndMul {
+  static constexpr std::string_view kName = "act_and_mul";
   int64_t n = 0;  ///< columns of y
   DType dtype = DType::f32;
+  Activation activation = Activation::silu;
 
   /// Shapes: x [length, 2 n], y [length, n].
   template <class T>
@@ -31,6 +33,6 @@ struct SiluAndMul {
   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
 };
 
-autotune::OpDef silu_and_mul();
+autotune::OpDef act_and_mul();
 
 }  // namespace seqtile::kernels

@@ -1,16 +1,18 @@
-// kernels/act/silu_and_mul_backward.h -- the gradient of silu(left half of x) * right half of x, for each row.
+// kernels/act/act_and_mul_backward.h -- the gradient of activation(left half of x) * right half of x, for each row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "kernels/act/activation.h"
 #include "kernels/op/op_fields.h"
 #include "kernels/op/op_tensors.h"
 
 namespace seqtile::kernels {
 
-/// With s = sigmoid(gate): dgate = dy up s (1 + gate (1 - s)), dup = dy gate s; laid out as gate and up are in x.
-struct SiluAndMulBackward {
-  static constexpr std::string_view kName = "silu_and_mul_backward";
+/// dgate = dy up activation'(gate), dup = dy activation(gate); laid out as gate and up are in x.
+struct ActAndMulBackward {
+  static constexpr std::string_view kName = "act_and_mul_backward";
   int64_t n = 0;  ///< columns of dy
   DType dtype = DType::f32;
+  Activation activation = Activation::silu;
 
   /// Shapes: dy [length, n]; x, dx [length, 2 n]. dx may be x.
   template <class T>
@@ -36,6 +38,6 @@ struct SiluAndMulBackward {
   void reference(const Tensors<Tensor>& t, int64_t row, Tensors<std::vector<double>>& out) const;
 };
 
-autotune::OpDef silu_and_mul_backward();
+autotune::OpDef act_and_mul_backward();
 
 }  // namespace seqtile::kernels
