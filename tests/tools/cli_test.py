@@ -1454,7 +1454,7 @@ class Ranks(Cli):
                          "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
         for command in ("tune", "timeline"):
             self.assert_line(self.seqtile(command, "all_gather", "--set", "n=64", "--set", "world_size=3", "--length", "4",
-                                          "--ranks", "2"), 2, "--set world_size=3: --ranks .*say it already")
+                                          "--ranks", "2"), 2, "--set world_size=3: --ranks .*give the field already")
 
     def test_tune(self):
         flags = ["tune", "all_gather", "--set", "n=64", "--length", "4", "--cache", "tune_ranks.db", "--dry-run", "--json"]
@@ -1477,7 +1477,7 @@ class Ranks(Cli):
             self.assert_line(self.seqtile(command, *LINEAR[:5], "--length", "4", "--ranks", "2"), 2,
                              "--ranks 2: linear runs on one rank; .*fused_allgather_and_linear")
             self.assert_line(self.seqtile(command, *gather[:-1], "--set", "world_size=3", "--ranks", "2"), 2,
-                             "--set world_size=3: --ranks .*say it already")
+                             "--set world_size=3: --ranks .*give the field already")
         self.assert_line(self.seqtile("explain", "--model", "model.json", "--ranks", "2"), 2, "--ranks.*go with an operation")
 
     def test_all_ranks_time_the_best_together(self):
