@@ -1,4 +1,4 @@
-// tests/jit/device_test.cpp -- memory, streams, events and graphs by the interface that all devices share.
+// tests/jit/device_test.cpp -- memory, streams, events and graphs by the interface of all devices.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/device/device.h"
 
