@@ -7,7 +7,7 @@
 namespace seqtile::testing {
 namespace {
 
-/// Interpreted at a narrow shape, compiled at the models' awkward ones.
+/// Checks interpreted kernels at a narrow shape and compiled ones at the models' awkward shapes.
 void check_rows(const KernelCase& narrow) {
   for (const DType dtype : kKernelDTypes) check_interpreted(narrow, dtype, {1, 3, 17});
   check_on_cpus(narrow.operation);
