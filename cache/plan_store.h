@@ -4,7 +4,6 @@
 // A row is found by the hash of its manifest, a readable text of all inputs of a plan except kernel records. `records`
 // names the kernel records behind the plan's prices; the caller compares them. A damaged or foreign row, or one of
 // another release, is a miss with a log line. A write that cannot be made is dropped with a log line. Thread-safe.
-// another release is a miss with a log line, and a write that cannot be made is dropped with one. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -4,7 +4,6 @@
 // Private to cache/. The sum of a record or trial covers the table's name, the hashes of its environment and workload,
 // and all fields. A row that was damaged, edited, or moved under another key therefore does not pass. -0.0 is stored as
 // 0.0, because SQLite keeps a whole-numbered real as an integer.
-// since SQLite keeps a whole-numbered real as an integer.
 #pragma once
 #include <string>
 
@@ -35,7 +34,7 @@ enum class RowState {
   foreign,  ///< the sum matches, but this release does not know a value
 };
 
-/// Each insert_ function binds the columns after those that the caller has bound (ids, hash), and runs the statement.
+/// Each insert_ function binds the columns behind the caller's columns (ids, hash) and runs the statement.
 /// Each read_ function starts at `column`.
 void insert_env(Statement& statement, const TuningKey& key);
 void insert_workload(Statement& statement, const TuningKey& key);

@@ -68,7 +68,7 @@ class Statement {
 /// One open database file and its prepared statements. Not thread-safe.
 class Connection {
  public:
-  /// Errors: DatabaseError. `flags` are those of sqlite3_open_v2.
+  /// Errors: DatabaseError. `flags` as for sqlite3_open_v2.
   Connection(const std::string& path, int flags);
   sqlite3* get() const { return handle_.get(); }
   /// Prepares each text once. `sql` must be a constant of schema.h, because statements are found by its address.

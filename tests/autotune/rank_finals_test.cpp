@@ -66,7 +66,7 @@ TEST_CASE("rank finals: what is the fastest alone and not together is not chosen
   CHECK((chosen.ranks == 2 && chosen.chosen && other.ranks == 2 && !other.chosen));
   CHECK((chosen.ranks_p20_us <= chosen.ranks_us && chosen.ranks_us <= chosen.ranks_p80_us));
   CHECK(other.ranks_us / chosen.ranks_us == Approx(130.0 / 90).epsilon(0.05));  // the clock drifts from round to round
-  // Times in one process stay comparable with those of trials that no rank has run.
+  // Times in one process stay comparable with the times of trials that no rank has run.
   for (const auto& row : world.trials(kForms, 64))
     CHECK(row.median_us == Approx(alone(Config::parse(row.config_json), 64)).epsilon(0.2));
   CHECK(world.acknowledged.back().ends_with(", by all 2 ranks"));

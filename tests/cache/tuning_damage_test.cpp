@@ -29,7 +29,7 @@ std::string small_store(const std::string& path, std::vector<KeyedRecord>& truth
   return read_bytes(path);
 }
 
-/// True if all answers of the store are what was stored.
+/// True if all answers of the store are stored records.
 bool answers_are_true(TuningStore& store, const std::vector<KeyedRecord>& truth, size_t& served) {
   const auto is_stored = [&](const TuningKey& key, const Record& record) {
     for (const auto& entry : truth) {

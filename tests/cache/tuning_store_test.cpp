@@ -350,7 +350,7 @@ TEST_CASE("tuning store: a damaged environment row heals when its key is publish
   run_sql(path, "UPDATE env SET manifest='{}'; UPDATE workload SET operation='other'");
   auto store = TuningStore::open(path, OpenMode::read_write);
   CHECK(store->all_records().empty());
-  CHECK(store->records(sample_key()).empty());  // the record's own sum holds, but not those of its key
+  CHECK(store->records(sample_key()).empty());  // the record's own sum holds, but its key's sums do not
   REQUIRE(store->publish(sample_key(), sample_record(9, 16), {}));
   CHECK(store->all_records().size() == 2);
   CHECK(store->records(sample_key()).size() == 2);

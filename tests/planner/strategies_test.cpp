@@ -1,4 +1,4 @@
-// tests/planner/strategies_test.cpp -- generated strategies against those of the known planner, and by hand.
+// tests/planner/strategies_test.cpp -- generated strategies against the known planner's, and by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include <cmath>

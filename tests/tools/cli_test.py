@@ -1879,7 +1879,7 @@ class BadInput(Cli):
         self.assertIn("it is now torn_artifacts.db.damaged", mended.out)
         self.assertEqual(self.content("torn_artifacts.db.damaged"), content)
         self.assertEqual(mended.json()["binaries"], 2)
-        # The files are now those of a killed build.
+        # The files are now as a killed build leaves them.
         os.rename(self.path("torn_artifacts.db.damaged"), self.path("torn_artifacts.db.mending"))
         self.assertIn("it is now torn_artifacts.db.damaged", self.seqtile(*build).out)
         self.assertEqual(self.seqtile(*build).json()["compiled"], 0)

@@ -82,7 +82,7 @@ std::unique_ptr<cache::TuningStore> open_store_of(const Options& options, StoreU
 /// `store` could not be read.
 void check_was_read(const cache::TuningStore& store);
 bool could_not_read(const cache::TuningStore& store);
-/// Opens artifacts.db. Errors: invalid_argument for what is no artifact store.
+/// Opens artifacts.db. Errors: invalid_argument if the file is no artifact store.
 std::unique_ptr<cache::ArtifactDb> open_artifacts_of(const Options& options);
 /// Opens artifacts.db for a command that only reads: an empty file stays as it is, and an absent default file is not
 /// made. Errors: also invalid_argument if the path of --artifacts is absent.

@@ -34,7 +34,7 @@ inline bool is_standard_output(const std::string& path) { return path == "-"; }
 /// Makes `path` hold `text`, completely or not at all. A link is followed; a pipe or device is written into. Errors: io
 /// with `flag`, the path and the system's reason.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
-/// Checks `path` before long work. Errors: those of write_file() that are known before the text is.
+/// Checks `path` before long work. Errors: the errors of write_file() that are known before the text is.
 void check_can_write(const std::string& flag, const std::string& path);
 /// Returns false if some output was lost, for example on a full disk. Called after the last print.
 bool flush_output();

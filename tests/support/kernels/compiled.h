@@ -10,7 +10,7 @@
 namespace seqtile::testing {
 
 /// As compile(function, target). A binary that any test program has compiled with this library is read from the build
-/// folder instead. Tests of the compiler itself call compile(). Errors: those of compile().
+/// folder instead. Tests of the compiler itself call compile(). Errors: as compile().
 KernelBinary compiled(const ir::Function& function, const Target& target);
 
 /// The value of EngineOptions::artifacts for tests that count no compilations. Sets SEQTILE_CONFIG_DIR, the folder of

@@ -3,7 +3,6 @@
 //
 // Steps only raise a state's counters, so that the states after n steps follow from the states after n - 1 steps alone.
 // The explorer keeps two layers of states and looks nothing up.
-// kept, nothing is looked up.
 #pragma once
 #include <cstdint>
 #include <string>

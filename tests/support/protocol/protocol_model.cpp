@@ -40,7 +40,7 @@ void ProtocolModel::add_role(int rank, size_t role, const std::vector<PeerSteps>
             {step.action, step.phase, (rank + i) % options_.num_ranks, static_cast<int>(loop)});
 }
 
-/// Leaves out the steps without data: those of an empty rank, and those that a causal mask hides.
+/// Leaves out the steps without data: all steps of an empty rank, and steps that a causal mask hides.
 void ProtocolModel::drop(int rank) {
   for (size_t thread = 0; thread < threads_[rank].size(); ++thread) {
     const bool is_last = thread + 1 == threads_[rank].size();

@@ -59,7 +59,8 @@ class ProtocolModel {
   bool is_blocked(const State& state, int rank, const Step& step) const;
   /// The violation that the step would be now; empty if it is none.
   std::string violation(const State& state, int rank, const Step& step) const;
-  /// Messages between nodes: whether one to `peer` is under way; the violation of its arrival now; the state after it.
+  /// can_carry() is true if a message to a `peer` on another node is under way. carry_violation() is the violation of
+  /// the message's arrival now, after_carry() the state after its arrival.
   bool can_carry(const State& state, int rank, int phase, int peer) const;
   std::string carry_violation(const State& state, int rank, int phase, int peer) const;
   State after_carry(const State& state, int rank, int phase, int peer) const;

@@ -1,7 +1,7 @@
 // tests/support/ranks/backward_run.h -- calls of the backward operations on several ranks, with expected results.
 // SPDX-License-Identifier: Apache-2.0
+//
 // Operands are 0 and 1, mostly 0, so that all orders of the sums give the same bits, in bf16 too.
-// Operands are 0 and 1, mostly 0: every order of the sums gives the same bits, in bf16 too.
 #pragma once
 #include <deque>
 #include <optional>

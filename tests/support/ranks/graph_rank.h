@@ -1,7 +1,7 @@
 // tests/support/ranks/graph_rank.h -- an operation over ranks, captured on one rank and replayed at any length.
 // SPDX-License-Identifier: Apache-2.0
+//
 // Any operation of the library works, by its workload: the schema gives its tensors and a rank's parts of them.
-// Any operation of the library, by its workload: its schema says which tensors it has and what a rank owns of them.
 #pragma once
 #include <deque>
 #include <functional>
@@ -65,8 +65,8 @@ class GraphRank {
   };
 
   void replay(const int64_t& length, Outputs& outputs, const std::function<void()>& launch);
-  /// The tensor of an argument, with a gap behind each row. Own rows are those of this length; for a capture, the most
-  /// that the rank may have up to it.
+  /// The tensor of an argument, with a gap behind each row. It has the rank's own rows of this length, or for a capture
+  /// the most rows that the rank may have up to it.
   Tensor tensor_of(const autotune::ArgSpec& spec, void* data, int64_t length, bool is_capture) const;
   std::vector<Tensor> tensors_of(int64_t length, bool is_capture) const;
   std::shared_ptr<const void> capture(int64_t capacity);
@@ -91,7 +91,7 @@ class GraphRank {
   std::unique_ptr<Graph> graph_;
 };
 
-/// Runs `work(rank, captured)` on a thread for each rank of simulated GPUs. Errors: those of any rank.
+/// Runs `work(rank, captured)` on a thread for each rank of simulated GPUs. Errors: any rank's.
 void on_graph_ranks(const std::string& target, autotune::Workload workload, int64_t capacity,
                     const std::function<void(int, GraphRank&)>& work);
 

@@ -5,7 +5,6 @@
 // fills them. Rows are cut by the layout, columns and shares of weights in the order of the ranks. The expected results
 // are cut alike; they come from the operation's reference for a world of one. If each rank has an x of its own, to be
 // summed up or sent by one rank, there is such a call for each rank.
-// by one of them, there is such a call for each rank.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -29,7 +28,7 @@ struct OpCall {
 
 class OpOnRanks {
  public:
-  /// `device` as in RankOptions. The default configuration is that of the longest call.
+  /// `device` as in RankOptions. The default configuration is the longest call's.
   OpOnRanks(const autotune::Workload& workload, const std::string& device, std::vector<OpCall> calls,
             std::optional<autotune::Config> config = {});
 

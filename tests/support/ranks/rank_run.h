@@ -26,7 +26,7 @@ class FlagRecorder;
 
 namespace seqtile::testing {
 
-/// One launch of one rank. The tensors are in the order of the kernel's parameters, without those of the channel. The
+/// One launch of one rank. The tensors are in the order of the kernel's parameters, without the channel's tensors. The
 /// workspaces before the counters hold zeros.
 struct RankCall {
   Grid grid;

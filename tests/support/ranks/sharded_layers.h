@@ -3,7 +3,6 @@
 //
 // The layers are cut over the ranks by the floor rule, so that most shares are ragged. An operand is 0 or 1 and a
 // function of its place, so that each rank knows the expected results.
-// their place: every rank knows what must come out.
 #pragma once
 #include <algorithm>
 #include <chrono>

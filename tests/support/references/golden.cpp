@@ -47,7 +47,7 @@ class Renumbered {
  private:
   std::string name(std::string_view word) {
     const size_t digits = word.find_last_not_of("0123456789") + 1;
-    // Labels are LLVM's ($L) or those of inline PTX (W).
+    // Labels are LLVM's ($L) or inline PTX's (W).
     const bool is_label = word.substr(0, 2) == "$L" || (word[0] == 'W' && digits == 1);
     if (!is_label && (word[0] != '%' || digits == word.size())) return std::string(word);
     const std::string kind(is_label ? "L" : word.substr(0, digits));

@@ -1,7 +1,7 @@
 // tests/support/references/plan_text.h -- checks the planner's reader on any text, and gives texts to begin with.
 // SPDX-License-Identifier: Apache-2.0
+//
 // The fuzz target uses it, and the test that changes texts in the same ways in every run.
-// Shared by the fuzz target and by the test that changes texts in ways that are the same in every run.
 #pragma once
 #include <string>
 #include <vector>

@@ -207,7 +207,7 @@ int run_pin(const Session& session, const EditOptions& options) {
 }
 
 /// The record's origin without the pin. It is `tuned` if the tuner chose the configuration among several measured ones.
-/// It is `default` for any other configuration, such as that of --config, so that the tuner searches again.
+/// It is `default` for any other configuration, such as the value of --config, so that the tuner searches again.
 cache::Origin origin_without_pin(const cache::Record& record, const std::vector<cache::TrialRow>& trials) {
   const auto is_measured = [](const cache::TrialRow& trial) { return trial.outcome == "ok" && trial.median_us > 0; };
   const auto own = std::ranges::find(trials, record.config_json, &cache::TrialRow::config_json);

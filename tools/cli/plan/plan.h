@@ -53,8 +53,8 @@ int run_comm(const Session& session, const PlanOptions& options);
 void add_calibrate_flags(CLI::App& command, PlanOptions& options);
 int run_calibrate(const Session& session, const PlanOptions& options);
 
-// `seqtile plan run`. Returns kNo if the measured order of plans differs from the predicted one. Errors: bad input, and
-// those of race_plans().
+// `seqtile plan run`. Returns kNo if the measured order of plans differs from the predicted one. Errors: bad input;
+// as race_plans().
 void add_run_flags(CLI::App& command, PlanOptions& options);
 int run_run(const Session& session, const PlanOptions& options);
 

@@ -103,7 +103,7 @@ void add_pricing_options(CLI::App& command, PricingOptions& options) {
       ->type_name("NAME");
   command
       .add_option("--threads", options.records.threads,
-                  "With --cache: threads of one launch (default: those of the calibration's ranks, else all cores)")
+                  "With --cache: threads of one launch (default: the calibration's threads, else all cores)")
       ->type_name("N")
       ->needs(&cache);
 }

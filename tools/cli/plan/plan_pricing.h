@@ -38,10 +38,10 @@ struct PriceSources {
   planner::Calibration calibration = {};
   std::shared_ptr<RecordedKernels> records = nullptr;  ///< null without --cache and for compat prices
 };
-/// Errors: bad input for options that exclude each other and for a calibration of another machine; those of reading.
+/// Errors: bad input for options that exclude each other and for a calibration of another machine; as the readers.
 PriceSources read_sources(const autotune::Registry& registry, const PricingOptions& options);
-/// Reads a calibration; without a file returns the defaults. Errors: those of planner::read_calibration(), and bad
-/// input for a calibration of another machine than that of `records`.
+/// Reads a calibration; without a file returns the defaults. Errors: as planner::read_calibration(); bad
+/// input for a calibration of another machine than the machine of `records`.
 planner::Calibration calibration_of(const std::string& file, const Options& records);
 
 /// `name` is for messages. Errors: bad input for strategies of some nodes only and for a calibration of another mesh.
@@ -50,7 +50,7 @@ Priced price(const PriceSources& sources, planner::Graph graph, const std::strin
 /// The parts of a plan's calibrated cost, in seconds.
 struct CostParts {
   double compute = 0, communication = 0, resharding = 0;
-  int kernels = 0, measured = 0;  ///< kernel times of both passes, and those of them from records
+  int kernels = 0, measured = 0;  ///< kernel times of both passes, and the part from records
 };
 CostParts parts_of(const Priced& priced, const planner::Solution& solution);
 

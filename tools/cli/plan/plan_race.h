@@ -37,7 +37,7 @@ struct PlanTimes {
   double difference = 0;  ///< largest difference of an element from the first plan's result; results are of order 1
 };
 
-/// Returns the times by plan. Errors: those of PlannedModel, except `unsupported` of any plan but the first.
+/// Returns the times by plan. Errors: as PlannedModel, except `unsupported` of any plan but the first.
 std::vector<PlanTimes> race_plans(const Session& session, const models::Model& model, const planner::Graph& graph,
                                   std::span<const planner::Choices> plans, const RaceOptions& options);
 

@@ -97,7 +97,7 @@ std::vector<Contestant> named_plans(const Priced& priced) {
   return plans;
 }
 
-/// The cheapest of all plans. Its cost may equal that of a named plan.
+/// The cheapest of all plans. Its cost may equal a named plan's.
 Contestant own_plan(const Priced& priced) {
   planner::Solution best = planner::solve(priced.problem);
   return {"the planner's own", std::move(best.choices), best.objective};
@@ -111,7 +111,7 @@ struct Pair {
 };
 
 struct Verdict {
-  std::vector<Pair> clear, wrong;  ///< clear: pairs predicted clearly apart; wrong: those measured in the other order
+  std::vector<Pair> clear, wrong;  ///< clear: pairs predicted clearly apart; wrong: clear pairs measured the other way
   std::vector<size_t> different;   ///< plans whose results differ from the first plan's
 };
 

@@ -103,8 +103,8 @@ std::string plan_dtensor(const Priced& priced, const planner::Solution& solution
                                placements(graph.mesh, strategy.results, node.is_tuple));
   }
   return fmt::format(
-      "# Placements by axis of the mesh: parameters by qualified name; of each operator those that its "
-      "inputs must\n# have, and those of its output.\n"
+      "# Placements by axis of the mesh: parameters by qualified name; activations by operator, with the placements "
+      "that\n# its inputs must have and the placement of its output.\n"
       "from torch.distributed.tensor import Partial, Replicate, Shard\n\n"
       "mesh_shape = ({})\n\nparameters = {{\n{}}}\n\nactivations = {{\n{}}}\n",
       mesh, parameters, activations);

@@ -16,7 +16,7 @@ namespace seqtile::cli {
 /// measured lengths. Modelled records do not count as measured. Requires: the registry outlives the object.
 class RecordedKernels {
  public:
-  /// Errors: those of open_device_of(), and of open_store_of() for an existing --cache.
+  /// Errors: as open_device_of(), and as open_store_of() for an existing --cache.
   RecordedKernels(const autotune::Registry& registry, const Options& options);
 
   /// Seconds of a call, or nullopt without records.
@@ -44,7 +44,7 @@ class RecordedKernels {
   std::map<std::string, Kernel> kernels_;
 };
 
-/// The times of `records`, and those of `otherwise` for calls without records.
+/// The times of `records`, and of `otherwise` for calls without records.
 planner::KernelTimes recorded_kernel_times(std::shared_ptr<RecordedKernels> records, planner::KernelTimes otherwise);
 
 }  // namespace seqtile::cli

@@ -18,7 +18,7 @@ namespace seqtile::cli {
 
 class RankProcess {
  public:
-  /// This process as a rank of mpirun. Errors: driver if this build has no MPI; those of join_mpi_fabric().
+  /// This process as a rank of mpirun. Errors: driver if this build has no MPI; as join_mpi_fabric().
   static std::shared_ptr<RankProcess> of_mpi();
   /// This process as rank 0 of `world_size` processes; starts the others. Errors: out_of_resources, timeout.
   static std::shared_ptr<RankProcess> start(int world_size);

@@ -45,9 +45,9 @@ void set_rank_fields(const Session& session, Options& options);
 /// As set_rank_fields(), without a device, for commands that run nothing.
 void name_rank_fields(const Session& session, Options& options);
 
-/// Lets processes be the ranks: those that mpirun has started with --fabric mpi, copies of this program with --fabric
+/// Lets processes be the ranks: the processes of mpirun with --fabric mpi, copies of this program with --fabric
 /// processes. --ranks and --fabric then have the values in the records' keys. Errors: invalid_argument if --ranks
-/// differs from the number of started processes; those of RankProcess.
+/// differs from the number of started processes; as RankProcess.
 void enter_processes(Options& options);
 /// Runs a command on all ranks by RankProcess::run(). Without entered processes, runs it directly.
 int run_on_processes(const Options& options, const std::function<int()>& command);
@@ -75,7 +75,7 @@ class RankModel {
     MissPolicy policy = MissPolicy::strict;
     std::chrono::nanoseconds deadline = std::chrono::seconds(60);
   };
-  /// `options` are the command's. Collective. Errors: those of FusedHandle.
+  /// `options` are the command's. Collective. Errors: as FusedHandle.
   RankModel(const Session& session, const Options& options, Fabric& fabric, const Settings& settings);
 
   Engine& engine() { return *engine_; }

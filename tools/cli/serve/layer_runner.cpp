@@ -124,7 +124,7 @@ void LayerRunner::meet_ranks() {
   if (channel_) channel_->fabric().all_gather("");
 }
 
-/// Copies the keys (or values) of the new tokens behind those of earlier calls.
+/// Copies the keys (or values) of the new tokens behind the ones of earlier calls.
 void LayerRunner::extend_cache(const models::CachedRows& cached, const PlannedCall& call) {
   Buffer& from = buffers_[cached.rows];
   Buffer& to = buffers_[cached.cache];

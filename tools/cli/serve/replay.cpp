@@ -131,7 +131,7 @@ void serve_alone(const Session& session, const ReplayOptions& options, double se
   served.times = record_times(session.registry, operations, calls, engine->device(), store);
 }
 
-/// Serves on ranks. `served.times` are those of the last rank, which has the most rows.
+/// Serves on ranks. `served.times` come from the last rank, which has the most rows.
 void serve_on_ranks(const Session& session, const ReplayOptions& options, const World& world, double seconds,
                     Device& device, cache::TuningStore& store, Served& served) {
   const std::vector<CountedCall>& calls = served.stream.calls;

@@ -35,7 +35,7 @@ void run_layers(LayerRunner& runner, Fabric& fabric, std::span<const CountedCall
 }
 
 /// The lookups of all ranks. Collective. The ranks look up one after the other, so that no rank is timed beside
-/// another. The times are those of rank 0.
+/// another. The times are rank 0's.
 LookupReport look_up_on_ranks(Fabric& fabric, std::span<const ServedOperation> operations,
                               std::span<const CountedCall> calls) {
   LookupReport mine;
@@ -59,7 +59,7 @@ LookupReport look_up_on_ranks(Fabric& fabric, std::span<const ServedOperation> o
   return all;
 }
 
-/// Adds up the layers of all ranks. Collective. The times stay those of this rank.
+/// Adds up the layers of all ranks. Collective. The times stay this rank's.
 LayerReport sum_over_ranks(Fabric& fabric, LayerReport mine) {
   const Json own = {{"executed", mine.executed},
                     {"verified", mine.verified},

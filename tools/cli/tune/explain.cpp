@@ -172,8 +172,8 @@ Json print_refused(const std::vector<cache::TrialRow>& trials) {
   return list;
 }
 
-/// How a GPU's code computes products, and why it does not use the GPU's own instructions; empty for kernels without
-/// products. The PTX has the answer, so that neither ptxas nor a stored binary is needed.
+/// The way a GPU's code computes products, and the reason if it does not use the GPU's own instructions; empty for
+/// kernels without products. The PTX has the answer, so that neither ptxas nor a stored binary is needed.
 std::string loop_of(const autotune::OpDef& op, const autotune::Workload& workload, const autotune::Config& config,
                     Target target) {
   if (!target.is_gpu()) return {};

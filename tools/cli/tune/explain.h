@@ -13,7 +13,7 @@ struct Explained {
   bool is_recorded = false;
 };
 
-/// Prints the answer for people. Errors: those of the store and the device.
+/// Prints the answer for people. Errors: as the store and the device.
 Explained explain_workload(const Session& session, const Options& options, const autotune::Workload& workload,
                            int64_t length);
 

@@ -14,7 +14,7 @@ using testing::compare_compiled;
 using testing::CompiledEverywhere;
 using testing::Param;
 
-/// One product for several parts of y, like those of ranks; each part gets its rows of the tile. `in_loop`: a loop
+/// One product for several parts of y, like the parts of ranks; each part gets its rows of the tile. `in_loop`: a loop
 /// visits the parts.
 std::unique_ptr<ir::Function> product_for_parts(DType dtype, const char* form, int64_t num_parts, bool in_loop) {
   constexpr int64_t kRows = 16, kColumns = 40, kK = 64;
